@@ -37,7 +37,7 @@ Form = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Which examples are drawn.")]
-Threads = Annotated[int, typer.Option(min=0, help="Of inference and of calibrators; 0: all cores.")]
+Threads = Annotated[int, typer.Option(min=0, max=4096, help="Of inference and of calibrators; 0: all cores.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 _WHERE = "image folder, .npz, file.py:function, or a data set of qbench's."
 
