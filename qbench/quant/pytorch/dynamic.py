@@ -100,6 +100,9 @@ def by_module(job: QuantizeJob) -> Converted:
     """
     torch_ao.require_engine(job.engine)
     spec = configurations(job)
+    module = copy.deepcopy(job.module).eval()
+    for name, part in module.named_modules():
+        part.qconfig = spec.get(name)  # else torch takes what the author put there, as None, in place of the spec
     with torch_ao.known_warnings():
-        int8 = torch_ao.quantize_dynamic(copy.deepcopy(job.module).eval(), spec, dtype=torch.qint8)
+        int8 = torch_ao.quantize_dynamic(module, spec, dtype=torch.qint8)
     return Converted(module=int8, conversion=Conversion(float_reasons=float_reasons(job)))

@@ -103,6 +103,15 @@ def test_no_other_recipe_reads_it(mode, make, flow):
 
 
 @pytest.mark.parametrize("flow", ["fx", "eager"])
+def test_no_other_recipe_reads_that_a_layer_has_none(flow):
+    """torch's eager converter takes the None of a layer in place of what it is told: dynamic is int8 all the same."""
+    plain, module = perceptron(), with_qconfig(perceptron(), FOUR_BITS["static"])
+    last = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    given = quantized(with_qconfig(module, None, last), "dynamic", flow=flow, qconfig=None)
+    assert torch.equal(outputs(quantized(plain, "dynamic", flow=flow, qconfig=None).module), outputs(given.module))
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
 def test_a_layer_whose_qconfig_is_none_stays_float(flow):
     """Its reason says so; the layers around it are int8."""
     module = with_qconfig(perceptron(), tq.get_default_qconfig(ENGINE))
