@@ -40,9 +40,13 @@ class Unit:
     nothing: str
 
 
+MORE_EXAMPLES = "no cause can be confirmed until draws differ less, as larger ones do (data.calibrate.samples)"
 TIME = Unit(whole="the gap", scale=1.0, gone="times as fast", nothing="No cause that was tried makes it slower.")
 ERROR = Unit(
-    whole="the error", scale=100.0, gone="% of the error gone", nothing="No change that was tried takes error away."
+    whole="the error",
+    scale=100.0,
+    gone="% of the error gone",
+    nothing="No change that was tried is confirmed as a cause.",
 )
 
 
@@ -125,11 +129,17 @@ def list_other_errors(explanation: Explanation[Evaluated]) -> Iterator[str]:
     if evaluated.draw_share > 0:
         yield (
             f"Another draw of the calibration examples changes the error by {formatting.share(evaluated.draw_share)} "
-            f"({len(evaluated.draws)} draws); a cause removes {OVER_DRAWS:g} times as much and more."
+            f"({len(evaluated.draws)} draws); a cause removes {OVER_DRAWS:g} times as much and more"
+            + (f", which is more than all of it: {MORE_EXAMPLES}." if evaluated.least > 1 else ".")
         )
+    short = (
+        "Not confirmed, whatever it takes away"
+        if evaluated.least > 1
+        else f"Not shown to take {100 * evaluated.least:.2g} % of the error away"
+    )
     for title, trials in (
         ("Takes error away alone, but no more beside those above, or cannot be built with them", explanation.hidden),
-        (f"Not shown to take {100 * evaluated.least:.2g} % of the error away", explanation.unconfirmed),
+        (short, explanation.unconfirmed),
     ):
         if trials:
             names = [f"{trial.counterfactual.text} ({show_removed(trial)})" for trial in trials]

@@ -176,7 +176,7 @@ def _describe_loss(case: ExplainedCase[ErrorFigures], metric: MetricInfo) -> str
     if case.figures.against_fp32 is not None:
         clauses.append(f"{metric.name} {_show_change(case.figures.against_fp32, metric)}")
     if not case.causes:
-        return f"{', '.join(clauses)}; no change that was tried takes error away."
+        return f"{', '.join(clauses)}; no change that was tried is confirmed as a cause."
     sentence = ", ".join(clauses)
     if case.unexplained is not None:
         sentence = f"{sentence}; {formatting.share(max(0.0, case.unexplained))} of the error is not explained"

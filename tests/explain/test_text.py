@@ -189,7 +189,7 @@ def test_what_showed_nothing_is_one_sentence_and_what_failed_one_for_each_reason
     failed = [loss_trial("layers", None, part=name) for name in "cd"]
     lines = explain_losses(*nothing, *failed, steps=())
     assert lines[1:] == [
-        "No change that was tried takes error away.",
+        "No change that was tried is confirmed as a cause.",
         "Not shown to take 2 % of the error away: without layers a (0.1 [-1.9, 2.1] %), "
         "without layers b (0.1 [-1.9, 2.1] %).",
         "Not tried: without layers c, without layers d: it cannot be built.",
@@ -211,6 +211,14 @@ def test_what_another_draw_does_is_told():
     lines = list_loss_lines(explain_error(drawn, (), ()))
     assert any("changes the error by 3.0 % (3 draws); a cause removes 3 times as much" in line for line in lines)
     assert any(line.startswith("Not shown to take 9 % of the error away: without layers a") for line in lines)
+
+
+def test_draws_that_differ_so_much_that_no_cause_can_be_confirmed():
+    """Three times what they change is more than all of the error: that is said, and no share above 100 % is asked."""
+    drawn = replace(evaluate(loss_trial("layers", 0.92, part="a")), draws=(0.9, -0.8))
+    lines = list_loss_lines(explain_error(drawn, (), ()))
+    assert any("which is more than all of it: no cause can be confirmed" in line for line in lines)
+    assert any(line.startswith("Not confirmed, whatever it takes away: without layers a (92") for line in lines)
 
 
 GAIN, LOSS = Interval(value=0.004, low=0.001, high=0.007), Interval(value=-0.01, low=-0.02, high=0.0)
