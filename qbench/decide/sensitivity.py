@@ -16,6 +16,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.qualify import Checks, LimitCheck
 from qbench.decide.rank import Bench
 from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo
 from qbench.stats import thresholds
 from qbench.stats.interval_type import Interval
 
@@ -74,9 +75,17 @@ def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, benc
     for value in inside:
         other = choose(records, _at_margin(judged, value / metric.scale), replace(bench, margin=value))
         if not _same(choice, other):
-            unit = f" {metric.unit}".rstrip()
-            return f"at a margin of {value:g}{unit}: {_name(other)}"
+            return f"{_describe_margin(judged, metric, margin, value)}: {_name(other)}"
     return None
+
+
+def _describe_margin(judged: Judged, metric: MetricInfo, margin: float, value: float) -> str:
+    """``at a margin of 3.1 points``, or the least score where the suite gives one: ``at a least sqnr of 49 dB``."""
+    least = None if judged.rules is None else judged.rules.gate.accuracy.at_least
+    if least is None:
+        return f"at a margin of {value:g} {metric.unit}".rstrip()
+    unit = " %" if metric.percent else f" {metric.unit}".rstrip()  # of a score
+    return f"at a least {metric.name} of {round(least + margin - value, 9):g}{unit} (gate.accuracy.at_least)"
 
 
 def _at_margin(judged: Judged, margin: float) -> Checks:

@@ -339,6 +339,16 @@ def test_limits_that_flip_the_choice() -> None:
     assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
 
 
+def test_a_least_score_is_varied_as_the_suite_gives_it() -> None:
+    """Beside `at_least`, a margin would be read as a score: an agreement of 99.2 %, not 0.8 points, is named."""
+    fast = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=4))
+    asked = rules({"accuracy": {"metric": "top1_agreement", "at_least": 99.5}})
+    assert (
+        "at a least top1 of 99.1 % (gate.accuracy.at_least): static · x86"
+        in only([fp32(), fast, measured(STATIC, 2.5)], asked).would_change
+    )
+
+
 def test_an_fp32_that_breaks_a_ceiling_is_not_kept() -> None:
     """fp32 starts a little faster, but takes longer than `max_latency`: the int8 variant that holds it is shipped, and
     nothing says that fp32 would be in its place."""
