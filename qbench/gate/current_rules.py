@@ -29,10 +29,11 @@ def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = F
     now. Raises ``SuiteError`` where the file is wrong, ``UsageError`` where it is another suite's or has no rule.
     """
     info = run.info.suite
+    metric = None if run.info.metric is None else run.info.metric.name
     stored = suites.parse(info.text, file=info.file, overrides=info.overrides, stored=True)
     file = explicit or consent.find_suite(run.folder, info)
     if explicit is None and (as_run or not file.is_file()):
-        require_rules(stored.gate, stored.place("gate"), written="gate" in stored.model_fields_set)
+        require_rules(stored.gate, stored.place("gate"), written="gate" in stored.model_fields_set, metric=metric)
         why = f"{file} is not there; --suite FILE takes those of a file"
         silent = as_run or info.file.startswith("<")  # there never was a file
         notes = () if silent else (f"judged by the rules that the run was made with: {why}",)
@@ -40,7 +41,7 @@ def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = F
     current = suites.read(file, info.overrides, stored=True)
     if current.suite != stored.suite:
         raise UsageError(f"{current.file}: this is suite '{current.suite}', the run is of '{stored.suite}'")
-    require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set)
+    require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set, metric=metric)
     return _settle(stored.take_rules(current), run), tuple(_describe_changes(stored, current))
 
 

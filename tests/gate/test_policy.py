@@ -71,6 +71,16 @@ def test_a_suite_without_a_rule_is_told_what_to_write(rules: str, message: str) 
     assert "max_regression: 5%" in str(raised.value)
 
 
+def test_what_to_write_fits_what_the_run_was_judged_by() -> None:
+    """A margin in points, pasted beside outputs that are no classes, would make of the run one that top1 judges."""
+    spec = policy("")
+    with pytest.raises(UsageError) as raised:
+        require_rules(spec.gate, spec.place("gate"), written=False, metric="sqnr")
+    pasted = policy(str(raised.value).partition("write, for example:\n")[2] + "\n").gate
+    assert (pasted.accuracy.metric, pasted.accuracy.at_least) == ("sqnr", 20)
+    assert pasted.has_rules
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
