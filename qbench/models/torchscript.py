@@ -28,6 +28,11 @@ def load(reference: ModelReference) -> Network:
         if out_of_memory(error):
             raise
         reason = str(error).strip().split("\n", 1)[0]
+        if "constants.pkl" in reason:  # torch says that the file is corrupted
+            reason = (
+                "it is a zip file of another kind, such as torch.save writes (a state dict goes under `weights` beside "
+                "`source: {python: file.py:function}`)"
+            )
         raise ModelError(
             f"{path}: not a TorchScript model: {reason}; write it with torch.jit.trace(model, example).save(path)"
         ) from error

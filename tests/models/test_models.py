@@ -421,6 +421,14 @@ class TestSources:
             load(reference_of(source, tmp_path, path=file))
 
 
+def test_what_torch_save_writes_is_no_torchscript(tmp_path: Path) -> None:
+    """torch itself calls such a file corrupted; the message says what it is, and where a state dict goes."""
+    torch.save(small().state_dict(), tmp_path / "state.pt")
+    with pytest.raises(ModelError, match=r"such as torch\.save writes .* under `weights`") as raised:
+        load(reference_of("torchscript", tmp_path, path=tmp_path / "state.pt"))
+    assert "corrupted" not in str(raised.value)
+
+
 @pytest.mark.parametrize("source", ["onnx", "torchscript"])
 def test_files_that_carry_their_weights_take_no_others(source: str, tmp_path: Path) -> None:
     """`weights` or `args` beside such a file would be ignored, so they are refused."""
