@@ -132,7 +132,7 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
             per_channel=bool(recipe.per_channel),
             weight_type=QuantType.QInt8,
             reduce_range=narrow,
-            nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
+            nodes_to_exclude=_excluded(prepared, recipe.skip_layers, splits_gemm=True),
         )
     where = "no VNNI" if here else f"for {name_cpus(recipe.cpus, ADD_IN_16_BITS)}"
     return (f"{where}: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
@@ -219,13 +219,16 @@ def plain(error: BaseException, *temporary: Path | str) -> str:
     return text[:_LONGEST] or "no message"
 
 
-def _excluded(file: Path, skipped: tuple[str, ...]) -> list[str]:
-    """The nodes that ``skip_layers`` means."""
+def _excluded(file: Path, skipped: tuple[str, ...], *, splits_gemm: bool = False) -> list[str]:
+    """The nodes that ``skip_layers`` means. ``splits_gemm``: for a quantizer that makes a MatMul and an Add of a Gemm
+    before it looks at what is excluded, so that the product has another name by then."""
     import onnx
 
     nodes = onnx.load(str(file), load_external_data=False).graph.node
     labels = {node.name: module_of(node) or node.name for node in nodes}
-    return [name for pattern in skipped for name in match_nodes(pattern, labels)]
+    names = [name for pattern in skipped for name in match_nodes(pattern, labels)]
+    gemms = {node.name for node in nodes if node.op_type == "Gemm"} if splits_gemm else set()
+    return [*names, *(f"{name}_MatMul" for name in names if name in gemms)]
 
 
 def module_of(node: Any) -> str | None:

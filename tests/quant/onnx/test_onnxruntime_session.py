@@ -215,6 +215,13 @@ def test_the_recipe_names_what_stays_float(exported, tmp_path, recipe, expected)
     assert floats(exported["cnn"], tmp_path / "static.onnx") == expected
 
 
+@pytest.mark.parametrize("skipped", ["head", "stem"])
+def test_a_skipped_layer_stays_float_in_a_dynamic_file(exported, tmp_path, skipped):
+    """Also a Linear, whose Gemm the runtime's own quantizer makes a MatMul of another name before it quantizes."""
+    onnxruntime_session.dynamic(exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(skipped,)))
+    assert floats(exported["cnn"], tmp_path / "x.onnx") == [skipped]
+
+
 def test_an_unknown_layer_to_skip_lists_those_there_are(exported, tmp_path):
     """A misspelt name must not pass silently."""
     with pytest.raises(BuildError, match=r"no layer named haed that would be quantized; did you mean head\?"):
