@@ -79,30 +79,33 @@ def write(
         fitted = for_arm if narrow_weights else fitted
         overflowing = overflowing or ([] if narrow_weights else _list_widened(for_arm))
     floats: Mapping[str, str] = {}
+    held = sites
     if runtime == "openvino":
         deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
         settled = _settle(graph, sites, fitted, learned, slow)
         settled.graph.save(file)
-        floats = settled.floats
+        floats, held = settled.floats, settled.sites
         notes += _notes_on_outputs(graph, settled.sites)
     if calibration:
         gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
         notes += [gap] if gap else []
-    facts = _describe_target(sites, fitted, target, overflowing) if target else None
+    facts = _describe_target(held, fitted, target, overflowing) if target else None
     return Written(notes=tuple(notes), floats=floats, target=facts)
 
 
 def _describe_target(sites: Sites, fitted: Fitted, target: tuple[str, ...], overflowing: Iterable[str]) -> TargetFacts:
-    """What was done for other CPUs; ``overflowing``: layers whose sums may overflow there, since weights stay as they
-    are."""
+    """What was done for other CPUs, of the layers that the file holds in int8 (``sites``); ``overflowing``: those whose
+    sums may overflow there, since weights stay as they are."""
+    layers = {site.layer for site in sites.weights}
+    widened = {layer: count for layer, count in (fitted.widened or {}).items() if layer in layers and count}
     return TargetFacts(
         cpus=target,
-        layers=len(sites.weights),
-        layers_narrowed=len(_list_widened(fitted)),
-        channels_narrowed=sum((fitted.widened or {}).values()),
-        overflowing=tuple(overflowing),
+        layers=len(layers),
+        layers_narrowed=len(widened),
+        channels_narrowed=sum(widened.values()),
+        overflowing=tuple(layer for layer in overflowing if layer in layers),
     )
 
 

@@ -18,7 +18,7 @@ from quantized_networks import Quantized, of, quantized, run
 
 from qbench.errors import UsageError
 from qbench.machine import fingerprint
-from qbench.quant.onnx.export import deploy_model, deploy_onnxruntime, narrow_weights
+from qbench.quant.onnx.export import deploy_model, deploy_onnxruntime, narrow_weights, slow_in_int8
 from qbench.quant.onnx.export.deploy_onnxruntime import deploy
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.formats.scale_record import Scales
@@ -77,6 +77,25 @@ def test_a_file_for_older_cpus_has_no_pair_that_overflows(runtime: str, tmp_path
     assert left.target.overflowing
     assert any("may overflow; narrow_weights: true avoids it" in note for note in left.notes)
     assert write().target is None
+
+
+def test_a_layer_that_stays_float_counts_for_no_other_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What ONNX Runtime runs faster in float has no sums that could overflow, and no steps to widen."""
+    network, file = quantized("residual_cnn"), tmp_path / "model.onnx"
+    names = [site.layer for site in network.sites.weights]
+
+    def write(**options: Any) -> Any:
+        return deploy_model.write(
+            network.graph, network.sites, network.record, file, runtime="onnxruntime", target=("avx2",), **options
+        ).target
+
+    before = write(), write(narrow_weights=False)
+    monkeypatch.setattr(slow_in_int8, "find_slow", lambda graph, sites: {names[0]: "faster in float"})
+    facts, left = write(leave_slow_float=True), write(leave_slow_float=True, narrow_weights=False)
+    assert (before[0].layers, facts.layers) == (len(names), len(names) - 1)
+    assert facts.layers_narrowed <= facts.layers
+    assert names[0] in before[1].overflowing
+    assert names[0] not in left.overflowing
 
 
 def test_a_form_that_there_is_not_is_named() -> None:
