@@ -13,7 +13,7 @@ from qbench.record.schema import CaseKey, make_case_key
 from qbench.suite.gate import CASE_KEYS
 from qbench.suite.suite import Suite
 
-# A plan of this size takes about 9 s and 400 MB; a larger one is a slip in the matrix.
+# A plan of this size takes about 13 s and 630 MB; a larger one is a slip in the matrix.
 MAX_CELLS = 1_000_000
 
 Axes = dict[str, Sequence[Any]]  # by CASE_KEYS, in their order
