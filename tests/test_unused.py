@@ -36,8 +36,8 @@ USED_BY_OTHERS = {
     "predict_outputs": "a script of the guide (hosts.md)",
     "write_guide": "makes the guide's list of columns, which its test keeps up to date",
 }
-# Who is called by what its decorator adds it to, whatever its name: pydantic, the columns of the table of cases.
-CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer", "_column"}
+# Who is called by what its decorator adds it to, whatever its name: pydantic, columns with a cell of their own.
+CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer", "drawn"}
 # Dunder methods, and what pydantic reads of a class.
 READ_BY_PYTHON = re.compile(r"__\w+__|model_config|schema_")
 
@@ -47,11 +47,16 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def _name(function: ast.expr) -> str:
+    """The last name of what is called: of ``family.drawn`` it is ``drawn``."""
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def list_definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Functions, classes, and names that a module or a class binds, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            called = {getattr(d.func if isinstance(d, ast.Call) else d, "id", "") for d in node.decorator_list}
+            called = {_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
             if not called & CALLED_BY_DECORATOR:
                 yield node.name, node.lineno
         if isinstance(node, ast.Module | ast.ClassDef):

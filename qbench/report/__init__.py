@@ -2,14 +2,12 @@
 
 build               a run's folder -> report.html, summary.md, results.csv, flips.csv, classes.csv
 frame               a run -> tidy DataFrames of its cases, calls and layers
-columns             what each stored column of a case means, and how it is written
-case_columns        the columns of the table of cases: of each its title, its meaning and its cell
-cells               a row of that table, and how a figure is written in a cell
+columns             every column of a case, once: value, unit, meaning, titles, hint, cell
+cells               a row of a table of cases, and how a figure is written in a cell
 ruling              what the decisions say of each case, in a few words
 names               variants and backends as a reader calls them
 recipes             how a variant was made, by what differs from the default
 palette             one look for each backend, mode and verdict
-measurement_table   what else was measured of each case
 terminal            the table that `qbench run` prints
 summary             summary.md, for a pull request
 candidates          the cases of a setting in six columns
@@ -29,7 +27,7 @@ plots               pictures, each a function of a frame
 overview            the whole run in a sentence
 cards               the first screen: one card a setting
 matrix              many settings at a glance
-case_table          the one table of all cases
+case_table          the one table of all cases, and what else was measured of each
 failures            cases without a result, by reason
 method              how it was measured, and the command that repeats it
 page                what the HTML page shows

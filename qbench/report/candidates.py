@@ -13,8 +13,8 @@ from qbench.decide.judged import Judged
 from qbench.decide.tested_change import holds_against_fp32
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.report.case_columns import list_columns
 from qbench.report.cells import REFERENCE, accuracy_limit, interval_cell, latency_unit, time_of
+from qbench.report.columns import accuracy_key, list_shown
 from qbench.report.names import variant_name
 from qbench.report.ruling import Ruling, Rulings, rank
 
@@ -63,19 +63,11 @@ class _Setting:
 
     def table(self, records: Sequence[Record], last: str) -> TextTable:
         """``last``: the title of the column of words."""
-        titles = {column.key: column.title for column in list_columns(self.judged, self.unit[1])}
-        titles["accuracy"] = self._title_accuracy()
-        columns = ("variant", *(titles[key] for key in ("p50", "best", "accuracy", "size")), last)
+        shown = list_shown(self.judged, self.unit[1])
+        of_accuracy = "accuracy" if self.judged.metric is None else shown[accuracy_key(self.judged)].markdown
+        of_accuracy += "" if holds_against_fp32(self.judged) else accuracy_limit(self.judged, self.records)
+        columns = ("variant", shown["p50"].markdown, shown["best"].markdown, of_accuracy, shown["size"].markdown, last)
         return TextTable(columns=columns, rows=tuple(map(self._row, records)), words=(0, 5))
-
-    def _title_accuracy(self) -> str:
-        metric = self.judged.metric
-        if metric is None:
-            return "accuracy"
-        if holds_against_fp32(self.judged):
-            return f"{metric.name}{', %' if metric.percent else ''}"
-        unit = f", {metric.unit}" if metric.unit else ""
-        return f"{metric.name} change{unit}{accuracy_limit(self.judged, self.records)}"
 
     def _row(self, record: Record) -> tuple[str, ...]:
         return (

@@ -12,13 +12,9 @@ from qbench.decide import text as decide_text
 from qbench.decide.cases import variant
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
-from qbench.decide.objective import Scale
-from qbench.decide.paired_times import PairedTimes
-from qbench.decide.tested_change import holds_against_fp32
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
-from qbench.report.case_columns import draw_cells
 from qbench.report.cells import (
     RATIO_DIGITS,
     CaseRow,
@@ -30,10 +26,10 @@ from qbench.report.cells import (
     interval_cell,
     latency_unit,
 )
+from qbench.report.columns import accuracy_key, draw_cells, list_shown
 from qbench.report.names import backend_name, in_words, setting_words, variant_name
 from qbench.report.palette import Sign
 from qbench.report.ruling import Rulings
-from qbench.stats.interval_type import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,36 +133,34 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
 def _tiles(record: Record, decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Tile]:
     unit = latency_unit([record])
     digits = count_digits(judged, [record], unit[0])
-    cells = draw_cells(CaseRow(judged=judged, record=record, best=None, unit=unit[0], digits=digits))
+    cells = draw_cells(CaseRow(judged=judged, record=record, unit=unit[0], digits=digits))
+    labels = {key: column.card for key, column in list_shown(judged, unit[1]).items()}
     if decision.objective in ("cold_start", "memory"):
-        scale = Scale(objective=decision.objective, times=PairedTimes(records={}, read=lambda record: {}))
-        value = scale.show(record).removesuffix(" to load and call once").removesuffix(" resident")
-        yield Tile(label={"cold_start": "to load and call once", "memory": "memory"}[decision.objective], value=value)
-    yield _time_tile(cells["p50"], unit[1])
-    yield _ratio_tile(rulings[record.case.id].over_fp32, decision)
-    yield _accuracy_tile(record, judged, cells)
-    yield _size_tile(record, judged)
+        yield Tile(label=labels["minimized"], value=cells["minimized"].text)
+    yield _tile(labels["p50"], cells["p50"], unit[1])
+    over = interval_cell(rulings[record.case.id].over_fp32)
+    yield _tile(labels["best"], over, "×", tuple(_name_fastest(decision)))  # noqa: RUF001 (times)
+    yield _accuracy_tile(record, judged, labels, cells)
+    yield _size_tile(record, judged, labels["size"])
 
 
-def _time_tile(cell: Cell, unit: str) -> Tile:
-    return Tile(label="time of a call", value=cell.text, unit="" if cell.sort is None else unit, limits=cell.limits)
+def _tile(label: str, cell: Cell, unit: str, lines: tuple[str, ...] = (), tone: Tone = "") -> Tile:
+    """A figure with its unit, where there is one."""
+    unit = "" if cell.sort is None else unit
+    return Tile(label=label, value=cell.text, unit=unit, limits=cell.limits, lines=lines, tone=tone)
 
 
-def _ratio_tile(over: Interval | None, decision: Decision) -> Tile:
+def _name_fastest(decision: Decision) -> Iterator[str]:
     fp32 = decision.fastest
-    lines: tuple[str, ...] = ()
     if fp32 is not None and fp32.latency is not None:
-        lines = (f"best fp32: {formatting.duration(cases.p50(fp32))}", f"on {backend_name(fp32.case.backend)}")
-    cell, unit = interval_cell(over), "" if over is None else "×"  # noqa: RUF001 (times)
-    return Tile(label="times the best fp32", value=cell.text, unit=unit, limits=cell.limits, lines=lines)
+        yield f"best fp32: {formatting.duration(cases.p50(fp32))}"
+        yield f"on {backend_name(fp32.case.backend)}"
 
 
-def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Tile:
-    metric, outcome = judged.metric, judged.outcome(record)
-    against_fp32 = holds_against_fp32(judged)
-    cell = cells["accuracy" if against_fp32 else "delta"]
-    unit = "" if metric is None else (("%" if metric.percent else metric.own_unit) if against_fp32 else metric.unit)
-    label = "accuracy change" if metric is None or not against_fp32 else metric.name
+def _accuracy_tile(record: Record, judged: Judged, labels: dict[str, str], cells: dict[str, Cell]) -> Tile:
+    metric, outcome, key = judged.metric, judged.outcome(record), accuracy_key(judged)
+    score_unit = "" if metric is None else "%" if metric.percent else metric.own_unit
+    unit = score_unit if key == "accuracy" else "" if metric is None else metric.unit
     lines = []
     tone: Tone = ""
     if outcome is not None:
@@ -179,19 +173,18 @@ def _accuracy_tile(record: Record, judged: Judged, cells: dict[str, Cell]) -> Ti
         lines.append(f"{'no change' if changed == 'none' else changed} in {record.accuracy.n:,}")
     if unjudged := cases.list_unjudged(record):
         lines.append(f"of the first of {1 + len(unjudged)} outputs")
-    unit = "" if cell.sort is None else unit
-    return Tile(label=label, value=cell.text, unit=unit, limits=cell.limits, lines=tuple(lines), tone=tone)
+    return _tile(labels[key], cells[key], unit, tuple(lines), tone)
 
 
-def _size_tile(record: Record, judged: Judged) -> Tile:
+def _size_tile(record: Record, judged: Judged, label: str) -> Tile:
     fp32 = compare.like_for_like(record, judged.records)
     if record.artifact is None:
-        return Tile(label="size against fp32", value=formatting.DASH)
+        return Tile(label=label, value=formatting.DASH)
     size, ratio = formatting.size(record.artifact.size_bytes), compare.size_ratio(fp32, record)
     if ratio is None or fp32 is None or fp32.artifact is None:
         return Tile(label="size", value=size)
     whole = f"fp32: {formatting.size(fp32.artifact.size_bytes)}"
-    return Tile(label="size against fp32", value=formatting.share(ratio, 0), lines=(size, whole))
+    return Tile(label=label, value=formatting.share(ratio, 0), lines=(size, whole))
 
 
 def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -1,4 +1,4 @@
-"""The one table of all measured cases: columns that some case fills, rows in reading order, what a row says besides."""
+"""The page's tables of the measured cases: the one of all, with what a row says besides, and what else was measured."""
 
 from __future__ import annotations
 
@@ -9,41 +9,27 @@ from qbench import formatting
 from qbench.decide import cases
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.progress.table import TextTable
 from qbench.record.schema import Record
-from qbench.report import case_columns, palette
-from qbench.report.case_columns import CaseColumn
+from qbench.report import palette
 from qbench.report.cells import CaseRow, Cell, accuracy_limit, count_digits, latency_unit, list_rows
+from qbench.report.columns import COLUMNS, arrange, draw_cells, list_shown
+from qbench.report.columns.column import Column
 from qbench.report.recipes import describe_recipe
 from qbench.report.ruling import FP32, Ruling, Rulings, rank
 from qbench.stats.thresholds import Outcome
 
-# Left to right as a decider asks; what a cell holds besides stands under its text.
-ORDER = (
-    "minimized",
-    "p50",
-    "best",
-    "speedup",
-    "delta",
-    "accuracy",
-    "twin",
-    "flips",
-    "size",
-    "coverage",
-    "control",
-    "p90",
-)
+# Left to right as a decider asks.
+ORDER = "minimized p50 best speedup delta accuracy twin flips size coverage control p90"
 KEPT = ("p50", "best", "delta", "size")  # also where no case has a value
-# What an unfolded row calls the hints of its cells.
-_UNFOLDED = {
-    "time": "p50",
-    "compared": "speedup",
-    "noise check": "control",
-    "accuracy": "accuracy",
-    "limit": "judged",
-    "changed answers": "flips",
-    "in int8": "coverage",
-    "size": "size",
-}
+# The same of what else was measured.
+DETAILS = """
+latency.n latency.effective_n latency.p99_seconds speedup.steady sequential.mean_seconds sequential.speedup
+roofline.peak_fraction throughput_per_second cold_start.load_seconds cold_start.first_call_seconds
+cold_start.next_calls_seconds memory.loaded_rss_bytes memory.peak_rss_bytes
+interference.involuntary_switches interference.page_faults interference.shared latency.p50_from
+"""
+UNFOLDED = "p50 speedup control accuracy judged flips coverage size"  # whose hints a row has
 MANY = 30  # rows; from there on the table scrolls within itself
 
 
@@ -79,7 +65,7 @@ class CaseTable:
     be narrowed to, by name."""
 
     keys: tuple[str, ...]
-    columns: tuple[CaseColumn, ...]
+    columns: tuple[Column, ...]
     lines: tuple[CaseLine, ...]
     choices: Mapping[str, tuple[str, ...]]
     many: bool
@@ -87,7 +73,7 @@ class CaseTable:
     @property
     def folded(self) -> frozenset[str]:
         """The columns that a phone shows of a case once it is opened."""
-        return frozenset(ORDER) - {"minimized", *KEPT}
+        return frozenset(column.key for column in self.columns) - {"minimized", *KEPT}
 
 
 def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> CaseTable:
@@ -100,9 +86,10 @@ def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) 
         records = cases.of_setting(decision.setting, measured)
         rows = {row.record.case.id: row for row in list_rows(judged, records, unit[0], digits)}
         lines += [_line(rows[record.case.id], rulings[record.case.id]) for record in rank(judged, records, rulings)]
-    by_key = {column.key: column for column in case_columns.list_columns(judged, unit[1])}
+    by_key = list_shown(judged, unit[1])
     by_key["delta"] = replace(by_key["delta"], title=f"{by_key['delta'].title}{accuracy_limit(judged, measured)}")
-    columns = tuple(by_key[key] for key in ORDER if key in by_key and (key in KEPT or _is_filled(key, lines)))
+    keys = arrange([key for key, column in by_key.items() if not column.within], ORDER)
+    columns = tuple(by_key[key] for key in keys if key in KEPT or _is_filled(key, lines))
     return CaseTable(
         keys=tuple(key for key in ("model", "threads", "batch_size", "host") if _differs(key, measured)),
         columns=columns,
@@ -128,7 +115,7 @@ def _choices(lines: Sequence[CaseLine]) -> dict[str, tuple[str, ...]]:
 
 
 def _line(row: CaseRow, ruling: Ruling) -> CaseLine:
-    record, cells = row.record, case_columns.draw_cells(row)
+    record, cells = row.record, draw_cells(row)
     shipped = ruling.picked or ruling.word == "keep"
     return CaseLine(
         record=record,
@@ -147,9 +134,10 @@ def _facts(record: Record, cells: Mapping[str, Cell]) -> Iterator[tuple[str, str
     yield "case", record.case.id
     if recipe := describe_recipe(record):
         yield "recipe", recipe
-    for name, key in _UNFOLDED.items():
+    notes = {column.key: column.note for column in COLUMNS.values() if column.note}
+    for key in arrange(notes, UNFOLDED):
         if hint := cells[key].hint:
-            yield name, hint
+            yield notes[key], hint
     if record.throughput_per_second is not None:
         yield "throughput", f"{record.throughput_per_second:,.0f} examples a second"
     if record.latency is not None:
@@ -157,3 +145,15 @@ def _facts(record: Record, cells: Mapping[str, Cell]) -> Iterator[tuple[str, str
     if record.cold_start is not None:
         load, first = record.cold_start.load_seconds, record.cold_start.first_call_seconds
         yield "cold start", f"{formatting.duration(load)} to load, {formatting.duration(first)} for the first call"
+
+
+def list_details(judged: Judged) -> TextTable:
+    """What else was measured of each case: cold start, memory, interference, steadiness, the literature's figures; a
+    column that no case has anything for is left out."""
+    measured = [record for record in judged.records if record.status == "ok" and record.latency is not None]
+    titled = arrange([name for name, column in COLUMNS.items() if column.title and not column.key], DETAILS)
+    rows = [CaseRow(judged=judged, record=record) for record in measured]
+    cells = {name: [str(COLUMNS[name].cell(row)) for row in rows] for name in titled}
+    filled = {COLUMNS[name].title: texts for name, texts in cells.items() if {*texts} - {formatting.DASH}}
+    ids = [record.case.id for record in measured]
+    return TextTable(columns=("case", *filled), rows=tuple(zip(ids, *filled.values(), strict=True)))

@@ -1,20 +1,22 @@
-"""The rows and cells of the table of cases: what a cell holds, and how a figure is written in it; pure."""
+"""The rows and cells of tables of cases: what a row is made of, and how a figure is written in a cell; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from qbench import formatting
 from qbench.compare import compare
 from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
+from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.tested_change import ShownChange, change_of, count_decimals, holds_against_fp32, score_of
-from qbench.record.schema import Fastest, Record, Speedup
-from qbench.record.stored_run import MetricInfo
+from qbench.record.schema import Fastest, Record, Speedup, flatten
+from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats.interval_type import Interval
 from qbench.suite.settings import Objective
 
@@ -40,6 +42,8 @@ REFERENCE = Cell(text="1", limits="(reference)", sort=1.0, hint="is the fastest 
 RATIO_DIGITS = 2
 COARSE = "~"
 COARSE_MEANS = "~: coarse, from the screening alone, one process each"
+# Mappings whose keys no column can be named after: each is one cell of JSON.
+AS_JSON = ("artifact.coverage.float_reasons", "observed.thread_pools")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +76,29 @@ def _count_decimals(metric: MetricInfo, changes: Sequence[ShownChange | None]) -
 
 @dataclass(frozen=True, kw_only=True)
 class CaseRow:
-    """A measured case and what its cells depend on: the fastest fp32 of its setting, the unit of times in seconds, the
-    decimals of each column."""
+    """A case and what its columns depend on: the fastest fp32 of its setting, the unit of times in seconds, the
+    decimals of each column; its run and what was decided in its setting, where that is known."""
 
     judged: Judged
     record: Record
-    best: Record | None
-    unit: float
-    digits: ColumnDigits
+    best: Record | None = None
+    unit: float = 1.0
+    digits: ColumnDigits = ColumnDigits()
+    decision: Decision | None = None
+    run: StoredRun | None = None
+
+    @cached_property
+    def stored(self) -> dict[str, Any]:
+        """The fields of the record by their dotted names, without nested values: lists are joined, and the mappings of
+        ``AS_JSON`` are JSON."""
+        folded: dict[str, Any] = {}
+        for name, value in flatten(self.record):
+            holder = next((key for key in AS_JSON if name.startswith(f"{key}.")), None)
+            if holder is not None:
+                folded.setdefault(holder, {})[name.removeprefix(f"{holder}.")] = value
+            else:
+                folded[name] = value
+        return {name: _plain(value) for name, value in folded.items()}
 
     @cached_property
     def fp32(self) -> Record | None:
@@ -87,9 +106,22 @@ class CaseRow:
         return compare.like_for_like(self.record, self.judged.records)
 
     @property
+    def size_over_fp32(self) -> float | None:
+        """Bytes over those of the fp32 on the same runtime."""
+        return compare.size_ratio(self.fp32, self.record)
+
+    @property
     def scale(self) -> float:
         """What a stored score is multiplied by."""
         return self.judged.metric.scale if self.judged.metric else 1.0
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False) if value else None
+    if isinstance(value, list | tuple):
+        return ";".join(json.dumps(item) if isinstance(item, dict) else str(item) for item in value)
+    return value
 
 
 def list_rows(

@@ -16,9 +16,8 @@ from qbench.progress.table import TextTable
 from qbench.record.stored_run import RunInfo, StoredRun
 from qbench.report import calibration_seeds as draws
 from qbench.report import figures, flips, layers, method
-from qbench.report import measurement_table as details
 from qbench.report.cards import Card, cards
-from qbench.report.case_table import CaseTable, case_table
+from qbench.report.case_table import CaseTable, case_table, list_details
 from qbench.report.explained import ExplainedSection, list_lost, list_slow
 from qbench.report.failures import Failure, group_failures
 from qbench.report.figures import Figure
@@ -120,7 +119,7 @@ def page(
         failures=group_failures(run),
         layers=layers.layers(run.records),
         worst=layers.worst(run),
-        details=details.details(run.records),
+        details=list_details(judged),
         command=method.command(info),
         noise=method.explain_noise(run.records),
         method=tuple(method.list_facts(run.records, judged)),

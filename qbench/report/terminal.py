@@ -27,7 +27,6 @@ from qbench.decide.tested_change import (
 from qbench.foreign_text import join_lines
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
-from qbench.report import case_columns
 from qbench.report.cells import (
     COARSE,
     COARSE_MEANS,
@@ -40,15 +39,18 @@ from qbench.report.cells import (
     time_of,
     unit_of,
 )
+from qbench.report.columns import accuracy_key, arrange, draw_cells, list_shown
+from qbench.report.columns.case import MINIMIZED
 from qbench.report.ruling import Rulings, rank
 from qbench.stats.interval_type import Interval
 
-# Which columns have limits, the fullest way first.
+# All columns, left to right.
+WIDE = "minimized p50 p90 best speedup control size ratio accuracy seeds delta twin flips coverage judged"
+# Which of the few columns have limits, the fullest way first.
 _LIMITED = (("p50", "ratio", "change"), ("ratio", "change"), ("ratio",), ())
 _NARROWEST = 20  # columns; narrower text is not read
 _TOGETHER = (" %", " µs", " ms", " ns", " · ", " [")  # what no line ends before
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_LONGEST = 20  # characters of a metric's name that heads a column
 
 
 def draw(judged: Judged, rulings: Rulings, *, width: int | None, wide: bool = False) -> str:
@@ -81,15 +83,17 @@ def wrap(line: str, width: int | None) -> str:
 
 def _explain(judged: Judged) -> str:
     """What the columns mean."""
-    metric, title = judged.metric, _title_change(judged)
+    metric, columns = judged.metric, list_shown(judged, "")
+    title = columns[accuracy_key(judged)].terminal
     if metric is not None and holds_against_fp32(judged):
         change = f"its score, {'%' if metric.percent else metric.own_unit}"
     else:
         change = f"its change, {'' if metric is None else metric.unit}"
     change = f"{title}: {change.rstrip(', ')}{accuracy_limit(judged, judged.records)}"
     return (
-        f"{_explain_brackets(judged, title)} The time is the median call (p50); times fp32: how many times as fast "
-        f"as the fastest fp32; {change}; size: of fp32's.{_explain_coarse(judged)}{_list_means(judged)}"
+        f"{_explain_brackets(judged, title)} The time is the median call (p50); {columns['best'].terminal}: how many "
+        f"times as fast as the fastest fp32; {change}; {columns['size'].terminal}: of fp32's.{_explain_coarse(judged)}"
+        f"{_list_means(judged)}"
     )
 
 
@@ -120,24 +124,20 @@ def _list_means(judged: Judged) -> str:
     return f" Means by protocol sequential, without limits: {', '.join(means)}." if means else ""
 
 
-def _title_change(judged: Judged) -> str:
-    """``top1``: the metric, so that nobody takes one for another."""
-    return "accuracy" if judged.metric is None else formatting.clean(formatting.shorten(judged.metric.name, _LONGEST))
-
-
 def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
     """Each setting with every column that has a value in it."""
     tables = []
     for setting, records in _measured(judged):
         size, unit = latency_unit(records)
-        cells = {row.record.case.id: case_columns.draw_cells(row) for row in list_rows(judged, records, size)}
+        cells = {row.record.case.id: draw_cells(row) for row in list_rows(judged, records, size)}
         filled = {key for of_case in cells.values() for key, cell in of_case.items() if cell.text != formatting.DASH}
-        columns = [column for column in case_columns.list_columns(judged, unit) if column.key in filled]
+        shown = list_shown(judged, unit)
+        keys = [key for key in arrange(shown, WIDE) if key in filled]
         lines = [
-            [formatting.clean(str(cells[record.case.id][column.key])) for column in columns]
+            [formatting.clean(str(cells[record.case.id][key])) for key in keys]
             for record in rank(judged, records, rulings)
         ]
-        content = _table(judged, records, rulings, [column.title for column in columns], lines)
+        content = _table(judged, records, rulings, [shown[key].title for key in keys], lines)
         tables.append(f"{_heading(setting)}\n{format_table(content, width)}")
     return tables
 
@@ -209,15 +209,14 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
         "change" in limited,
         signed=not holds_against_fp32(judged),
     )
+    time = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
+    shown = list_shown(judged, unit_name)
     columns = [
         *_minimized(judged, figures),
-        (
-            unit_name,
-            _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited),
-        ),
-        ("times fp32", _mark_reference(_mark_coarse(ratio, figures), figures)),
-        (_title_change(judged), change),
-        ("size", [formatting.share(row.size, sizes) for row in figures]),
+        (shown["p50"].terminal, time),
+        (shown["best"].terminal, _mark_reference(_mark_coarse(ratio, figures), figures)),
+        (shown[accuracy_key(judged)].terminal, change),
+        (shown["size"].terminal, [formatting.share(row.size, sizes) for row in figures]),
     ]
     titles, cells = zip(*columns, strict=True)
     return _table(judged, records, rulings, titles, list(zip(*cells, strict=True)))
@@ -243,7 +242,7 @@ def _minimized(judged: Judged, figures: Sequence[_Figures]) -> list[tuple[str, l
     unit, name = unit_of(objective, measured)
     places = formatting.decimals(Interval(value=min(measured)), 1 / unit)
     cells = [formatting.DASH if value is None else formatting.fixed(value / unit, places) for value in values]
-    return [(f"{case_columns.MINIMIZED[objective]}, {name}", cells)]
+    return [(f"{MINIMIZED[objective]['minimized']}, {name}", cells)]
 
 
 def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:

@@ -17,8 +17,8 @@ from qbench.decide.judged import Judged, Rules, judge
 from qbench.decide.tested_change import change_of, describe_levels, shown_of, write_shown
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo
-from qbench.report.case_columns import draw_cells
 from qbench.report.cells import CaseRow, count_digits
+from qbench.report.columns import draw_cells
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 

@@ -31,7 +31,7 @@ from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.report import build, comparison, flips, frame, measurement_table, ruling, run_warnings, summary, terminal
+from qbench.report import build, case_table, comparison, flips, frame, ruling, run_warnings, summary, terminal
 from qbench.run import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
@@ -143,7 +143,7 @@ def _worded(run: StoredRun, folder: Path) -> None:
     summary.summary(run, judged, found, changes)
     for width, wide in ((80, False), (None, False), (None, True)):
         terminal.draw(judged, ruling.rule(judged, found), width=width, wide=wide)
-    measurement_table.details(run.records)
+    case_table.list_details(judged)
     run_text.problems(run.records)
     run_warnings.warnings(run, judged, changes)
     for record in run.records:

@@ -1,4 +1,4 @@
-"""Rules of qbench/report/columns.py: each column is explained, in one place."""
+"""Rules of qbench/report/columns: a column is defined once, and whoever shows it takes it from there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_records import fp32, int8
 
+from qbench.decide.decision import decide
+from qbench.decide.judged import Judged, Rules, judge
 from qbench.record.schema import Record
-from qbench.report.columns import COLUMNS, OPEN, write_guide
-from qbench.report.measurement_table import ORDER
+from qbench.record.stored_run import MetricInfo
+from qbench.report import case_table, columns, terminal
+from qbench.report.candidates import candidates
+from qbench.report.cells import CaseRow, list_rows
+from qbench.report.columns import COLUMNS, OPEN, STORED, arrange, draw_cells, list_shown, write_guide
+from qbench.report.columns.column import Family
+from qbench.report.ruling import rule
 
 GUIDE = Path(__file__).parents[2] / "qbench/guide/python.md"
 
@@ -33,12 +41,12 @@ def fields_of(kind: type, prefix: str = "") -> Iterator[str]:
 def test_every_field_of_a_record_has_its_column() -> None:
     """A new field of the record is explained here, or is a mapping whose keys are columns."""
     mappings = {start.rstrip(".") for start in OPEN}
-    assert set(fields_of(Record)) - mappings <= set(COLUMNS)
+    assert set(fields_of(Record)) - mappings <= set(STORED)
 
 
 def test_every_column_says_what_it_holds() -> None:
     """Short enough for a table's cell, without a bar that would end it."""
-    assert [name for name, column in COLUMNS.items() if not 3 <= len(column.meaning) <= 100] == []
+    assert [name for name, column in STORED.items() if not 3 <= len(column.meaning) <= 100] == []
     assert "|" not in "".join(column.meaning + column.unit for column in COLUMNS.values())
 
 
@@ -65,6 +73,67 @@ def test_a_value_is_written_as_its_kind_and_unit_have_it(name: str, value: objec
     assert COLUMNS[name].write(value) == written
 
 
-def test_what_the_table_of_measurements_shows_has_a_title() -> None:
-    """And what has a title is shown there."""
-    assert {name for name, column in COLUMNS.items() if column.title} == set(ORDER)
+def judged(metric: str = "top1") -> Judged:
+    """An fp32 and an int8 case."""
+    return judge([fp32(), int8()], MetricInfo(name=metric), Rules())
+
+
+def test_a_column_stands_once() -> None:
+    """No name and no key twice; a cell for each key; the orders of tables name columns that there are."""
+    modules = (columns.case, columns.over_fp32, columns.artifact, columns.times, columns.accuracy, columns.roofline)
+    assert len(COLUMNS) == sum(len(module.family.columns) for module in modules)
+    keys = [column.key for column in COLUMNS.values() if column.key]
+    assert len(set(keys)) == len(keys)
+    (row, *_) = list_rows(judged(), judged().records, 1e-3)
+    assert list(draw_cells(row)) == keys
+    assert {*case_table.ORDER.split(), *case_table.UNFOLDED.split(), *terminal.WIDE.split()} <= set(keys)
+    assert {column.within for column in COLUMNS.values()} - {""} <= set(keys)
+    titled = {name for name, column in COLUMNS.items() if column.title and not column.key}
+    assert titled == set(case_table.DETAILS.split())
+
+
+def test_a_new_column_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page, the wide table of the terminal, the frame and the guide have it without a word elsewhere."""
+    family = Family()
+
+    @family.drawn("latency.calls_a_day|number|1/s|calls in a day", key="daily", title="a day", note="calls a day",
+                  read=lambda row: 86400 / row.record.latency.p50_seconds)  # fmt: skip
+    def _daily(row: CaseRow) -> columns.Cell:
+        return columns.Cell(text="many", sort=1.0, hint="as they come")
+
+    (column,) = family.columns
+    for registry in (COLUMNS, STORED):
+        monkeypatch.setitem(registry, column.name, column)
+    run = judged()
+    decisions = decide(run)
+    rulings = rule(run, decisions)
+    page = case_table.case_table(run, decisions, rulings)
+    assert page.columns[-1].title == "a day"
+    assert ("calls a day", "as they come") in page.lines[0].facts
+    assert "a day" in terminal.draw(run, rulings, width=None, wide=True).splitlines()[1]
+    assert "| `latency.calls_a_day` | number | 1/s | calls in a day |" in write_guide()
+    assert column.value(CaseRow(judged=run, record=run.records[0])) == pytest.approx(86400 / 0.0025)
+
+
+def test_a_table_has_its_order_and_then_the_rest() -> None:
+    """What an order does not name stands behind, as the columns are defined."""
+    assert arrange(["a", "b", "c", "d"], "d b") == ["d", "b", "a", "c"]
+
+
+def test_page_and_summary_call_a_column_alike() -> None:
+    """The unit of times and the reference's name stand in the one title that both show."""
+    run = judged()
+    decisions = decide(run)
+    rulings = rule(run, decisions)
+    on_page = {column.key: column.title for column in case_table.case_table(run, decisions, rulings).columns}
+    in_summary = candidates(decisions[0], run, rulings).open.columns
+    assert {on_page[key] for key in ("p50", "best", "size")} <= set(in_summary)
+
+
+def test_titles_name_units_and_metric_whatever_the_metric_is_called() -> None:
+    """Braces in a metric's name are letters, not a place to fill."""
+    shown = list_shown(judged("f{x}"), "µs")
+    assert shown["p50"].title == "time, µs"
+    assert (shown["accuracy"].title, shown["accuracy"].terminal) == ("f{x}, %", "f{x}")
+    assert "{levels}" not in shown["delta"].hint
+    assert (shown["delta"].title, shown["delta"].markdown) == ("accuracy change, points", "f{x} change, points")

@@ -15,7 +15,7 @@ from made_runs import run_folder
 from qbench.record.schema import Fastest, Record
 from qbench.record.stored_run import read_run
 from qbench.report import build
-from qbench.report.columns import COLUMNS, OPEN
+from qbench.report.columns import OPEN, STORED
 from qbench.report.frame import calls_frame, layers_frame, process_of_calls
 
 SUITE = replace(
@@ -32,10 +32,10 @@ def test_every_column_is_there_whatever_was_measured(tmp_path: Path) -> None:
     """A failed case alone, and a run without records, have the columns of a measured one, in order and with types."""
     full = frame_of(tmp_path / "full", [fp32(), int8(recipe={"flow": "fx"}, observed={"threads": 1})])
     bare, none = frame_of(tmp_path / "bare", [failed()]), frame_of(tmp_path / "none", [])
-    assert list(full.columns) == [*COLUMNS, "observed.threads", "recipe.flow"]
-    assert list(bare.columns) == list(COLUMNS) == list(none.columns)
-    assert full.dtypes[list(COLUMNS)].equals(bare.dtypes)
-    assert full.dtypes[list(COLUMNS)].equals(none.dtypes)
+    assert list(full.columns) == [*STORED, "observed.threads", "recipe.flow"]
+    assert list(bare.columns) == list(STORED) == list(none.columns)
+    assert full.dtypes[list(STORED)].equals(bare.dtypes)
+    assert full.dtypes[list(STORED)].equals(none.dtypes)
     assert bare["latency.p50_seconds"].isna().all()
 
 
@@ -67,8 +67,8 @@ def test_a_mapping_of_names_is_one_cell(tmp_path: Path) -> None:
     record = int8(observed={"threads": 1, "thread_pools": {"openmp:a.so": 1, "openblas:b.so": 2}})
     frame = frame_of(tmp_path / "run", [record])
     assert json.loads(frame.loc[0, "observed.thread_pools"]) == {"openmp:a.so": 1, "openblas:b.so": 2}
-    assert [name for name in frame.columns if name not in COLUMNS] == ["observed.thread_pools", "observed.threads"]
-    assert all(name.startswith(tuple(OPEN)) for name in frame.columns if name not in COLUMNS)
+    assert [name for name in frame.columns if name not in STORED] == ["observed.thread_pools", "observed.threads"]
+    assert all(name.startswith(tuple(OPEN)) for name in frame.columns if name not in STORED)
 
 
 def test_each_call_has_its_process(tmp_path: Path) -> None:

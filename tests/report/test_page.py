@@ -38,8 +38,8 @@ from qbench.record import jsonl
 from qbench.record.schema import InputFit, Interference, Record, Spread, read_case_id
 from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
 from qbench.report.build import build_report
-from qbench.report.case_columns import draw_cells
 from qbench.report.cells import list_rows
+from qbench.report.columns import draw_cells
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
