@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qbench.errors import DataError, ModelError, UsageError
+from qbench.foreign_text import join_lines
 
 if TYPE_CHECKING:
     from qbench.onnx.calibration_data import Source, Wanted
@@ -267,11 +268,11 @@ def _options(given: list[str] | None) -> Mapping[str, Any]:
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"--set {text}: expected KEY=VALUE, such as size=224")
+            raise UsageError(f"--set {join_lines(text)}: expected KEY=VALUE, such as size=224")
         try:
             options[key] = yaml.safe_load(value)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise UsageError(
-                f"--set {text}: {value!r} is no value (a number, a word, or a list such as [1,2])"
+                f"--set {join_lines(text)}: {value!r} is no value (a number, a word, or a list such as [1,2])"
             ) from error
     return options

@@ -154,12 +154,12 @@ def read(path: Path | str, overrides: Sequence[str] = (), *, quick: bool = False
 
 def _suggest_suites(path: Path) -> str:
     """The suite that is meant by a path that is none, where only its ending differs; else the suites beside it."""
-    meant = next((file for ending in (".yaml", ".yml") if (file := path.with_suffix(ending)).is_file()), None)
-    if meant is not None and not path.is_dir():
-        return f"; did you mean {meant}?"
     if path.is_dir():
         folder, text = path, "name a file in it"
     else:
+        meant = next((file for ending in (".yaml", ".yml") if (file := path.with_suffix(ending)).is_file()), None)
+        if meant is not None:
+            return f"; did you mean {meant}?"
         folder, text = path.parent, "there are"
     files = sorted(str(file) for ending in ("*.yaml", "*.yml") for file in folder.glob(ending))
     return f"; {text}: {first_names(files)}" if files else ""

@@ -253,6 +253,11 @@ def test_a_preset_is_a_name_or_amct_s_simplified_configuration(onnx_command, tmp
             "error: --set size: expected KEY=V",
         ),
         (
+            ("all", "model.onnx", "--data", "data.npz", "-o", "m", "--set", "x\nerror: y"),
+            2,
+            "error: --set x error: y: expected KEY=VALUE",
+        ),
+        (
             ("all", "model.onnx", "--data", "data.npz", "-o", "m", "--set", "a=[1"),
             2,
             "error: --set a=[1: '[1' is no va",

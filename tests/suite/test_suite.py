@@ -587,6 +587,14 @@ def test_a_twin_needs_a_qat(matrix: str, wrong: bool) -> None:
     assert problems(text + "quantize:\n  qat: {fp32_twin: false}\n") == []
 
 
+def test_a_path_without_a_name_is_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The root and the working folder have no ending that could be another; they are told as any folder is."""
+    monkeypatch.chdir(tmp_path)
+    for path in ("/", "."):
+        with pytest.raises(UsageError, match=f"^{path}: cannot read the suite: Is a directory"):
+            read(path)
+
+
 def test_suites_are_suggested_where_there_are_some(tmp_path: Path) -> None:
     """A folder without any is no suggestion, nor half of a sentence."""
     (tmp_path / "empty").mkdir()
