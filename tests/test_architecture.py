@@ -44,6 +44,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("fleet", "decide"),
     ("portability",),
     ("run", "gate", "report", "explain"),
+    ("ship",),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from qbench.backends.program import Program
 from qbench.errors import CaseSkipped
 from qbench.models.base import Network, NetworkKind
 from qbench.progress.callback import Progress, tell_nobody
@@ -181,6 +182,12 @@ class Backend(ABC):
     @abstractmethod
     def load(self, file: Path, *, threads: int) -> Runner:
         """The artifact, ready to run with that many threads; thread counts are set and read back."""
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """Puts an artifact's file into ``folder`` under a plain name; how the runtime runs it there without qbench.
+
+        Raises ``CaseSkipped`` with the reason where it cannot be told."""
+        raise CaseSkipped(f"the backend {self.name} does not say how its files run without qbench")
 
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
         """Where the time of a call with these inputs goes, over that many calls; in a child process.

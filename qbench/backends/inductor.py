@@ -14,6 +14,7 @@ from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
+from qbench.backends.program import Program, copy_model
 from qbench.backends.torch_quantize import prepare_fp32, quantize_network
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
@@ -141,6 +142,22 @@ class Inductor(Backend):
 
         torch.set_num_threads(threads)
         return aoti_profile.time_nodes(file, [tensor[:1] for tensor in tensors(inputs)], calls=calls)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """The package, which answers one example a call."""
+        return Program(
+            file=copy_model(file, folder, name),
+            libraries=("torch",),
+            imports=("import torch", "import torch._inductor"),
+            load=("torch.set_num_threads(THREADS)", "model = torch._inductor.aoti_load_package(FILE)"),
+            call=(
+                "with torch.inference_mode():",
+                "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
+                "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
+                "return [output.numpy() for output in outputs]",
+            ),
+            single=True,
+        )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The package with that many OpenMP threads; raises ``BuildError`` where its code demands another number."""

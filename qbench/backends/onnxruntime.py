@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
+from qbench.backends.program import Program, copy_model
 from qbench.machine import amx_tiles
 from qbench.quant.flow import Conversion
 
@@ -56,6 +57,24 @@ class OnnxRuntime(OnnxBackend):
         from qbench.quant.onnx import onnxruntime_layers
 
         return onnxruntime_layers.time_nodes(file, inputs, threads=threads, calls=calls)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """One ONNX file, in a session as it was measured in."""
+        return Program(
+            file=copy_model(file, folder, name),
+            libraries=("onnxruntime",),
+            imports=("import onnxruntime",),
+            load=(
+                "options = onnxruntime.SessionOptions()",
+                "options.intra_op_num_threads = THREADS",
+                'options.add_session_config_entry("session.intra_op.allow_spinning", "0")',
+                'model = onnxruntime.InferenceSession(FILE, options, providers=["CPUExecutionProvider"])',
+            ),
+            call=(
+                "names = [value.name for value in model.get_inputs()]",
+                "return model.run(None, dict(zip(names, arrays)))",
+            ),
+        )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """A session with that many intra-op threads, not spinning."""

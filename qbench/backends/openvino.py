@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.backends.base import Array, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnx_build import fp32_file
+from qbench.backends.program import Program, copy_model
 from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind, format_of
 from qbench.quant.flow import Conversion
@@ -88,6 +89,20 @@ class OpenVino(OnnxBackend):
         from qbench.quant.onnx import openvino_layers
 
         return openvino_layers.time_nodes(file, inputs, threads=threads, calls=calls)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """An ONNX file, or OpenVINO's own pair of files; compiled as it was measured."""
+        from qbench.quant.artifacts import openvino_model
+
+        settings = openvino_model.session_settings(0) | {"INFERENCE_NUM_THREADS": "THREADS"}
+        given = ", ".join(f'"{key}": {value if value == "THREADS" else repr(value)}' for key, value in settings.items())
+        return Program(
+            file=openvino_model.unpack_pair(file, folder, name) or copy_model(file, folder, name),
+            libraries=("openvino",),
+            imports=("import openvino",),
+            load=(f"settings = {{{given}}}".replace("'", '"'), 'model = openvino.compile_model(FILE, "CPU", settings)'),
+            call=("outputs = model(arrays)", "return [outputs[i] for i in range(len(model.outputs))]"),
+        )
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The compiled model with that many threads on one stream."""

@@ -9,8 +9,17 @@ from pathlib import Path
 from qbench.backends import own_torchscript
 from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges, make_room_for_sums
+from qbench.backends.program import Program
 from qbench.backends.torch_quantize import quantize_network
-from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
+from qbench.backends.torch_runner import (
+    MODULES,
+    TorchScriptRunner,
+    deploy,
+    one_example,
+    save,
+    time_nodes,
+    torch_missing,
+)
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.artifacts.node_profile import CallProfile
@@ -118,6 +127,10 @@ class TorchAO(Backend):
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
         """By torch's profiler."""
         return time_nodes(file, inputs, threads=threads, calls=calls, engine=self.name)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """As every TorchScript file."""
+        return deploy(file, folder, name, engine=self.name)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file on this engine with that many intra-op threads and one inter-op thread."""

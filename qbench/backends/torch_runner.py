@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
+from qbench.backends.program import Program, copy_model
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -70,6 +71,23 @@ def time_nodes(file: Path, inputs: Inputs, *, threads: int, calls: int, engine: 
 
     runner = TorchScriptRunner(file, threads=threads, engine=engine)
     return torchscript_profile.time_nodes(runner.module, tensors(inputs), calls=calls)
+
+
+def deploy(file: Path, folder: Path, name: str, *, engine: str | None) -> Program:
+    """One TorchScript file; its weights are packed for the engine as it loads, so that this is set first."""
+    packed = () if engine is None else (f'torch.backends.quantized.engine = "{engine}"',)
+    return Program(
+        file=copy_model(file, folder, name),
+        libraries=("torch",),
+        imports=("import torch",),
+        load=("torch.set_num_threads(THREADS)", *packed, "model = torch.jit.load(FILE)"),
+        call=(
+            "with torch.inference_mode():",
+            "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
+            "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
+            "return [output.numpy() for output in outputs]",
+        ),
+    )
 
 
 class TorchScriptRunner(Runner):

@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
+from qbench.backends.program import Program
 from qbench.backends.torch_quantize import prepare_fp32
-from qbench.backends.torch_runner import MODULES, TorchScriptRunner, one_example, save, time_nodes, torch_missing
+from qbench.backends.torch_runner import (
+    MODULES,
+    TorchScriptRunner,
+    deploy,
+    one_example,
+    save,
+    time_nodes,
+    torch_missing,
+)
 from qbench.models.base import NetworkKind
 from qbench.quant.artifacts.node_profile import CallProfile
 
@@ -59,6 +68,10 @@ class TorchScript(Backend):
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
         """By torch's profiler."""
         return time_nodes(file, inputs, threads=threads, calls=calls, engine=None)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """As every TorchScript file."""
+        return deploy(file, folder, name, engine=None)
 
     def load(self, file: Path, *, threads: int) -> Runner:
         """The file with that many intra-op threads and one inter-op thread."""

@@ -34,6 +34,7 @@ from qbench.cli import (
     report,
     run,
     schema,
+    ship,
     train,
 )
 from qbench.cli.signals import ending_signals
@@ -79,6 +80,7 @@ _SHORT = {
     "compare": "Show what changed from one run to another.",
     "portability": "Show what int8 files answer on every host of a run.",
     "explain": "Show why an int8 case is slow, or wrong.",
+    "ship": "Write the answer as a folder to deploy without qbench.",
     "baseline": "Keep a run as the baseline of the gate.",
     "gate": "Judge a run by its suite's gate, against the baseline.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
@@ -118,6 +120,7 @@ app.command(
     short_help=_SHORT["explain"],
     epilog="Example: qbench explain quickstart digits-cnn/dynamic/onnxruntime/t1/b1",
 )(explain.explain)
+app.command("ship", short_help=_SHORT["ship"], epilog="Example: qbench ship quickstart --output deploy")(ship.ship)
 app.command("baseline", short_help=_SHORT["baseline"], epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command("gate", short_help=_SHORT["gate"], epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
 app.command(

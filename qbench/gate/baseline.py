@@ -21,13 +21,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from qbench import formatting
-from qbench.cache import manifest, store
+from qbench.cache import manifest
 from qbench.errors import UsageError, first_names
 from qbench.files import atomic
 from qbench.files.stored_name import is_digest
 from qbench.foreign_text import join_lines
 from qbench.gate import baseline_examples, baseline_lines
 from qbench.record import jsonl
+from qbench.record.artifact_file import find_in_cache, find_sound
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
 from qbench.record.stored_run import RunInfo, StoredRun, read_info, read_run
@@ -172,21 +173,10 @@ def artifact_file(record: Record, *, beside: Path | None) -> Path | None:
     Only a file whose sha256 is the record's is one, its other files being those that its manifest lists.
     """
     facts = record.artifact
-    if facts is None or not all(map(is_digest, filter(None, (facts.sha256, facts.key)))):
+    if facts is None or not is_digest(facts.sha256):
         return None  # a record is data: it names no folder but those that qbench names
-    folders = [] if beside is None else [artifacts_folder(beside) / facts.sha256]
-    folders += [] if facts.key is None else [store.cache_folder() / "artifacts" / facts.key]
-    return next((file for folder in folders if (file := _find_sound(folder, facts.sha256)) is not None), None)
-
-
-def _find_sound(folder: Path, sha256: str) -> Path | None:
-    """The artifact's file in a folder of the cache or in a copy of one; None where anything is not as recorded."""
-    try:
-        listed = manifest.read(folder)
-    except manifest.Damaged:
-        return None
-    name = listed.facts.get("file")
-    return folder / name if isinstance(name, str) and listed.files.get(name) == sha256 else None
+    copy = None if beside is None else find_sound(artifacts_folder(beside) / facts.sha256, facts.sha256)
+    return copy or find_in_cache(record)
 
 
 def _sha256(record: Record) -> str:
@@ -208,7 +198,7 @@ def _copy(folders: dict[str, Path], target: Path) -> None:
             _clear(target / sha256)
             (workplace / sha256).replace(target / sha256)
     for former in target.iterdir():
-        if former.name not in folders and is_digest(former.name) and _find_sound(former, former.name) is not None:
+        if former.name not in folders and is_digest(former.name) and find_sound(former, former.name) is not None:
             _clear(former)
 
 

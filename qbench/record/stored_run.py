@@ -20,7 +20,7 @@ from qbench.record import jsonl, run_files
 from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
-from qbench.record.schema import Facts, FileName, Line, Record
+from qbench.record.schema import Facts, FileName, Line, Record, Whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,11 +129,26 @@ class MetricInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExamplesInfo:
+    """What the raw examples are, one entry for each input of the networks (``shapes`` without the axis of examples),
+    and how they are preprocessed (``datasets.base.Preprocessing``)."""
+
+    types: tuple[Line, ...]
+    shapes: tuple[tuple[Whole, ...], ...]
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    to_float: bool = True
+    channel_axis: int = 1
+    reverse_channels: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
     ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
     look, ``commit`` where the suite lies in no git repository. ``filter``: what ``--filter`` kept (null: all).
-    ``notes``: what its stages said that touches the answer."""
+    ``notes``: what its stages said that touches the answer. ``examples``: null until the data is read."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -151,6 +166,7 @@ class RunInfo:
     commit: Commit | None = None
     filter: Line | None = None
     notes: tuple[str, ...] = ()
+    examples: ExamplesInfo | None = None
 
 
 _INFO: TypeAdapter[RunInfo] = TypeAdapter(RunInfo)

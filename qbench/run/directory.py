@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.backends.libraries import list_libraries
+from qbench.data import Data
 from qbench.errors import QbenchError, UsageError
 from qbench.files import atomic, regular_file
 from qbench.files.stored_name import name_of
@@ -28,7 +29,7 @@ from qbench.record import jsonl, schema
 from qbench.record.commit import read_commit
 from qbench.record.locate import is_quick
 from qbench.record.schema import Record
-from qbench.record.stored_run import RUN, read_info
+from qbench.record.stored_run import RUN, ExamplesInfo, read_info
 from qbench.suite import Suite
 from qbench.suite.quick import OVERRIDES
 
@@ -125,6 +126,16 @@ class RunDirectory:
     def write_quick(self, *, examples: int, of: int | None) -> None:
         """Puts into ``run.json`` how many examples a quick look scores, of how many."""
         self._update_info({"quick": {"examples": examples, "of": of}})
+
+    def write_examples(self, data: Data) -> None:
+        """Puts into ``run.json`` what the raw examples are and how they are preprocessed."""
+        arrays = data.evaluation_examples().inputs
+        described = ExamplesInfo(
+            types=tuple(str(array.dtype) for array in arrays),
+            shapes=tuple(array.shape[1:] for array in arrays),
+            **asdict(data.preprocessing),
+        )
+        self._update_info({"examples": asdict(described)})
 
     def write_note(self, text: str) -> None:
         """Puts a sentence into ``run.json`` that a reader of the answer must know; once, also where a run goes on."""

@@ -51,6 +51,7 @@ def prepare(context: RunContext) -> Prepared | None:
     metric = settle_metric(context, data, metric, otherwise, misfits)
     prepared = Prepared(data=data, models=named, metric=metric)
     context.directory.require_same_inputs(_list_digests(prepared))
+    context.directory.write_examples(prepared.data)
     return prepared
 
 

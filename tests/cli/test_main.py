@@ -42,6 +42,7 @@ COMMANDS = (
     "compare",
     "portability",
     "explain",
+    "ship",
     "baseline",
     "gate",
     "export",

@@ -56,6 +56,17 @@ def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     return _compile(_unpacked(file), threads, profile)
 
 
+def unpack_pair(file: Path, folder: Path, name: str) -> str | None:
+    """Writes the ``.xml`` and the ``.bin`` of what ``quantize`` wrote, and returns the name of the first; None where
+    the file is of another form."""
+    if not zipfile.is_zipfile(file):
+        return None
+    with zipfile.ZipFile(file) as pair:
+        (folder / f"{name}.xml").write_bytes(pair.read(GRAPH))
+        (folder / f"{name}.bin").write_bytes(pair.read(WEIGHTS))
+    return f"{name}.xml"
+
+
 def compile_content(content: bytes, *, threads: int = 1) -> Any:
     """The model of an ONNX file that was read; raises as ``compile_file``."""
     return _compile((io.BytesIO(content),), threads, False)

@@ -1,0 +1,1 @@
+"""A chosen case as a folder that is deployed without qbench."""

@@ -1,0 +1,96 @@
+"""``predict.py``: the artifact, run by its runtime alone, with the preprocessing of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qbench.backends.program import Program
+from qbench.record.schema import Record
+from qbench.record.stored_run import ExamplesInfo, RunInfo
+
+_UNKNOWN = "# The run does not tell the suite's preprocessing: give examples as the network takes them."
+
+
+def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: int | None) -> str:
+    """The text of a script of at most 30 lines that needs numpy and the runtime.
+
+    It calls the model with all the examples that it is given, as evaluation does, but where the answers depend on which
+    examples share a call (``dynamic``), and where the model takes so many alone."""
+    case = record.case
+    batch = 1 if program.single else fixed_batch or (case.batch_size if case.mode == "dynamic" else None)
+    lines = [
+        f'"""{_plain(case.id)}: python predict.py EXAMPLES.npz ANSWERS.npz, or import predict."""',
+        "import sys",
+        "from pathlib import Path",
+        "import numpy as np",
+        *program.imports,
+        "",
+        f'FILE = str(Path(__file__).with_name("{program.file}"))',
+        f"THREADS = {case.threads}",
+        *program.load,
+        "",
+        "def preprocess(examples):",
+        *_indent(_preprocessing(info.examples)),
+        "",
+        "def call(arrays):",
+        *_indent(program.call),
+        "",
+        "def predict(*inputs):  # an array for each input of the network, examples along the first axis",
+        "    arrays = [np.ascontiguousarray(preprocess(array)) for array in inputs]",
+        *_indent(_calls(batch)),
+        "",
+        'if __name__ == "__main__":',
+        "    np.savez(sys.argv[2], *predict(*np.load(sys.argv[1]).values()))",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _preprocessing(examples: ExamplesInfo | None) -> list[str]:
+    """The body of ``preprocess``, which does to a bit what ``datasets.base.Preprocessing`` does."""
+    if examples is None:
+        return [_UNKNOWN, "return examples"]
+    lines = [f"examples = np.flip(examples, {examples.channel_axis})"] if examples.reverse_channels else []
+    if not examples.to_float:
+        return [*lines, "return examples"]
+    axis = _axis(examples)
+    return [
+        *lines,
+        f"scaled = examples.astype(np.float32) * np.float32({examples.scale!r})",
+        f"return (scaled - {_constant(examples.mean, axis)}) / {_constant(examples.std, axis)}",
+    ]
+
+
+def _calls(batch: int | None) -> list[str]:
+    """What ``predict`` does with the preprocessed arrays; ``batch``: examples a call (None: all)."""
+    if batch is None:
+        return ["return call(arrays)"]
+    return [
+        f"starts = range(0, len(arrays[0]), {batch})  # so many examples a call, as measured",
+        f"answers = [call([array[i : i + {batch}] for array in arrays]) for i in starts]",
+        "return [np.concatenate(output) for output in zip(*answers)]",
+    ]
+
+
+def _axis(examples: ExamplesInfo) -> str:
+    """The shape that lays one number per channel along the channels' axis."""
+    if examples.channel_axis < 0:
+        return f"(-1{', 1' * (-examples.channel_axis - 1)})"
+    dimensions = 1 + len(examples.shapes[0]) if examples.shapes else 4
+    sizes = ["1"] * dimensions
+    sizes[examples.channel_axis] = "-1"
+    return f"({', '.join(sizes)})"
+
+
+def _constant(values: Sequence[float], axis: str) -> str:
+    if len(values) == 1:
+        return f"np.float32({values[0]!r})"
+    return f"np.float32({list(values)!r}).reshape{axis}"
+
+
+def _indent(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _plain(text: str) -> str:
+    """A text that ends no docstring."""
+    return text.replace("\\", "/").replace('"', "'")

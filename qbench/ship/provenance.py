@@ -1,0 +1,50 @@
+"""What a shipped folder came from: digests, versions, the machine, the record; and what it needs installed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import qbench
+from qbench.backends.program import Program
+from qbench.record.schema import Record
+from qbench.record.stored_run import StoredRun
+
+SCHEMA = 1
+
+
+def list_requirements(program: Program, versions: Mapping[str, str | None]) -> list[str]:
+    """Lines for pip: what the script imports, in the versions that the run had. The ``+cpu`` of a build is left out,
+    since an index with only that build offers it for the plain number, too."""
+    pinned = []
+    for name in ("numpy", *program.libraries):
+        version = versions.get(name)
+        pinned.append(name if version is None else f"{name}=={version.partition('+')[0]}")
+    return pinned
+
+
+def describe(run: StoredRun, record: Record) -> dict[str, Any]:
+    """``provenance.json``: ready for JSON."""
+    info = run.info
+    return {
+        "schema": SCHEMA,
+        "qbench": qbench.__version__,
+        "run": run.folder.name,
+        "suite": {
+            "name": info.suite.name,
+            "sha256": hashlib.sha256(info.suite.text.encode()).hexdigest(),
+            "overrides": list(info.suite.overrides),
+            "commit": None if info.commit is None else asdict(info.commit),
+        },
+        "digests": {name: digest for name, digest in info.digests.items() if _concerns(name, record.case.model)},
+        "versions": dict(info.versions),
+        "machine": dict(info.environment),
+        "record": asdict(record),
+    }
+
+
+def _concerns(name: str, model: str) -> bool:
+    """Whether a digest is that of the data or of this model."""
+    return name == "data" or name == f"model {model}" or name.endswith(f" of {model}")

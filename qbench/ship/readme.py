@@ -1,0 +1,125 @@
+"""``README.md`` of a shipped folder: what it is, how to run it, what was measured where, what it must not run on."""
+
+from __future__ import annotations
+
+from qbench import formatting, registry
+from qbench.backends.base import Backend
+from qbench.backends.program import Program
+from qbench.formatting import code, markdown
+from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus
+from qbench.record.schema import Record, TargetFacts
+from qbench.record.stored_run import MetricInfo, StoredRun
+from qbench.report.names import backend_name, variant_name
+from qbench.stats.interval_type import Interval
+
+
+def write_readme(run: StoredRun, record: Record, program: Program, answer: str | None) -> str:
+    """The page as Markdown. ``answer``: the run's decision, where the case is its pick."""
+    case, info = record.case, run.info
+    lines = [f"# {markdown(case.model)}: {markdown(variant_name(record))}", ""]
+    if answer is not None:
+        lines += [f"{markdown(answer)}", ""]
+    lines += [
+        "## Run it",
+        "",
+        "```sh",
+        "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt",
+        ".venv/bin/python predict.py EXAMPLES.npz ANSWERS.npz",
+        "```",
+        "",
+        f"{code(program.file)} is the model. `predict.py` needs numpy and {backend_name(case.backend)} alone: it reads "
+        "an array for each input of the network, in their order, and writes one for each output. "
+        f"Python {markdown(str(info.environment.get('python', 'of any version')))} was used.",
+        "",
+        *_list_inputs(run),
+        "",
+        "## What was measured",
+        "",
+        f"{markdown(_describe_machine(run))}, {case.threads} thread{'' if case.threads == 1 else 's'}, "
+        f"{case.batch_size} example{'' if case.batch_size == 1 else 's'} a call.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {formatting.cell(value)} |" for name, value in _list_figures(record, info.metric)),
+        "",
+        "## What it must not run on",
+        "",
+        *(f"- {line}" for line in list_warnings(run, record)),
+        "",
+        "`provenance.json` holds the digests of the weights, the data and the suite, all versions and the whole record "
+        f"of {code(case.id)}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _list_inputs(run: StoredRun) -> list[str]:
+    examples = run.info.examples
+    if examples is None:
+        return ["The run does not tell what its examples look like: see the suite's data set."]
+    shapes = zip(examples.types, examples.shapes, strict=True)
+    described = [f"{kind} of shape n{''.join(f' x {size}' for size in shape)}" for kind, shape in shapes]
+    plural = "Its input is" if len(described) == 1 else "Its inputs are"
+    return [f"{plural} {markdown(', '.join(described))}, before the preprocessing that `predict.py` does."]
+
+
+def _describe_machine(run: StoredRun) -> str:
+    environment, started = run.info.environment, run.info.started or ""
+    return f"On {environment.get('cpu') or 'an unknown CPU'}, {started.partition('T')[0] or 'at an unknown date'}"
+
+
+def _list_figures(record: Record, metric: MetricInfo | None) -> list[tuple[str, str]]:
+    figures = []
+    latency, speedup, artifact, accuracy = record.latency, record.speedup, record.artifact, record.accuracy
+    if latency is not None and latency.p50_seconds is not None:
+        scale, unit = formatting.time_unit(latency.p50_seconds)
+        interval = Interval(value=latency.p50_seconds, low=latency.p50_low, high=latency.p50_high)
+        figures.append(("time of a call (median)", f"{formatting.with_limits(interval, scale=1 / scale)} {unit}"))
+    if speedup is not None:
+        interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
+        figures.append((f"times as fast as {speedup.baseline}", formatting.with_limits(interval)))
+    if accuracy is not None and metric is not None:
+        value = Interval(value=accuracy.value, low=accuracy.low, high=accuracy.high)
+        unit = " %" if metric.percent else f" {metric.own_unit}".rstrip()
+        shown = formatting.with_limits(value, scale=metric.scale, least=metric.least)
+        figures.append((accuracy.metric, f"{shown}{unit} on {accuracy.n:,} examples"))
+        if accuracy.delta is not None:
+            change = formatting.with_limits(accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
+            figures.append(("change against fp32", f"{change} {metric.unit}".rstrip()))
+    if artifact is not None:
+        figures.append(("size of the file", formatting.size(artifact.size_bytes)))
+        if artifact.coverage is not None:
+            figures.append(("multiply-accumulates in int8", formatting.share(artifact.coverage.macs_int8)))
+    return figures
+
+
+def list_warnings(run: StoredRun, record: Record) -> list[str]:
+    """Where the file does not load, and where it may answer otherwise than was measured; Markdown."""
+    backend: Backend = registry.load("backend", record.case.backend)
+    lines = [markdown(reason) for cpu in CPUS if (reason := backend.why_not_for(cpu)) is not None]
+    artifact = record.artifact
+    target = None if artifact is None else artifact.target
+    if backend.machine_code:
+        compiled_for = None if target is None else target.compiled_for
+        made_for = compiled_for or run.info.environment.get("cpu") or "the CPU that compiled it"
+        lines.append(f"It holds machine code: it runs on {markdown(str(made_for))} and newer ones alone.")
+    if artifact is not None and artifact.coverage is not None:
+        lines.append(_explain_target(target))
+    lines.append(
+        "With other versions than those of requirements.txt, on other CPUs and with other numbers of threads it may be "
+        "slower, or round otherwise; `qbench portability` says what it answers there before you ship it."
+    )
+    return lines
+
+
+def _explain_target(target: TargetFacts | None) -> str:
+    if target is not None and target.overflowing:
+        return (
+            "Sums of some of its layers can leave 16 bits, as CPUs without VNNI (avx2, avx512) add products: answers "
+            "may be wrong there."
+        )
+    if target is None or not adds_in_16_bits(target.cpus):
+        return (
+            "It was made for this machine's CPU alone: where int8 kernels add products in 16 bits (x86 without VNNI), "
+            "sums may saturate and answers be wrong."
+        )
+    return f"It was made for these kinds of CPU: {name_cpus(target.cpus)}. On others its answers may differ."

@@ -1,0 +1,144 @@
+"""Rules of qbench/ship/folder.py, on real engines: a folder answers without qbench what the run stored, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import int8
+from made_runs import run_folder
+from short_measurements import short_measurements
+
+from qbench import suite
+from qbench.errors import UsageError
+from qbench.progress.live import Silent
+from qbench.record.stored_run import StoredRun, read_run
+from qbench.registry import load
+from qbench.run import run
+from qbench.ship.folder import plain_name, write_folder
+
+NETWORKS = Path(__file__).parents[1] / "fixtures" / "networks.py"
+TEXT = f"""
+suite: shipped
+models: [{{name: net, source: {{python: "{NETWORKS}:perceptron"}}}}]
+data:
+  dataset: {{npz: data.npz, scale: 0.0625, mean: 0.3, std: 0.4}}
+  calibrate: {{samples: 32}}
+matrix:
+  modes: [fp32, dynamic, static]
+  backends: [torch, onednn, onnxruntime, openvino, inductor]
+  exclude: [{{mode: dynamic, backend: onednn}}, {{mode: dynamic, backend: inductor}},
+            {{mode: static, backend: onednn, recipe: framework-default}},
+            {{mode: static, backend: inductor, recipe: framework-default}},
+            {{mode: dynamic, recipe: framework-default}}]
+recipe: [default, framework-default]
+measure: {{max_seconds: 0.1, precision: 20%, processes: 1, cold_starts: 1}}
+"""
+BACKENDS = ("torch", "onednn", "onnxruntime", "openvino", "inductor")
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A run of every way to ship, and its raw evaluation examples."""
+    folder = tmp_path_factory.mktemp("shipped")
+    images = np.random.default_rng(0).integers(0, 17, (104, 1, 8, 8), dtype=np.uint8)
+    labels = np.arange(104) % 10
+    np.savez(folder / "data.npz", train_inputs=images[:64], train_labels=labels[:64],
+             test_inputs=images[64:], test_labels=labels[64:])  # fmt: skip
+    np.savez(folder / "examples.npz", images[64:])
+    (folder / "s.yaml").write_text(TEXT)
+    with short_measurements():
+        options: dict[str, Any] = {"only": None, "resume": None, "jobs": None, "progress": Silent()}
+        result = run.run(suite.read(folder / "s.yaml"), out=folder / "reports", **options)
+    return SimpleNamespace(folder=folder, run=read_run(result.folder), examples=folder / "examples.npz")
+
+
+def predict_alone(folder: Path, examples: Path) -> np.ndarray:
+    """What the folder's script answers where qbench cannot be imported."""
+    answers = folder.parent / "answers.npz"
+    run_script = (
+        "import runpy, sys; sys.modules['qbench'] = None; "
+        f"sys.argv = ['predict.py', {str(examples)!r}, {str(answers)!r}]; "
+        f"runpy.run_path({str(folder / 'predict.py')!r}, run_name='__main__')"
+    )
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    subprocess.run([sys.executable, "-I", "-c", run_script], check=True, env=environment, capture_output=True)
+    with np.load(answers) as stored:
+        return np.array(stored["arr_0"])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_script_answers_what_the_run_stored(shipped: SimpleNamespace, tmp_path: Path, backend: str) -> None:
+    """Of every mode that a backend built: with the preprocessing of the suite, in a process without qbench."""
+    if (reason := load("backend", backend).missing()) is not None:
+        pytest.skip(reason)
+    stored: StoredRun = shipped.run
+    records = [record for record in stored.records if record.case.backend == backend and record.status == "ok"]
+    assert records, [record.reason for record in stored.records]
+    for number, record in enumerate(records):
+        folder = tmp_path / str(number) / "net"
+        write_folder(stored, record, folder, None)
+        answers = predict_alone(folder, shipped.examples)
+        assert np.array_equal(answers, stored.predictions(record)["outputs"]), record.case.id
+        assert len((folder / "predict.py").read_text().splitlines()) <= 30
+
+
+def test_a_folder_says_what_it_is_and_where_it_came_from(shipped: SimpleNamespace, tmp_path: Path) -> None:
+    """The page, the versions to install and the whole record; the model has its plain name."""
+    stored: StoredRun = shipped.run
+    record = stored.by_id["net/static/onnxruntime/t1/b1"]
+    written = write_folder(stored, record, tmp_path / "out", "Ship it.")
+    assert written.file == "net.onnx"
+    names = {"net.onnx", "predict.py", "README.md", "requirements.txt", "provenance.json"}
+    assert {path.name for path in written.folder.iterdir()} == names
+    page = (written.folder / "README.md").read_text()
+    for said in ("Ship it.", "uint8 of shape n x 1 x 8 x 8", "1 thread, 1 example a call", "accumulates in int8"):
+        assert said in page
+    versions = stored.info.versions
+    pinned = [f"numpy=={versions['numpy']}", f"onnxruntime=={versions['onnxruntime']}"]
+    assert (written.folder / "requirements.txt").read_text().split() == pinned
+    provenance = json.loads((written.folder / "provenance.json").read_text())
+    assert provenance["record"]["case"]["id"] == record.case.id
+    assert set(provenance["digests"]) == {"data", "model net"}
+
+
+def test_only_an_empty_folder_is_written_into(shipped: SimpleNamespace, tmp_path: Path) -> None:
+    """What lies there is somebody's: it stays, and the message asks for another folder."""
+    record = next(record for record in shipped.run.records if record.status == "ok")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("mine")
+    with pytest.raises(UsageError, match="something lies there already"):
+        write_folder(shipped.run, record, tmp_path / "kept", None)
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
+    (tmp_path / "empty").mkdir()
+    assert write_folder(shipped.run, record, tmp_path / "empty", None).folder == tmp_path / "empty"
+
+
+def test_an_artifact_that_is_gone_is_said_with_the_way_back(tmp_path: Path) -> None:
+    """A run outlives its cache; nothing is written then."""
+    stored = read_run(run_folder(tmp_path / "run", [int8()]))
+    with pytest.raises(UsageError, match="its artifact is gone from the cache; run the suite again"):
+        write_folder(stored, stored.records[0], tmp_path / "out", None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_case_that_is_not_ok_is_not_shipped(tmp_path: Path) -> None:
+    """A failed case has no file."""
+    stored = read_run(run_folder(tmp_path / "run", [int8(status="failed", artifact=None)]))
+    with pytest.raises(UsageError, match="is failed, so there is nothing to ship"):
+        write_folder(stored, stored.records[0], tmp_path / "out", None)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("digits-cnn", "digits-cnn"), ("a/b c", "a-b-c"), ("../x", "x"), ("\u00e9\u00e9", "model")]
+)
+def test_a_model_of_any_name_has_a_plain_file(model: str, name: str) -> None:
+    """No folder, no space, nothing hidden."""
+    assert plain_name(model) == name

@@ -1,0 +1,100 @@
+"""Rules of qbench/ship/predict_script.py: what the script does to examples, and how many it asks a call."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import int8
+
+from qbench.backends.program import Program
+from qbench.datasets.base import Preprocessing
+from qbench.record.schema import Record, make_case_key
+from qbench.record.stored_run import ExamplesInfo, RunInfo, SuiteInfo
+from qbench.ship.predict_script import write_script
+
+CALL = ("calls.append(len(arrays[0]))", "return arrays")
+PROGRAM = Program(file="net.bin", libraries=("fake",), imports=(), load=("calls = []",), call=CALL)
+CHANNELS = 3
+numbers = st.floats(-4.0, 4.0, width=32).map(float)
+positive = st.floats(0.125, 4.0, width=32).map(float)
+
+
+def record(mode: str = "static", batch: int = 1) -> Record:
+    """A case of a mode and a batch size."""
+    return replace(int8(), case=make_case_key("net", mode, "onnxruntime", 1, batch))
+
+
+def script(info: RunInfo, of: Record, fixed: int | None = None, program: Program = PROGRAM) -> dict[str, Any]:
+    """What the script defines, as somebody who imports it finds it."""
+    scope: dict[str, Any] = {"__name__": "predict", "__file__": "/there/predict.py"}
+    exec(compile(write_script(program, info, of, fixed), "predict.py", "exec"), scope)
+    return scope
+
+
+def info(preprocessing: Preprocessing, shape: tuple[int, ...] = (CHANNELS, 2, 2)) -> RunInfo:
+    """A run whose examples are of that shape and preprocessed so."""
+    examples = ExamplesInfo(types=("uint8",), shapes=(shape,), **asdict(preprocessing))
+    return RunInfo(suite=SuiteInfo(name="s"), examples=examples)
+
+
+@given(
+    scale=positive,
+    mean=st.one_of(st.tuples(numbers), st.tuples(*[numbers] * CHANNELS)),
+    std=st.one_of(st.tuples(positive), st.tuples(*[positive] * CHANNELS)),
+    to_float=st.booleans(),
+    reverse=st.booleans(),
+    axis=st.sampled_from([1, -1, 3, -3]),
+)
+def test_examples_are_preprocessed_to_the_bit_as_in_the_suite(
+    scale: float, mean: tuple[float, ...], std: tuple[float, ...], to_float: bool, reverse: bool, axis: int
+) -> None:
+    """Whatever the data set's scale, means, deviations, order and axis of channels are."""
+    shape = (CHANNELS, 2, 2) if axis in (1, -3) else (2, 2, CHANNELS)
+    preprocessing = Preprocessing(
+        scale=scale, mean=mean, std=std, to_float=to_float, reverse_channels=reverse, channel_axis=axis
+    )
+    raw = np.random.default_rng(0).integers(0, 256, (4, *shape), dtype=np.uint8)
+    (expected,) = preprocessing((raw,))
+    (array,) = script(info(preprocessing, shape), record())["predict"](raw)
+    assert array.dtype == expected.dtype
+    assert np.array_equal(array, expected)
+
+
+@pytest.mark.parametrize(
+    ("mode", "batch", "fixed", "single", "calls"),
+    [
+        ("static", 1, None, False, [5]),  # answers do not depend on who shares the call
+        ("dynamic", 1, None, False, [1] * 5),  # here they do: ranges are of the whole call
+        ("dynamic", 2, None, False, [2, 2, 1]),
+        ("static", 1, 5, False, [5]),
+        ("static", 8, None, True, [1] * 5),
+    ],
+)
+def test_a_call_has_as_many_examples_as_its_answers_need(
+    mode: str, batch: int, fixed: int | None, single: bool, calls: list[int]
+) -> None:
+    """All at once, but for dynamic ranges, models of a fixed batch, and files that answer one example a call."""
+    scope = script(info(Preprocessing()), record(mode, batch), fixed, replace(PROGRAM, single=single))
+    (answers,) = scope["predict"](np.arange(5 * CHANNELS * 4, dtype=np.uint8).reshape(5, CHANNELS, 2, 2))
+    assert (scope["calls"], len(answers)) == (calls, 5)
+
+
+def test_a_run_that_does_not_tell_its_preprocessing_leaves_it_to_the_reader() -> None:
+    """Runs of before: the script says that it changes nothing."""
+    old = RunInfo(suite=SuiteInfo(name="s"))
+    assert "does not tell the suite's preprocessing" in write_script(PROGRAM, old, record(), None)
+    raw = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert script(old, record())["predict"](raw)[0].dtype == np.uint8
+
+
+def test_a_case_of_any_name_ends_no_text_of_the_script() -> None:
+    """A name is data: quotes and backslashes in it are no Python."""
+    hostile = replace(int8(), case=make_case_key('"""; import os; x = "\\', "static", "onnxruntime", 1, 1))
+    scope = script(info(Preprocessing()), hostile)
+    assert "os" not in scope
+    assert scope["predict"](np.zeros((1, CHANNELS, 2, 2), np.uint8))
