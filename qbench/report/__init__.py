@@ -22,8 +22,7 @@ flip_gallery        the examples that flipped, as images
 calibration_seeds   how much the draw of the calibration examples matters
 layers              layer by layer: what runs in int8, and what is farthest from fp32
 figures             which pictures a report shows
-captions            what each picture shows, in words and as a table
-plots               pictures, each a function of a frame
+plots               pictures, each a function of a frame, with its caption and its data as a table
 overview            the whole run in a sentence
 cards               the first screen: one card a setting
 matrix              many settings at a glance

@@ -26,10 +26,9 @@ from qbench.report.flips import CaseFlips
 from qbench.report.matrix import SettingMatrix, matrix
 from qbench.report.names import in_words
 from qbench.report.overview import describe_state, overview
+from qbench.report.plots import trade_off
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import warnings
-
-TRADE_OFF = "pareto"  # what the keys of pictures of time against accuracy begin with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +104,8 @@ def page(
         matrix=matrix(decisions, answers, rulings),
         cards=answers,
         cases=case_table(judged, decisions, rulings),
-        tradeoffs=tuple(figure for figure in pictures if figure.key.startswith(TRADE_OFF)),
-        figures=tuple(figure for figure in pictures if not figure.key.startswith(TRADE_OFF)),
+        tradeoffs=tuple(figure for figure in pictures if figure.key.startswith(trade_off.KEY)),
+        figures=tuple(figure for figure in pictures if not figure.key.startswith(trade_off.KEY)),
         flipped=_flipped(run, changes),
         draws=draws.table(judged),
         hosts=portability_text.make_table(answers_by_host, info.metric),

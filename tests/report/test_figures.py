@@ -1,4 +1,4 @@
-"""Rules of qbench/report/figures.py and captions.py: which pictures a report has, and what they say."""
+"""Rules of qbench/report/figures.py and plots: which pictures a report has, and what they say."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Pictures of a run: each is a function of a frame of ``qbench.load`` and returns a matplotlib figure.
+"""Pictures of a run: each is a function of a frame of ``qbench.load`` and returns a matplotlib figure; its module also
+says what the picture shows, in words and as a table.
 
 canvas     sizes, colours, text that fits
 scale      where an axis begins and ends; outliers at its edge
 cases      what is read of a frame, and which cases a picture shows
 frames     what a frame must have to be drawn, and what is said where it has not
+picture    a picture before it is drawn; words of captions
 labels     places for labels so that none covers another
 legend     what colours and markers mean
 rows       pictures made of rows
 trade_off  the trade-off between time and accuracy
-trade_off_points which cases are its points
+trade_off_points which cases are its points, and what they tell
 ratios     speed-up and change of accuracy
 call_times how the time of calls is distributed
 growth     threads and batch sizes

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
+from qbench.progress.table import TextTable
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
 from qbench.report.plots.cases import MOST, Case, choose
 from qbench.report.plots.frames import CALLS, measured_cases, nothing_to_draw, require_columns, require_single_run
-from qbench.report.plots.ratios import group_rows
+from qbench.report.plots.picture import Drawing, name_case, name_setting, tabulate
 from qbench.report.plots.rows import Row
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = (0.005, 0.98)  # the axis ends where these shares of some case's calls are left out
 _BINS = 120
+Timed = Mapping[str, "tuple[NDArray[Any], NDArray[Any]]"]  # of each case the process and the seconds of its calls
 
 
 def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
@@ -46,12 +49,74 @@ def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
         process, seconds = timed[case.key]
         return f"{formatting.duration(typical(case, seconds))} · {len(set(process.tolist()))} proc."
 
-    groups, by_row = group_rows(chosen, text)
+    groups, by_row = rows.group_rows(chosen, text)
     return rows.draw_rows(groups, across, f"time of a call, {units[1]} (log)", draw)
 
 
-def split_calls(calls: pd.DataFrame) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    """Of each case its calls: the process and the seconds of each."""
+def list_drawings(
+    frame: pd.DataFrame, cases: Sequence[Case], stored: Collection[str], read: Callable[[Sequence[Case]], pd.DataFrame]
+) -> Iterator[Drawing]:
+    """The picture, where cases have calls: ``stored`` are the ids of these, ``read`` gives the calls of some."""
+    likely, left_out = choose([case for case in cases if case.key in stored], lambda case: case.pace)
+    calls = read(likely)
+    timed = split_calls(calls)
+    chosen, more = choose_timed(likely, timed)
+    if chosen:
+        yield Drawing(
+            key="latency",
+            heading="Time of single calls",
+            draw=partial(latency, frame, calls),
+            caption=_conclude(chosen, timed),
+            data=_tabulate(chosen, timed),
+            more=more + left_out,
+        )
+
+
+def _conclude(cases: Sequence[Case], timed: Timed) -> str:
+    """Which case differs most from one process to the next."""
+    spreads = []
+    for case in cases:
+        medians = process_medians(*timed[case.key])
+        if len(medians) > 1:
+            spreads.append((max(medians) / min(medians), case))
+    total = sum(timed[case.key][1].size for case in cases)
+    if spreads:
+        spread, case = max(spreads, key=lambda pair: pair[0])
+        first = (
+            f"From one process to the next the median differs most for {name_case(case)}{name_setting(case, cases)}: "
+            f"by {formatting.fixed((spread - 1) * 100, 0)} %"
+        )
+    else:
+        first = "Each case was measured in one process: how much processes differ is not known"
+    rest = "Each tick is the median of a process; a second hill is noise or a slow path"
+    return f"{first}. Shown are n = {total:,} calls. {rest}. The slowest 2 % of calls may lie beyond the axis."
+
+
+def _tabulate(cases: Sequence[Case], timed: Timed) -> TextTable:
+    """Percentiles of each case, and the medians of its processes."""
+    medians = {case.key: process_medians(*timed[case.key]) for case in cases}
+
+    def show_quantile(case: Case, share: float) -> str:
+        return formatting.duration(_quantiles(timed[case.key][1], [share])[0])
+
+    def show_medians(case: Case) -> str:
+        return " to ".join(formatting.duration(end(medians[case.key])) for end in (min, max))
+
+    return tabulate(
+        cases,
+        {
+            "calls": lambda case: f"{timed[case.key][1].size:,}",
+            "5 % below": partial(show_quantile, share=0.05),
+            "median of all": partial(show_quantile, share=0.5),
+            "95 % below": partial(show_quantile, share=0.95),
+            "processes": lambda case: str(len(medians[case.key])),
+            "their medians": show_medians,
+        },
+    )
+
+
+def split_calls(calls: pd.DataFrame) -> Timed:
+    """Of each case its calls."""
     import numpy as np
 
     codes, names = (
@@ -69,14 +134,7 @@ def split_calls(calls: pd.DataFrame) -> dict[str, tuple[NDArray[Any], NDArray[An
     }
 
 
-def choose_likely(cases: Sequence[Case], stored: Collection[str], most: int = MOST) -> tuple[list[Case], int]:
-    """The cases whose calls are worth reading, by the ids that have any; and how many are not shown."""
-    return choose([case for case in cases if case.key in stored], lambda case: case.pace, most)
-
-
-def choose_timed(
-    cases: Sequence[Case], timed: dict[str, tuple[NDArray[Any], NDArray[Any]]], most: int = MOST
-) -> tuple[list[Case], int]:
+def choose_timed(cases: Sequence[Case], timed: Timed, most: int = MOST) -> tuple[list[Case], int]:
     """The cases with calls that are shown, the fastest first, and how many are not."""
     return choose(
         [

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST = 15  # rows of a picture; more are no longer read, and the table holds them all
+SHIPPED = ("ship", "either")  # roles
+RINGED = (*SHIPPED, "keep fp32")  # those with a ring around their mark
 # Which cases come first where not all fit.
 _NAMED = ("ship", "either", "keep fp32", "undecided")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from qbench import formatting
+from qbench.progress.table import TextTable
 from qbench.report.plots import canvas, legend, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import MOST, Case
 from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
+from qbench.report.plots.picture import Drawing, name_case, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +22,7 @@ By = Literal["threads", "batch_size"]
 _LEFT, _RIGHT, _HEAD, _FOOT, _PANEL = 40.0, 10.0, 40.0, 38.0, 190.0
 _MOST_PANELS = 4
 WORDS: dict[By, str] = {"threads": "threads", "batch_size": "batch size"}
+HEADINGS: dict[By, str] = {"threads": "More threads", "batch_size": "Larger batches"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,52 @@ def scaling(frame: pd.DataFrame, by: By = "threads") -> Any:
             _draw_panel(axes, panel, [line for line in lines if line.panel == panel], by)
         legend.draw(canvas.add_axes(figure, 4, 0, WIDTH - 8, key.height), key)
     return figure
+
+
+def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+    """A picture for threads and one for batch sizes, where variants were measured with several."""
+    for by in WORDS:
+        lines, more = list_lines(cases, by)
+        if lines:
+            yield Drawing(
+                key=f"scaling-{by.replace('_', '-')}",
+                heading=HEADINGS[by],
+                draw=partial(scaling, frame, by),
+                caption=_conclude(lines, by),
+                data=_tabulate(lines, by),
+                more=more,
+            )
+
+
+def _conclude(lines: Sequence[GrowthLine], by: By) -> str:
+    """How much of the ideal is reached at the most threads."""
+    reached = [(line.gain[-1] / (line.at[-1] / line.at[0]), line) for line in lines]
+    share, best = max(reached, key=lambda pair: pair[0])
+    last = min(reached, key=lambda pair: pair[0])[1]
+    ends = f"{best.at[0]} to {best.at[-1]}"
+    span = f"{ends} threads" if by == "threads" else f"batch size {ends}"
+    first = (
+        f"From {span}, {name_case(best.case)} gains most: {best.gain[-1]:.2f} times as "
+        f"many examples a second, {formatting.fixed(share * 100, 0)} % of the ideal"
+    )
+    rest = ""
+    if last is not best:
+        rest = f"; {name_case(last.case)} gains least, {last.gain[-1]:.2f} times"
+    return f"{first}{rest}. Shown are n = {plural(len(lines), 'variant')}; medians, without intervals."
+
+
+def _tabulate(lines: Sequence[GrowthLine], by: By) -> TextTable:
+    """The gain of each variant."""
+    rows = [
+        (
+            line.case.variant,
+            line.panel,
+            "; ".join(f"{at}: {gain:.2f}" for at, gain in zip(line.at, line.gain, strict=True)),
+        )
+        for line in lines
+    ]
+    titles = ("variant", "setting", f"examples a second by {WORDS[by]}, over the first")
+    return TextTable(columns=titles, rows=tuple(rows), words=(0, 1, 2))
 
 
 def list_lines(cases: Sequence[Case], by: By) -> tuple[list[GrowthLine], int]:
@@ -83,9 +134,7 @@ def _draw_panel(axes: Any, panel: str, lines: Sequence[GrowthLine], by: By) -> N
     across = scale.Axis(
         low=counts[0] / 1.12, high=counts[-1] * 1.12, log=True, ticks=tuple(counts), words=lambda count: f"{count:g}"
     )
-    up = scale.logarithmic(
-        [*gains, *ideal], (), (*gains, *ideal), words=lambda gain: f"{gain:g}\N{MULTIPLICATION SIGN}"
-    )
+    up = scale.logarithmic([*gains, *ideal], (), (*gains, *ideal), words=scale.times)
     across.apply(axes, f"{WORDS[by]} (log)")
     up.apply(axes, "", "y")
     canvas.style_axes(axes)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
-from qbench.report.plots import canvas, rows, scale
+from qbench.progress.table import TextTable
+from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
 from qbench.report.plots.cases import MOST, Case
 from qbench.report.plots.frames import (
@@ -18,6 +20,7 @@ from qbench.report.plots.frames import (
     require_name,
     require_single_run,
 )
+from qbench.report.plots.picture import Drawing, minus, plural, span, upper
 from qbench.report.plots.rows import Flag, Group, Row
 
 if TYPE_CHECKING:
@@ -75,6 +78,57 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
     return rows.draw_rows([Group(heading=heading, rows=listed)], across, "SQNR, dB (right is better)", draw, flags)
 
 
+def list_drawings(frame: pd.DataFrame, cases: Sequence[Case], numbers: pd.DataFrame) -> Iterator[Drawing]:
+    """The picture, where a case has numbers of its layers."""
+    key = pick_case(cases, numbers)
+    if key is not None:
+        listed = list_layers(numbers, key)
+        chosen, _ = choose_layers(listed)
+        yield Drawing(
+            key="layers",
+            heading="Layer by layer",
+            draw=partial(layers, frame, numbers),
+            caption=_conclude(listed, len(chosen)),
+            data=_tabulate(chosen),
+        )
+
+
+def _conclude(layers: Sequence[LayerError], drawn: int) -> str:
+    """The layer that is farthest from fp32, what clips most, and how many are in float."""
+    floats = sum(layer.is_float for layer in layers)
+    compared = [(layer.sqnr_db, layer) for layer in layers if layer.sqnr_db is not None]
+    clauses = []
+    if compared:
+        sqnr, worst = min(compared, key=lambda pair: pair[0])
+        clauses.append(f"farthest from fp32 is {worst.name}, with an SQNR of {minus(f'{sqnr:.1f}')} dB")
+    clipping = [(layer.clipped, layer) for layer in layers if layer.clipped]
+    if clipping:
+        clipped, most = max(clipping, key=lambda pair: pair[0])
+        clauses.append(f"{most.name} clips most, {formatting.share(clipped)} of its values")
+    elif any(layer.clipped is not None for layer in layers):
+        clauses.append("no layer clips")
+    stay = "stays" if floats == 1 else "stay"
+    clauses.append(f"{floats} of {plural(len(layers), 'layer')} {stay} in float (hatched)")
+    cut = f" The {drawn} that are farthest are shown." if drawn < len(layers) else ""
+    values = span([layer.n for layer in layers if layer.n])
+    bars = f"Compared are n = {values} values a layer, on evaluation examples; without intervals; red: share clipped"
+    return f"{upper('; '.join(clauses))}. {bars}.{cut}"
+
+
+def _tabulate(layers: Sequence[LayerError]) -> TextTable:
+    """The numbers of each layer."""
+    rows = [
+        (
+            layer.name,
+            formatting.DASH if layer.sqnr_db is None else f"{layer.sqnr_db:.1f}",
+            formatting.share(layer.clipped),
+            "float" if layer.is_float else "int8",
+        )
+        for layer in layers
+    ]
+    return TextTable(columns=("layer", "SQNR, dB", "clipped", "runs in"), rows=tuple(rows))
+
+
 def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
     """The case whose layers are shown: one to ship, else one that ties, else the fastest; None where none has any."""
     with_layers = set(numbers["case.id"])
@@ -110,13 +164,10 @@ def _badness(layer: LayerError) -> tuple[bool, float]:
 def show_layer(layer: LayerError) -> str:
     """``31.2 dB, 0.1 % clipped``."""
     words = ["float"] if layer.is_float else []
-    words += [] if layer.sqnr_db is None else [f"{layer.sqnr_db:.1f} dB".replace("-", "\N{MINUS SIGN}")]
+    words += [] if layer.sqnr_db is None else [minus(f"{layer.sqnr_db:.1f} dB")]
     words += [f"{formatting.share(layer.clipped)} clipped"] if layer.clipped else []
     return ", ".join(words) or formatting.DASH
 
 
 def _number(value: Any) -> float | None:
     return None if value is None or value != value else float(value)
-
-
-__all__ = ["LayerError", "canvas", "choose_layers", "layers", "list_layers", "pick_case", "show_layer"]

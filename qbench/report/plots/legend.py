@@ -9,7 +9,7 @@ from typing import Any
 from qbench.report import palette
 from qbench.report.plots import canvas, rows
 from qbench.report.plots.canvas import LINE, ROLES, SIZE
-from qbench.report.plots.cases import Case
+from qbench.report.plots.cases import RINGED, Case
 
 _SWATCH, _BETWEEN = 14.0, 12.0
 
@@ -42,7 +42,7 @@ def arrange(cases: Sequence[Case], width: float) -> Legend:
     backends = sorted({case.backend for case in cases}, key=_order(palette.BACKENDS))
     modes = sorted({case.mode for case in cases}, key=_order(palette.MARKERS))
     wanted = [("backend", name) for name in backends], [("mode", name) for name in modes]
-    if any(case.role in ("ship", "either", "keep fp32") for case in cases):
+    if any(case.role in RINGED for case in cases):
         wanted[1].append(("ring", "to ship"))
     items: list[Item] = []
     line = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
@@ -11,7 +12,7 @@ from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import color_of
 from qbench.report.plots.cases import MOST, Case, choose
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
-from qbench.report.plots.ratios import group_rows
+from qbench.report.plots.picture import Drawing, name_case, plural, tabulate, upper
 from qbench.report.plots.rows import Flag, Row
 
 if TYPE_CHECKING:
@@ -39,8 +40,45 @@ def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
         axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend), alpha=0.55)
         rows.draw_mark(axes, rate, y - 1, row, across)
 
-    groups, by_row = group_rows(chosen, show_share)
+    groups, by_row = rows.group_rows(chosen, show_share)
     return rows.draw_rows(groups, across, "billion operations a second, per core (log)", draw, flags)
+
+
+def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+    """The picture, where the share of a peak is known of a case."""
+    chosen, more = choose_rated(cases)
+    if chosen:
+        yield Drawing(
+            key="roofline",
+            heading="Share of what the core can do",
+            draw=partial(roofline, frame),
+            caption=_conclude(cases),
+            data=tabulate(
+                chosen,
+                {
+                    "operations a second and core": lambda case: show_rate(rate_of(case) or 0.0),
+                    "share of the peak": show_share,
+                },
+            ),
+            more=more,
+        )
+
+
+def _conclude(cases: Sequence[Case]) -> str:
+    """How much of the int8 peak the best int8 case reaches."""
+    by_name = find_peaks(cases)
+    named = " and ".join(f"{name} peak {show_rate(peak)}" for name, peak in by_name.items())
+    rated = [case for case in cases if case.number("roofline.peak_fraction")]
+    clauses = []
+    for name in by_name:
+        of_peak = [case for case in rated if case.is_int8 == (name == "int8")]
+        best = max(of_peak, key=lambda case: case.number("roofline.peak_fraction") or 0.0)
+        share = formatting.share(best.number("roofline.peak_fraction"), 0)
+        clauses.append(f"of the {name} peak, {name_case(best)} reaches most: {share}")
+    doubt = any(case["roofline.peak_shared"] for case in rated)
+    shared = " Something else used the core while the peak was measured: the shares are too high." if doubt else ""
+    count = plural(len(rated), "case")
+    return f"{upper('; '.join(clauses))}. Measured on one core of this machine: {named}; n = {count}.{shared}"
 
 
 def choose_rated(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
-from qbench.report.plots.cases import MOST, Case, Estimate, choose, list_settings
+from qbench.report.plots.cases import MOST, Case, Estimate, choose
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
-from qbench.report.plots.rows import Flag, Group, Row
+from qbench.report.plots.picture import (
+    Drawing,
+    be,
+    count_examples,
+    count_of,
+    minus,
+    name_case,
+    name_setting,
+    plural,
+    span_column,
+    tabulate,
+)
+from qbench.report.plots.rows import Flag, Row
 from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
@@ -29,7 +42,7 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
     values = [ratio.value for ratio in ratios.values() if ratio]
     ends = [limit for ratio in ratios.values() if ratio for limit in ratio.known]
     named = [ratio.value for case in chosen if (ratio := ratios[id(case)]) and case.role]
-    across = scale.logarithmic([*values, *ticks], ends, [1.0, *named], words=_times)
+    across = scale.logarithmic([*values, *ticks], ends, [1.0, *named], words=scale.times)
 
     def draw(axes: Any, y: float, row: Row) -> None:
         case = by_row[row.key]
@@ -40,7 +53,7 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
             rows.draw_interval(axes, ratio.low, ratio.high, y - 1, row, across)
             rows.draw_mark(axes, ratio.value, y - 1, row, across)
 
-    groups, by_row = group_rows(chosen, lambda case: show(ratios[id(case)]))
+    groups, by_row = rows.group_rows(chosen, lambda case: show(ratios[id(case)]))
     flags = [Flag(at=1.0, text="fastest fp32 = 1", role="ink")]
     return rows.draw_rows(groups, across, "times as fast as the fastest fp32 (log)", draw, flags)
 
@@ -74,15 +87,102 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
         number = show(changes[id(case)], signed=True, least=1)
         return number if sign is None else f"{number} {sign.symbol} {sign.word}"
 
-    groups, by_row = group_rows(chosen, text)
+    groups, by_row = rows.group_rows(chosen, text)
     flags = [Flag(at=0.0, text="as fp32", role="muted")]
     if limit is not None:
-        flags.append(Flag(at=limit, text=f"limit {_signed(limit)}", role="bad", dashed=True))
+        flags.append(Flag(at=limit, text=minus(f"limit {limit:+.1f}"), role="bad", dashed=True))
     case = chosen[0]
     unit = f", {case['metric.unit']}" if case["metric.unit"] else ""
     better = "left" if case["metric.higher_is_better"] is False else "right"
     title = f"change of {case['accuracy.metric']}{unit} ({better} is better)"
     return rows.draw_rows(groups, across, title, draw, flags)
+
+
+def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+    """Both pictures, as far as there is something on them."""
+    chosen, more = choose_speedups(cases)
+    if chosen:
+        yield Drawing(
+            key="speedup",
+            heading="Speed-up over the fastest fp32",
+            draw=partial(speedup, frame),
+            caption=_conclude_speedups(cases),
+            data=tabulate(
+                chosen,
+                {
+                    "over the fastest fp32": lambda case: show(over_best(case)),
+                    "over fp32 on the same runtime": lambda case: show(case.estimate("speedup")),
+                    "processes": lambda case: str(case["speedup.processes"] or formatting.DASH),
+                },
+            ),
+            more=more,
+        )
+    chosen, more = choose_changes(cases)
+    if chosen:
+        unit = f", {chosen[0]['metric.unit']}" if chosen[0]["metric.unit"] else ""
+        yield Drawing(
+            key="accuracy",
+            heading="Accuracy change",
+            draw=partial(accuracy, frame),
+            caption=_conclude_changes(cases),
+            data=tabulate(
+                chosen,
+                {
+                    f"change{unit}, 95 %": lambda case: show(change_of(case), signed=True, least=1),
+                    "as tested": _show_tested,
+                    "verdict": lambda case: str(case["accuracy.verdict"] or formatting.DASH),
+                    "examples": lambda case: f"{int(case['accuracy.n'] or 0):,}",
+                },
+            ),
+            more=more,
+        )
+
+
+def _show_tested(case: Case) -> str:
+    change, tested = change_of(case), tested_of(case)
+    both = None if change is None or tested is None else Estimate(change.value, *tested)
+    return show(both, signed=True, least=1)
+
+
+def _conclude_speedups(cases: Sequence[Case]) -> str:
+    """How many are faster, and which is the fastest."""
+    rated = [(ratio, case) for case in cases if case.is_int8 and (ratio := over_best(case)) is not None]
+    faster = [case for ratio, case in rated if (ratio.low or ratio.value) > 1]
+    slower = [case for ratio, case in rated if (ratio.high or ratio.value) < 1]
+    ratio, best = max(rated, key=lambda pair: pair[0].value)
+    first = f"{count_of(len(faster), len(rated), 'int8 variant')} {be(len(faster))} faster than the fastest fp32"
+    undecided = len(rated) - len(faster) - len(slower)
+    rest = f"{len(slower) or 'None'} {be(len(slower))} slower" + (
+        f", {undecided} cannot be told apart from it" if undecided else ""
+    )
+    top = f"the fastest is {name_case(best)}, {show(ratio)} times as fast{name_setting(best, cases)}"
+    bars = "bars are 95 % intervals; the thin tick is the speed-up over fp32 on the same runtime"
+    measured = f"Measured in n = {span_column(cases, 'speedup.processes')} processes a case"
+    return f"{first}. {rest}; {top}. {measured}; {bars}."
+
+
+def _conclude_changes(cases: Sequence[Case]) -> str:
+    """How many hold the limit."""
+    judged = [case for case in cases if case.is_int8 and change_of(case) is not None]
+    counts = {
+        name: sum(case["accuracy.verdict"] == name for case in judged) for name in ("PASS", "INCONCLUSIVE", "FAIL")
+    }
+    limit = limit_of(judged)
+    within = "" if limit is None else minus(f" (limit {limit:+.1f} {judged[0]['metric.unit'] or ''}").rstrip() + ")"
+    level = next((value for case in judged if (value := case.number("accuracy.tested.level"))), None)
+    if not sum(counts.values()):
+        first = f"The change of accuracy of {plural(len(judged), 'int8 variant')}; the suite sets no limit"
+    else:
+        verb = "keeps" if counts["PASS"] == 1 else "keep"
+        clauses = [f"{count_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{within}"]
+        clauses += [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
+        clauses += [f"{counts['FAIL']} {'loses' if counts['FAIL'] == 1 else 'lose'} more"] if counts["FAIL"] else []
+        first = ", ".join(clauses)
+    bars = "bars are 95 % intervals"
+    if level is not None:
+        tested, side = (formatting.fixed(share * 100, 0) for share in (level, (1 - level) / 2))
+        bars = f"the thick bar is the tested interval ({tested} %, one side at {side} %), the thin one 95 %"
+    return f"{first}. {count_examples(judged)}, the same for both; {bars}."
 
 
 def over_best(case: Case) -> Estimate | None:
@@ -132,31 +232,9 @@ def choose_changes(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case],
     )
 
 
-def group_rows(cases: Sequence[Case], text: Callable[[Case], str]) -> tuple[list[Group], dict[str, Case]]:
-    """The cases as rows under the heading of their setting, and the case of each row."""
-    by_row = {f"{number}": case for number, case in enumerate(cases)}
-    groups = []
-    for name in list_settings(cases):
-        shown = [
-            Row(key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role)
-            for key, case in by_row.items()
-            if case.setting == name
-        ]
-        groups.append(Group(heading=name, rows=shown))
-    return groups, by_row
-
-
 def show(estimate: Estimate | None, *, signed: bool = False, least: int = 2) -> str:
     """``2.51 [2.46, 2.57]``."""
     if estimate is None:
         return formatting.DASH
     interval = Interval(value=estimate.value, low=estimate.low, high=estimate.high)
-    return formatting.with_limits(interval, signed=signed, least=least).replace("-", "\N{MINUS SIGN}")
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _times(value: float) -> str:
-    return f"{value:g}\N{MULTIPLICATION SIGN}"
+    return minus(formatting.with_limits(interval, signed=signed, least=least))

@@ -13,6 +13,7 @@ from typing import Any
 from qbench.formatting import one_line
 from qbench.report.plots import canvas
 from qbench.report.plots.canvas import LINE, ROLES, SIZE, WIDTH, Role
+from qbench.report.plots.cases import RINGED, Case, list_settings
 from qbench.report.plots.scale import Axis
 
 _DRAWN, _GAP, _HEADING = 14.0, 5.0, 20.0  # what is drawn below the words of a row; between rows; a group's heading
@@ -73,6 +74,20 @@ def draw_rows(groups: Sequence[Group], scale: Axis, title: str, draw: Draw, flag
     return figure
 
 
+def group_rows(cases: Sequence[Case], text: Callable[[Case], str]) -> tuple[list[Group], dict[str, Case]]:
+    """The cases as rows under the heading of their setting, and the case of each row."""
+    by_row = {f"{number}": case for number, case in enumerate(cases)}
+    groups = []
+    for name in list_settings(cases):
+        of_setting = [
+            Row(key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role)
+            for key, case in by_row.items()
+            if case.setting == name
+        ]
+        groups.append(Group(heading=name, rows=of_setting))
+    return groups, by_row
+
+
 def draw_mark(axes: Any, x: float, y: float, row: Row, scale: Axis, size: float = 8.0) -> None:
     """The mark of a case at ``x``, with a ring where it is to be shipped; at the edge, as an arrow, where it is off the
     scale."""
@@ -82,7 +97,7 @@ def draw_mark(axes: Any, x: float, y: float, row: Row, scale: Axis, size: float 
         axes.plot([scale.clip(x)], [y], markeredgecolor=ROLES["ink"], markeredgewidth=0.7, zorder=5, **arrow)
         return
     axes.plot([x], [y], markersize=size, zorder=5, **canvas.mark_style(row.mode, row.backend))
-    if row.role in ("ship", "either", "keep fp32"):
+    if row.role in RINGED:
         draw_ring(axes, x, y, size)
 
 

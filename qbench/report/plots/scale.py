@@ -157,3 +157,8 @@ def _decimals(ticks: Sequence[float]) -> Callable[[float], str]:
         return text.replace("-", "" if float(text) == 0 else "\N{MINUS SIGN}")
 
     return words
+
+
+def times(value: float) -> str:
+    """``2`` with the sign of times."""
+    return f"{value:g}\N{MULTIPLICATION SIGN}"

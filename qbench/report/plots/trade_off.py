@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench.report.plots import canvas, legend, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import list_settings
+from qbench.report.plots.cases import RINGED, Case, list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.labels import Box, Placed, Wanted, meet, place_labels
+from qbench.report.plots.picture import Drawing, minus
 from qbench.report.plots.scale import Axis
-from qbench.report.plots.trade_off_points import Point, choose_points, find_front, list_points, shown_margin
+from qbench.report.plots.trade_off_points import (
+    Point,
+    choose_points,
+    conclude_trade_off,
+    find_front,
+    list_points,
+    shown_margin,
+    tabulate_points,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+KEY = "pareto"  # what the keys of its pictures begin with
+MOST_SETTINGS = 6  # that are shown, one picture a setting
 _LEFT, _RIGHT, _HEAD, _FOOT, _PANEL = 46.0, 6.0, 24.0, 38.0, 250.0
 _MARK = 8.0
 _WIDE = WIDTH - _LEFT - _RIGHT
@@ -41,6 +53,29 @@ def pareto(frame: pd.DataFrame) -> Any:
             _draw_panel(axes, name if len(panels) > 1 else "", points)
         legend.draw(canvas.add_axes(figure, 4, 0, WIDTH - 8, key.height), key)
     return figure
+
+
+def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+    """A picture for each of the first settings."""
+    settings = [name for name in list_settings(cases) if len(list_points(cases, name)) > 1]
+    for number, name in enumerate(settings[:MOST_SETTINGS], start=1):
+        points = list_points(cases, name)
+        chosen, rest = choose_points(points)
+        yield Drawing(
+            key=KEY if number == 1 else f"{KEY}-{number}",
+            heading=f"Time against accuracy: {name}" if len(settings) > 1 else "Time against accuracy",
+            draw=partial(pareto, frame[frame["case.setting"] == name]),
+            caption=conclude_trade_off(points),
+            data=tabulate_points(chosen),
+            more=len(rest),
+            unnamed=_count_unnamed(points),
+        )
+
+
+def _count_unnamed(points: Sequence[Point]) -> int:
+    """How many points of a panel have no name beside them: there is no room, or they are drawn faint."""
+    layout = _arrange(points)
+    return sum(label is None for label in layout.labels) + len(layout.rest)
 
 
 # --- the panel ------------------------------------------------------------------------------------------------------
@@ -86,24 +121,18 @@ def _arrange(points: Sequence[Point]) -> _Layout:
                    labels=labels, limit=limit)  # fmt: skip
 
 
-def count_unnamed(points: Sequence[Point]) -> int:
-    """How many points of a panel have no name beside them: there is no room, or they are drawn faint."""
-    layout = _arrange(points)
-    return sum(label is None for label in layout.labels) + len(layout.rest)
-
-
 def _want(point: Point, at: tuple[float, float], across: Axis, up: Axis) -> Wanted:
     wide = canvas.text_width(_label(point, across, up), SIZE, bold=_is_named(point))
     return Wanted(x=at[0], y=at[1], width=wide, height=SIZE + 1, reach=9.0 if point.case.role else 6.0)
 
 
 def _is_named(point: Point) -> bool:
-    return point.case.role in ("ship", "either", "keep fp32")
+    return point.case.role in RINGED
 
 
 def _place_limit(words: str, line: float, marks: Sequence[Box]) -> tuple[str, Box] | None:
     """What the limit is, beside its line, where no mark is in the way."""
-    text = words.rstrip().replace("-", "\N{MINUS SIGN}")
+    text = minus(words.rstrip())
     wide = canvas.text_width(text, SIZE)
     for left in (_WIDE - wide - 2, 4.0, (_WIDE - wide) / 2):
         for bottom in (line - SIZE - 5, line + 3):
@@ -138,7 +167,7 @@ def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
     ends = [limit for point in points for limit in point.time.known]
     tie = points[0].case.number("decision.tie") or 0.0
     across = scale.logarithmic(
-        times, ends, [1.0, min(times) * (1 + tie), *_named(points, "time")], words=_times, ticks=7
+        times, ends, [1.0, min(times) * (1 + tie), *_named(points, "time")], words=scale.times, ticks=7
     )
     changes = [point.change.value for point in points]
     limits = [limit for point in points for limit in point.change.known]
@@ -150,10 +179,6 @@ def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
 
 def _named(points: Sequence[Point], what: str) -> list[float]:
     return [getattr(point, what).value for point in points if point.case.role]
-
-
-def _times(value: float) -> str:
-    return f"{value:g}\N{MULTIPLICATION SIGN}"
 
 
 def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
@@ -200,7 +225,7 @@ def _draw_point(axes: Any, point: Point, across: Axis, up: Axis) -> None:
         return
     size = _MARK if point.case.role or point.case["decision.is_best_fp32"] else _MARK - 1
     axes.plot([x], [y], markersize=size, zorder=5, **canvas.mark_style(point.case.mode, point.case.backend))
-    if point.case.role in ("ship", "either", "keep fp32"):
+    if point.case.role in RINGED:
         rows.draw_ring(axes, x, y)
 
 
@@ -249,7 +274,7 @@ def _label(point: Point, across: Axis, up: Axis) -> str:
     if across.side_of(point.time.value):
         beyond.append(f"{point.time.value:.2g}\N{MULTIPLICATION SIGN}")
     if up.side_of(point.change.value):
-        beyond.append(f"{point.change.value:+.1f}".replace("-", "\N{MINUS SIGN}"))
+        beyond.append(minus(f"{point.change.value:+.1f}"))
     return f"{text} ({', '.join(beyond)})" if beyond else text
 
 

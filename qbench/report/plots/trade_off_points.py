@@ -1,12 +1,15 @@
-"""The points of the trade-off: which cases have one, which are on the front, and which matter most; pure."""
+"""The points of the trade-off: which cases have one, which are on the front, which matter most, and what they tell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qbench import formatting
+from qbench.progress.table import TextTable
 from qbench.report.plots import ratios
-from qbench.report.plots.cases import MOST, Case, Estimate
+from qbench.report.plots.cases import MOST, SHIPPED, Case, Estimate
+from qbench.report.plots.picture import be, count_examples, count_of, name_case, upper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +76,67 @@ def _importance(point: Point, front: Sequence[Point]) -> tuple[int, float]:
     if any(point is other for other in front):
         rank = min(rank, 4)
     return rank, point.time.value
+
+
+def conclude_trade_off(points: Sequence[Point]) -> str:
+    """Who is both faster and accurate enough, what is shipped, n and the level of the bars."""
+    int8 = [point for point in points if point.case.is_int8]
+    faster = [point for point in int8 if (point.time.high or point.time.value) < 1]
+    first = f"{count_of(len(faster), len(int8), 'int8 variant')} {be(len(faster))} faster than the fastest fp32"
+    if faster and shown_margin(points) is not None:
+        accurate = sum(point.case["accuracy.verdict"] == "PASS" for point in faster)
+        first += _count_accurate(accurate, len(faster))
+    sentences = [first]
+    if shipped := [point for point in points if point.case.role in SHIPPED]:
+        word = "To ship" if shipped[0].case.role == "ship" else "Either will do"
+        sentences.append(f"{word}: {'; or '.join(map(_tell_point, shipped))}")
+    sentences += [f"Keep {name_case(point.case)}" for point in points if point.case.role == "keep fp32"][:1]
+    sentences.append(f"{count_examples([p.case for p in points])}, thin lines are 95 % intervals")
+    if shades := _explain_shades(points):
+        sentences.append(upper("; ".join(shades)))
+    return f"{'. '.join(sentences)}."
+
+
+def _count_accurate(accurate: int, faster: int) -> str:
+    if faster == 1:
+        return ", and it keeps the accuracy limit" if accurate else ", but does not keep the accuracy limit"
+    counted = "all" if accurate == faster else accurate or "none"
+    return f", and {counted} of them {'keeps' if accurate == 1 else 'keep'} the accuracy limit"
+
+
+def _explain_shades(points: Sequence[Point]) -> list[str]:
+    tie = points[0].case.number("decision.tie")
+    shades = []
+    if tie is not None and any(point.case.role in (*SHIPPED, "tied") for point in points):
+        shades.append(f"green: within {formatting.fixed(tie * 100, 0)} % of the fastest (a tie)")
+    if shown_margin(points) is not None:
+        shades.append("red: more accuracy lost than the suite allows")
+    if len(find_front(points)) > 1:
+        shades.append("grey steps: nothing is both faster and more accurate")
+    return shades
+
+
+def _tell_point(point: Point) -> str:
+    unit = str(point.case["metric.unit"] or "")
+    change = f"{ratios.show(point.change, signed=True, least=1)} {unit}".rstrip()
+    return f"{name_case(point.case)}, {ratios.show(point.time)} times the time, {change}"
+
+
+def tabulate_points(points: Sequence[Point]) -> TextTable:
+    """Time and change of each case."""
+    unit = str(points[0].case["metric.unit"] or "")
+    rows = [
+        (
+            point.case.variant,
+            ratios.show(point.time),
+            ratios.show(point.change, signed=True, least=1),
+            _word(point.case),
+        )
+        for point in sorted(points, key=lambda point: point.time.value)
+    ]
+    change = f"accuracy change, {unit}" if unit else "accuracy change"
+    return TextTable(columns=("variant", "time over the fastest fp32", change, "decision"), rows=tuple(rows))
+
+
+def _word(case: Case) -> str:
+    return "fastest fp32" if not case.role and case["decision.is_best_fp32"] else case.role
