@@ -1,7 +1,9 @@
 """What is measured -> what is shipped, per model, threads and batch size; pure, and nothing else decides.
 
 cases                the settings of a run, and what a case is
-qualify              every limit of the suite held against a case, by the gate's own tests
+limits               each limit of the suite held against a case, once, for the decision and the gate
+limit_text           what a decision says of that
+qualify              which cases hold all of them, or may
 judged               what a decision rests on: records, limits, the suite's rules, readers of what is stored
 tested_change        the change of accuracy beside a verdict, with the limits that were tested
 paired_times         how much longer one case takes than another, by the strongest evidence

@@ -11,10 +11,10 @@ from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
 from qbench.decide.judged import Judged
+from qbench.decide.limits import LimitCheck
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import Comparison, paired_times
 from qbench.decide.probability import ENOUGH, Probability, cap_by_outputs, estimate_probability
-from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, rank
 from qbench.record.schema import NATIVE, Record
 from qbench.suite.settings import Objective

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from qbench.decide import limit_text
 from qbench.decide.cases import list_unjudged
 from qbench.decide.decision import Decision
 from qbench.decide.hosts_differ import list_differences
@@ -73,7 +74,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "probability": decision.probability,
         "tied": list(decision.tied),
         "deciding_step": decision.deciding_step,
-        "limits": {case: [asdict(check) for check in checks] for case, checks in decision.checks.items()},
+        "limits": {case: [limit_text.as_data(check) for check in checks] for case, checks in decision.checks.items()},
         "not_it": [{"reason": reason, "cases": list(cases)} for reason, cases in decision.not_it],
         "would_change": list(decision.would_change),
         "missing": list(decision.missing),

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from qbench.compare import calibration_seeds, compare
 from qbench.compare.calibration_seeds import SeedSpread
 from qbench.decide import cases, qualify
-from qbench.decide.qualify import LimitCheck
+from qbench.decide.limits import LimitCheck, Place
 from qbench.record.schema import CaseKey, Record, read_case_id
 from qbench.record.stored_run import MetricInfo
-from qbench.stats import noninferiority, thresholds
+from qbench.stats import thresholds
+from qbench.stats.noninferiority import NonInferiority
 from qbench.suite.gate import GateSpec, resolve_overrides
 from qbench.suite.settings import DecideSpec
 
@@ -31,13 +32,13 @@ class Rules:
     gate: GateSpec = field(default_factory=GateSpec)
     decide: DecideSpec = field(default_factory=DecideSpec)
     precision: float = 0.02
-    place: qualify.Place | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The records of a run with each int8 case's limits, its accuracy test (absent where there is none to make), and
-    its spread over calibration seeds (where there are several).
+    """The records of a run with each int8 case's limits, and its spread over calibration seeds (where there are
+    several).
 
     ``missing``: planned cases without a record. ``rules`` None: this qbench cannot read the run's suite. ``samples``
     gives the timing arrays of a case, empty where none are stored (raises ``QbenchError`` for a damaged file),
@@ -47,7 +48,6 @@ class Judged:
     records: Sequence[Record]
     metric: MetricInfo | None
     rules: Rules | None
-    tests: Mapping[str, noninferiority.NonInferiority] = field(default_factory=dict)
     checks: qualify.Checks = field(default_factory=dict)
     seed_spreads: Mapping[str, SeedSpread] = field(default_factory=dict)
     missing: tuple[CaseKey, ...] = ()
@@ -73,9 +73,13 @@ class Judged:
         """What is minimized, and what decides among the tied."""
         return DecideSpec() if self.rules is None else self.rules.decide
 
+    def test_of(self, record: Record) -> NonInferiority | None:
+        """The accuracy test of a case; None where there is none to make."""
+        return next((check.test for check in self.checks_of(record) if check.test is not None), None)
+
     def outcome(self, record: Record) -> thresholds.Outcome | None:
         """PASS, FAIL or INCONCLUSIVE of the case's accuracy; None where it was not tested."""
-        test = self.tests.get(record.case.id)
+        test = self.test_of(record)
         return None if test is None else test.outcome
 
     def checks_of(self, record: Record) -> tuple[LimitCheck, ...]:
@@ -86,7 +90,8 @@ class Judged:
         """Verdicts that another draw of the calibration examples would change."""
         if self.metric is None:
             return ()
-        drawn = [(case, self.tests.get(case), spread) for case, spread in self.seed_spreads.items()]
+        tests = {record.case.id: self.test_of(record) for record in self.records}
+        drawn = [(case, tests.get(case), spread) for case, spread in self.seed_spreads.items()]
         return calibration_seeds.find_warnings(drawn, self.metric)
 
 
@@ -100,16 +105,14 @@ def judge(
     samples: Callable[[Record], Arrays] = lambda record: {},
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None,
 ) -> Judged:
-    """The records with the limits, the accuracy test and the seed spread of each int8 case; ``pairs`` gives the metric
+    """The records with the limits and the seed spread of each int8 case; ``pairs`` gives the metric
     of each example for a case and its fp32, ``planned`` the ids of all cases that the run was to have."""
-    gate = None if rules is None else rules.gate
-    tests = qualify.run_accuracy_tests(records, metric, gate, pairs)
-    checks = qualify.check_limits(
+    checks = qualify.qualify(
         records,
-        tests,
         metric=metric,
-        gate=gate,
+        gate=None if rules is None else rules.gate,
         decide=DecideSpec() if rules is None else rules.decide,
+        pairs=pairs,
         place=None if rules is None else rules.place,
     )
     spreads: dict[str, SeedSpread] = {}
@@ -122,7 +125,6 @@ def judge(
         records=records,
         metric=metric,
         rules=rules,
-        tests=tests,
         checks=checks,
         seed_spreads=spreads,
         missing=find_missing(planned, records),

@@ -10,13 +10,13 @@ from qbench import formatting
 from qbench.compare import calibration_seeds, host_share, training_gain
 from qbench.compare import text as compare_text
 from qbench.compare.speedup_doubt import find_doubt
-from qbench.decide import cases
+from qbench.decide import cases, limit_text
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
+from qbench.decide.limits import LimitCheck
 from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
-from qbench.decide.qualify import LimitCheck
 from qbench.decide.rank import Bench, describe_difference, sort_by_estimate
 from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
@@ -56,10 +56,10 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench:
 def explain_open(check: LimitCheck) -> str:
     """What is open about a limit, as a half sentence after ``it``."""
     if check.outcome is None:
-        return check.text
+        return limit_text.describe(check)
     if check.limit == "accuracy":
-        return f"may or may not lose more accuracy than the margin: {check.text}"
-    return f"may or may not hold its limit on {check.limit}: {check.text}"
+        return f"may or may not lose more accuracy than the margin: {limit_text.describe(check)}"
+    return f"may or may not hold its limit on {check.limit}: {limit_text.describe(check)}"
 
 
 def _note_unjudged(pick: Record) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _note_seeds(pick: Record, judged: Judged) -> Iterator[str]:
     spread = judged.seed_spreads.get(pick.case.id)
     if spread is None or judged.metric is None:
         return
-    drawn = calibration_seeds.find_warning("Its accuracy", judged.tests.get(pick.case.id), spread, judged.metric)
+    drawn = calibration_seeds.find_warning("Its accuracy", judged.test_of(pick), spread, judged.metric)
     if drawn is not None:
         yield f"{drawn}."
 
@@ -202,7 +202,7 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
         broken = [check for check in checks if check.outcome == "FAIL"] or [c for c in checks if c.outcome != "PASS"]
         if broken:
             word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "not shipped"
-            ahead.setdefault(word, []).append(f"{variant(record)} ({broken[0].text})")
+            ahead.setdefault(word, []).append(f"{variant(record)} ({limit_text.describe(broken[0])})")
     lead = bench.scale.better[0].upper() + bench.scale.better[1:]
     for word, names in ahead.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -107,7 +107,7 @@ def _draw_limits(record: Record, judged: Judged, draws: int, random: Generator) 
 def _draw_margin(record: Record, judged: Judged, draws: int, random: Generator) -> NDArray[Any]:
     import numpy as np
 
-    test, metric, margin = judged.tests.get(record.case.id), judged.metric, judged.margin_of(record)
+    test, metric, margin = judged.test_of(record), judged.metric, judged.margin_of(record)
     if test is None or metric is None or margin is None or test.delta.low is None or test.delta.high is None:
         return np.zeros(draws, dtype=bool)
     error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)

@@ -13,12 +13,11 @@ from qbench import formatting
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice, choose
 from qbench.decide.judged import Judged
-from qbench.decide.qualify import Checks, LimitCheck
+from qbench.decide.limits import CaseRules, LimitCheck, hold_promise
+from qbench.decide.qualify import Checks
 from qbench.decide.rank import Bench
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
-from qbench.stats import thresholds
-from qbench.stats.interval_type import Interval
 
 MARGIN, PROMISE = "gate.accuracy.margin", "gate.latency.min_speedup"
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
@@ -64,7 +63,7 @@ def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, benc
     step = 0.1 if metric.percent else 10.0 ** (math.floor(math.log10(margin)) - 1) if margin > 0 else 0.1
     needed = set()
     for record in records:
-        test = judged.tests.get(record.case.id)
+        test = judged.test_of(record)
         if test is not None and test.delta.low is not None and any(map(_is_margin, judged.checks_of(record))):
             # A margin passes where the lower limit lies above it: the first whole step beyond, and the last one short.
             steps = math.floor(-test.delta.low * metric.scale / step + 1e-9)
@@ -91,13 +90,12 @@ def _describe_margin(judged: Judged, metric: MetricInfo, margin: float, value: f
 def _at_margin(judged: Judged, margin: float) -> Checks:
     """The checks with accuracy held against another margin (in the metric's own scale)."""
 
-    def redo(case: str, check: LimitCheck) -> LimitCheck:
-        test = judged.tests.get(case)
-        if not _is_margin(check) or test is None:
+    def redo(check: LimitCheck) -> LimitCheck:
+        if not _is_margin(check) or check.test is None:
             return check
-        return replace(check, outcome=thresholds.decide(test.delta, -margin, wanted="above"))
+        return replace(check, threshold=-margin).hold_interval(check.test.delta, check.test.level)
 
-    return {case: tuple(redo(case, check) for check in checks) for case, checks in judged.checks.items()}
+    return {case: tuple(redo(check) for check in checks) for case, checks in judged.checks.items()}
 
 
 def _is_margin(check: LimitCheck) -> bool:
@@ -111,18 +109,14 @@ def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, benc
     if choice.verdict != "ship" or pick is None or pick.speedup is None or pick.speedup.low is None:
         return None
     promise = (math.floor(pick.speedup.low * 10 + 1e-9) + 1) / 10
-    held = {record.case.id: (*checks.get(record.case.id, ()), _promise_check(record, promise)) for record in records}
+    rules = CaseRules()
+    held = {
+        record.case.id: (*checks.get(record.case.id, ()), hold_promise(record, rules, promise)) for record in records
+    }
     other = choose(records, held, bench)
     if other.verdict != "ship" or other.pick is pick:
         return None
     return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(other)}"
-
-
-def _promise_check(record: Record, promise: float) -> LimitCheck:
-    speedup = record.speedup
-    interval = None if speedup is None else Interval(value=speedup.value, low=speedup.low, high=speedup.high)
-    outcome = None if interval is None else thresholds.decide(interval, promise, wanted="above")
-    return LimitCheck(limit="speed-up", outcome=outcome, text="")
 
 
 def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> Iterator[str | None]:

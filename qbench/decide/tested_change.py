@@ -36,7 +36,7 @@ def change_of(judged: Judged, record: Record) -> ShownChange | None:
     stored = None if record.accuracy is None else record.accuracy.delta
     if stored is None:
         return None
-    test, margin, metric = judged.tests.get(record.case.id), judged.margin_of(record), judged.metric
+    test, margin, metric = judged.test_of(record), judged.margin_of(record), judged.metric
     if test is None or metric is None or margin is None:
         return ShownChange(interval=stored, level=STORED_LEVEL, tested=False)
     return ShownChange(

@@ -26,8 +26,6 @@ from qbench.stats.interval_type import LARGEST, Interval
 Array = NDArray[Any]
 IntervalMethod = Literal["score", "weighted mean", "jackknife", "paired bootstrap"]
 LEVEL = 0.95
-# Fewer changed examples than this are few: of 30, resamples draw their number well enough.
-FEW = 30
 # A score of the user's own takes as long as it takes, each time. Of 400 resamples a 95 % limit lies 10 from the end.
 RESAMPLES_OF_OWN = 400
 
@@ -210,20 +208,10 @@ class _ScoredVariant:
         )
 
     def _with_unseen(self, delta: Interval, fp32: _ScoredVariant, size: float) -> Interval:
-        """The limits, wide enough for changes that so few examples need not show.
-
-        Where none of n examples changes, up to z^2 / (n + z^2) of all may, as the score interval of a share says, and
-        an example that changes is taken to lose its share of the score, ``size``. Resamples of few changed examples,
-        too, show nothing of those that were not drawn.
-        """
+        """The limits, wide enough for changes that so few examples need not show."""
         changed = np.count_nonzero((self._rows != fp32._rows).reshape(len(self._rows), -1).any(axis=1))
-        z2 = intervals.normal_quantile(LEVEL) ** 2
-        reach = z2 / (self.n + z2) * size
-        shown = changed >= min(FEW, self.n) or (changed and self.values is not None)
-        if reach == 0 or shown:
-            return delta
-        low, high = (delta.value if limit is None else limit for limit in (delta.low, delta.high))
-        return Interval(value=delta.value, low=min(low, delta.value - reach), high=max(high, delta.value + reach))
+        enough = changed >= min(intervals.FEW_CHANGED, self.n) or (changed and self.values is not None)
+        return delta if size == 0 or enough else intervals.widen_for_unseen(delta, self.n, size, LEVEL)
 
     @property
     def _rows(self) -> Array:

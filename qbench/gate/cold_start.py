@@ -9,32 +9,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qbench import formatting
+from qbench.decide import limits
 from qbench.gate.deciding import AGAIN, advise_live, advise_processes
 from qbench.gate.latency import INVALID_LIVE, LOOKS, describe_versions, format_change, refuse_budget
 from qbench.gate.sequential_test import Rerun
 from qbench.gate.verdict import Evidence, Verdict, format_level
 from qbench.record.schema import Record
-from qbench.stats.interval_type import Interval
 
 
 def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     """Does it start within ``cold_start.max_seconds``, by the medians over the run's processes?"""
-    most = evidence.policy.cold_start.max_seconds
-    if most is None:
+    check = limits.check_cold_start(record, evidence.limits)
+    if check is None:
         return None
-    key = "gate.cold_start.max_seconds"
-    rule = evidence.rule(key, name="cold start", kind="cold start", case=record.case.id, threshold=most)
-    start = record.cold_start
-    if start is None:
+    rule, start = evidence.rule(check, "cold start"), record.cold_start
+    if start is None or check.measured is None:
         return rule.verdict("MISSING", "no cold start", "latency was not measured")
-    seconds = start.load_seconds + start.first_call_seconds
-    lows = (start.load_low, start.first_call_low)
-    highs = (start.load_high, start.first_call_high)
-    low = None if None in lows else sum(filter(None, lows))
-    high = None if None in highs else sum(filter(None, highs))
-    text = f"{formatting.duration(seconds)}  at most {formatting.duration(most)}  {start.processes} processes"
-    interval = Interval(value=seconds, low=low, high=high)
-    verdict = rule.compare_interval(interval, text, level=0.95, side="below", degrees_of_freedom=None)
+    seconds, most = (formatting.duration(amount) for amount in (check.measured.value, check.threshold))
+    verdict = rule.say_interval(check, f"{seconds}  at most {most}  {start.processes} processes")
     return advise_processes(verdict, start.processes, "cold_starts")
 
 
@@ -44,8 +36,8 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     allowed, base = evidence.policy.cold_start.max_regression, evidence.base_of(record.case.id)
     if allowed is None or base is None:
         return None
-    key, name = "gate.cold_start.max_regression", "cold start growth"
-    rule = evidence.rule(key, name=name, kind="cold start", case=record.case.id, threshold=1 + allowed, way="live")
+    check = evidence.limit(record, "cold start growth", "gate.cold_start.max_regression", 1 + allowed)
+    rule = evidence.rule(check, "cold start", way="live")
     if (unchanged := evidence.judge_unchanged(rule, record)) is not None:
         return unchanged
     rerun = evidence.reruns.get(record.case.id)
@@ -69,12 +61,5 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         f"{analysis.pairs} process pairs",
         describe_versions(evidence, record, rerun),
     ]
-    verdict = rule.compare_interval(
-        analysis.slowdown,
-        "  ".join(filter(None, parts)),
-        level=analysis.level,
-        side="below",
-        degrees_of_freedom=analysis.freedom,
-        unchanged=1.0,
-    )
-    return advise_live(verdict, analysis, rerun)
+    check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom)
+    return advise_live(rule.say_interval(check, "  ".join(filter(None, parts)), unchanged=1.0), analysis, rerun)

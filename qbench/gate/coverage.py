@@ -7,22 +7,21 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
+from qbench.decide import limits
 from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 
 
 def check_share(evidence: Evidence, record: Record) -> Verdict | None:
     """Is at least ``coverage.min_share`` in int8?"""
-    least = evidence.policy.coverage.min_share
-    if least is None:
+    check, least = limits.check_coverage(record, evidence.limits), evidence.policy.coverage.min_share
+    if check is None:
         return None
-    key = "gate.coverage.min_share"
-    rule = evidence.rule(key, name="coverage", kind="coverage", case=record.case.id, threshold=1 - least)
-    share = _share(record)
+    rule, share = evidence.rule(check, "coverage"), _share(record)
     if share is None:
         return rule.verdict("MISSING", "no share", "not all multiply-accumulates of the artifact can be counted")
     text = f"{formatting.share(share)} in int8  at least {formatting.share(least)}"
-    return rule.compare_number(1 - share, text, _name_float(record))
+    return rule.say_number(check, text, _name_float(record))
 
 
 def check_drop(evidence: Evidence, record: Record) -> Verdict | None:
@@ -31,14 +30,13 @@ def check_drop(evidence: Evidence, record: Record) -> Verdict | None:
     before = None if base is None else _share(base)
     if allowed is None or before is None:
         return None
-    key = "gate.coverage.max_drop"
-    rule = evidence.rule(key, name="coverage drop", kind="coverage", case=record.case.id, threshold=allowed)
-    now = _share(record)
+    check = evidence.limit(record, "coverage drop", "gate.coverage.max_drop", allowed)
+    rule, now = evidence.rule(check, "coverage"), _share(record)
     if now is None:
         return rule.verdict("MISSING", "no share", "the baseline has a share, this artifact's cannot be counted")
     text = f"{formatting.share(before)} -> {formatting.share(now)} in int8  tolerance {allowed * 100:g} %"
-    # A share is a sum of floats: the last digits prove nothing.
-    return rule.compare_number(round(before - now, 9), text, _name_float(record), improved=-max(allowed, 1e-9))
+    check = check.hold_number(round(before - now, 9))  # a share is a sum of floats: the last digits prove nothing
+    return rule.say_number(check, text, _name_float(record), improved=-max(allowed, 1e-9))
 
 
 def _share(record: Record) -> float | None:

@@ -41,7 +41,6 @@ from qbench.decide.cases import is_unmeasured
 from qbench.errors import NotComparable
 from qbench.gate import (
     accuracy,
-    accuracy_regression,
     baseline_figures,
     cold_start,
     coverage,
@@ -248,7 +247,7 @@ def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
         size.check_size,
         size.check_growth,
         accuracy.check_accuracy,
-        accuracy_regression.check_regression,
+        accuracy.check_regression,
         cold_start.check_limit,
         cold_start.check_growth,
         memory.check_limit,

@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench import formatting
-from qbench.compare import above_peak, compare, limits
+from qbench.compare import above_peak, compare
 from qbench.compare.speedup_doubt import find_doubt
+from qbench.decide import limits
+from qbench.decide.limits import LimitCheck
 from qbench.gate.deciding import advise_live, advise_speedup, advise_stored, describe_budget
 from qbench.gate.sequential_test import (
     ANALYSES,
@@ -49,8 +51,8 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     tolerance = evidence.policy.latency.max_regression
     if tolerance is None or (evidence.baseline is None and not _wants_latency(evidence.policy)):
         return None
-    key = "gate.latency.max_regression"
-    rule = evidence.rule(key, name="latency", kind="time", case=record.case.id, threshold=1 + tolerance)
+    check = evidence.limit(record, "latency", "gate.latency.max_regression", 1 + tolerance)
+    rule = evidence.rule(check, "time")
     if evidence.baseline is None:
         return rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
     delta = evidence.deltas.get(record.case.id)
@@ -63,8 +65,8 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     rerun = evidence.reruns.get(record.case.id)
     if isinstance(rerun, Rerun):
         versions = describe_versions(evidence, record, rerun)
-        return _check_rerun(replace(rule, way="live"), rerun, record, tolerance, versions)
-    return _check_stored(replace(rule, way="stored"), record, delta, tolerance, rerun, evidence.name_updates(record))
+        return _check_rerun(replace(rule, way="live"), check, rerun, tolerance, versions)
+    return _check_stored(replace(rule, way="stored"), check, delta, tolerance, rerun, evidence.name_updates(record))
 
 
 def check_update(evidence: Evidence, record: Record) -> Verdict | None:
@@ -77,9 +79,8 @@ def check_update(evidence: Evidence, record: Record) -> Verdict | None:
     updates = evidence.name_updates(record)
     if not updates:
         return None
-    key, name = "gate.latency.max_regression", "latency update"
-    rule = evidence.rule(key, name=name, kind="time", case=record.case.id, threshold=1 + tolerance, way="stored")
-    return _check_stored(rule, record, delta, tolerance, None, updates)
+    check = evidence.limit(record, "latency update", "gate.latency.max_regression", 1 + tolerance)
+    return _check_stored(evidence.rule(check, "time", way="stored"), check, delta, tolerance, None, updates)
 
 
 def _refuse_impossible(rule: Rule, record: Record) -> Verdict:
@@ -91,13 +92,13 @@ def _refuse_impossible(rule: Rule, record: Record) -> Verdict:
     return rule.verdict("INVALID", "faster than possible", reason)
 
 
-def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, versions: str) -> Verdict:
+def _check_rerun(rule: Rule, check: LimitCheck, rerun: Rerun, tolerance: float, versions: str) -> Verdict:
     if rerun.reason is not None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.analysis, list_times(rerun)
     if analysis is None:
         return refuse_budget(rule, rerun)
-    measured = _at_live_speed(record, times.contender)
+    measured = _at_live_speed(check.record, times.contender)
     if above_peak.is_impossible(measured):
         return replace(_refuse_impossible(rule, measured), times=times)
     parts = [
@@ -108,15 +109,9 @@ def _check_rerun(rule: Rule, rerun: Rerun, record: Record, tolerance: float, ver
         f"noise check {format_change(analysis.control)} {format_level(CONTROL_LEVEL)}",
         versions,
     ]
-    verdict = rule.compare_interval(
-        analysis.slowdown,
-        "  ".join(filter(None, parts)),
-        level=analysis.level,
-        side="below",
-        degrees_of_freedom=analysis.freedom,
-        unchanged=1.0,
-    )
-    return replace(advise_live(verdict.unless(analysis.doubt), analysis, rerun), times=times)
+    check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom, doubt=analysis.doubt)
+    verdict = rule.say_interval(check, "  ".join(filter(None, parts)), unchanged=1.0)
+    return replace(advise_live(verdict, analysis, rerun), times=times)
 
 
 def refuse_budget(rule: Rule, rerun: Rerun) -> Verdict:
@@ -171,8 +166,9 @@ def describe_versions(evidence: Evidence, record: Record, rerun: Rerun) -> str:
 
 
 def _check_stored(
-    rule: Rule, record: Record, delta: compare.Delta, tolerance: float, not_run: NotRun | None, updates: str
+    rule: Rule, check: LimitCheck, delta: compare.Delta, tolerance: float, not_run: NotRun | None, updates: str
 ) -> Verdict:
+    record = check.record
     why = f"  not run again: {formatting.one_line(not_run.reason)}" if not_run else ""
     assert delta.base is not None
     if record.speedup is None or delta.base.speedup is None:
@@ -183,10 +179,9 @@ def _check_stored(
         return rule.verdict("INVALID", "  ".join(filter(None, ("not comparable", updates))) + why, reason)
     text = _describe_stored(delta.base.speedup, record.speedup, delta.slowdown, delta.level, tolerance)
     text = "  ".join(filter(None, (text, updates))) + why
-    verdict = rule.compare_interval(
-        delta.slowdown, text, level=delta.level, side="below", degrees_of_freedom=delta.freedom, unchanged=1.0
-    )
-    verdict = verdict.unless(find_doubt(record.speedup, tolerance / 2, "half the tolerance"))
+    doubt = find_doubt(record.speedup, tolerance / 2, "half the tolerance")
+    check = check.hold_interval(delta.slowdown, delta.level, freedom=delta.freedom, doubt=doubt)
+    verdict = rule.say_interval(check, text, unchanged=1.0)
     fewer = min(record.speedup, delta.base.speedup, key=lambda speedup: speedup.processes)
     return advise_stored(verdict, not_run, fewer)
 
@@ -201,44 +196,31 @@ def _describe_stored(old: Speedup, new: Speedup, slowdown: Interval, level: floa
 def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     """Does the case hold the promised speed-up over its like-for-like fp32? Decided on both run again, where they were,
     else on what the run itself measured side by side."""
-    promise, speedup = evidence.policy.latency.min_speedup, record.speedup
-    if promise is None:
+    check, speedup = limits.check_speedup(record, evidence.limits), record.speedup
+    if check is None:
         return None
-    key = "gate.latency.min_speedup"
-    rule = evidence.rule(key, name="speed-up", kind="time", case=record.case.id, threshold=promise)
+    rule = evidence.rule(check, "time")
     if above_peak.is_impossible(record):
         return _refuse_impossible(rule, record)
     rerun = evidence.reruns.get(record.case.id)
     if isinstance(rerun, Rerun) and (rerun.promise is not None or rerun.reason is not None):
-        return _check_promise(replace(rule, way="live"), rerun, promise)
+        return _check_promise(replace(rule, way="live"), check, rerun)
     rule = replace(rule, way="stored")
     if speedup is None:
         return rule.verdict("MISSING", "no speed-up", "latency was not measured")
-    held = limits.hold_speedup(speedup, promise)
-    verdict = rule.compare_interval(
-        held.measured,
-        f"{formatting.with_limits(held.measured)} {format_level(speedup.level)}  promised {promise:g}",
-        level=speedup.level,
-        side="above",
-        degrees_of_freedom=speedup.processes - 1 if speedup.processes > 1 else None,
-    )
-    return advise_speedup(verdict.unless(held.doubt), speedup)
+    measured = f"{formatting.with_limits(check.measured)} {format_level(speedup.level)}"
+    return advise_speedup(rule.say_interval(check, f"{measured}  promised {check.threshold:g}"), speedup)
 
 
-def _check_promise(rule: Rule, rerun: Rerun, promise: float) -> Verdict:
+def _check_promise(rule: Rule, check: LimitCheck, rerun: Rerun) -> Verdict:
     if rerun.reason is not None or rerun.promise is None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.promise, list_times(rerun)
+    ratio = f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}"
     parts = [
         f"live  fp32 {_format_times(times.fp32, times.contender)}",
-        f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}  promised {promise:g}",
+        f"{ratio}  promised {check.threshold:g}",
         f"{analysis.pairs} process pairs, step {analysis.number} of at most {len(ANALYSES)}",
     ]
-    verdict = rule.compare_interval(
-        analysis.slowdown,
-        "  ".join(parts),
-        level=analysis.level,
-        side="above",
-        degrees_of_freedom=analysis.freedom,
-    ).unless(analysis.doubt)
-    return replace(advise_live(verdict, analysis, rerun), times=times)
+    check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom, doubt=analysis.doubt)
+    return replace(advise_live(rule.say_interval(check, "  ".join(parts)), analysis, rerun), times=times)

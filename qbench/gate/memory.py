@@ -8,6 +8,7 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
+from qbench.decide import limits
 from qbench.gate.verdict import Evidence, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import Record
@@ -15,16 +16,14 @@ from qbench.record.schema import Record
 
 def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     """Is the peak within ``memory.max_bytes``?"""
-    most = evidence.policy.memory.max_bytes
-    if most is None:
+    check, most = limits.check_peak_memory(record, evidence.limits), evidence.policy.memory.max_bytes
+    if check is None:
         return None
-    key = "gate.memory.max_bytes"
-    rule = evidence.rule(key, name="memory", kind="memory", case=record.case.id, threshold=float(most))
-    peak = _peak(record)
+    rule, peak = evidence.rule(check, "memory"), _peak(record)
     if peak is None:
         return rule.verdict("MISSING", "no peak", "the memory of the measuring process is not known")
     text = f"peak {formatting.size(peak)}  at most {formatting.size(most)}"
-    return rule.compare_number(float(peak), text, f"{peak} bytes, {most} are allowed")
+    return rule.say_number(check, text, f"{peak} bytes, {most} are allowed")
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
@@ -32,8 +31,8 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     allowed, base = evidence.policy.memory.max_regression, evidence.base_of(record.case.id)
     if allowed is None or evidence.baseline is None or base is None:
         return None
-    key = "gate.memory.max_regression"
-    rule = evidence.rule(key, name="memory growth", kind="memory", case=record.case.id, threshold=1 + allowed)
+    check = evidence.limit(record, "memory growth", "gate.memory.max_regression", 1 + allowed)
+    rule = evidence.rule(check, "memory")
     if (unchanged := evidence.judge_unchanged(rule, record)) is not None:
         return unchanged
     before, now = _peak(base), _peak(record)
@@ -47,7 +46,7 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     change = f"peak {formatting.size(before)} -> {formatting.size(now)}  tolerance {allowed * 100:g} %"
     text = "  ".join(filter(None, (change, evidence.name_updates(record))))
     reason = f"{now} bytes, {before} in the baseline"
-    return rule.compare_number(now / before, text, reason, improved=1 / (1 + allowed))
+    return rule.say_number(check.hold_number(now / before), text, reason, improved=1 / (1 + allowed))
 
 
 def _peak(record: Record) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from qbench.decide.limits import LimitCheck
 from qbench.gate.accuracy import describe_change
 from qbench.gate.verdict import Evidence, Rule, Verdict
 from qbench.portability.compare_hosts import is_emulated, is_other_file, judge_change
@@ -27,7 +28,8 @@ def check_hosts(evidence: Evidence, record: Record) -> list[Verdict]:
 
 def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
     """Whether the artifact of a native case is as good on a host; MISSING where it was not tried there."""
-    rule = evidence.rule(KEY, name=f"on {host}", kind="portability", case=native.case.id)
+    check = evidence.limit(native, f"on {host}", KEY)
+    rule = evidence.rule(check, "portability")
     there = _find_case(evidence, native, host)
     if there is None or there.status == "skipped":
         advice = f"run the suite with hosts: [native, {host}]" if there is None else f"{there.reason}"
@@ -36,12 +38,13 @@ def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
         return rule.verdict("FAIL", f"no answer on {host}", there.reason)
     if is_other_file(there, native):
         return rule.verdict("MISSING", f"another file ran on {host}", "its sha256 is not that of the native case's")
-    return _judge_answers(evidence, rule, native, there)
+    return _judge_answers(evidence, rule, check, there)
 
 
-def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:
+def _judge_answers(evidence: Evidence, rule: Rule, check: LimitCheck, there: Record) -> Verdict:
     """The verdict on the metric there against the metric where the artifact was built, example by example: the same
     bits lose nothing, however few examples there are; of an emulated host on the bits of the examples it answered."""
+    native = check.record
     if is_emulated(there.host):
         return _judge_bits(evidence, rule, native, there)
     outputs = evidence.change(there, native)
@@ -57,7 +60,7 @@ def _judge_answers(evidence: Evidence, rule: Rule, native: Record, there: Record
     text = describe_change(native.accuracy.value, there.accuracy.value, test, metric, margin, None)
     failed = f"worse on {there.case.host} than where it was built by more than the margin"
     bounded = replace(rule, threshold=-margin / metric.scale)
-    return bounded.take_test(test, text, failed=failed, n=len(new), flips=None)
+    return bounded.say_test(check.hold_test(test), text, failed=failed, n=len(new), flips=None)
 
 
 def _judge_bits(evidence: Evidence, rule: Rule, native: Record, there: Record) -> Verdict:

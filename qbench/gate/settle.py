@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qbench.gate import accuracy_regression
+from qbench.gate import accuracy
 from qbench.gate.deciding import refuse_pairs
 from qbench.gate.outcomes import Effect
 from qbench.gate.verdict import Evidence, Verdict
@@ -47,7 +47,7 @@ def settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> l
     baseline is no change: the rule on the metric against fp32 holds only if the metric is worse than in the baseline,
     too, and no rule holds a case whose artifact is the baseline's and run by the same versions.
     """
-    regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy_regression.SUFFIX)]
+    regressions = [verdict for verdict in verdicts if verdict.rule.endswith(accuracy.SUFFIX)]
     as_before = any(
         verdict.outcome in ("PASS", "IMPROVED", "INCONCLUSIVE") and not verdict.points_to_harm(evidence.changed_cases)
         for verdict in regressions

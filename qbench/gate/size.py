@@ -6,23 +6,22 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
-from qbench.compare import limits
+from qbench.decide import limits
 from qbench.gate.verdict import Evidence, Verdict
 from qbench.record.schema import Record
 
 
 def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     """Are the artifact's bytes within the promised share of the like-for-like fp32's?"""
-    budget = evidence.policy.size.max_ratio
-    if budget is None:
+    check = limits.check_size(record, evidence.records, evidence.limits)
+    if check is None:
         return None
-    rule = evidence.rule("gate.size.max_ratio", name="size", kind="size", case=record.case.id, threshold=budget)
-    sizes = limits.read_sizes(record, evidence.records)
+    rule, sizes = evidence.rule(check, "size"), limits.read_sizes(record, evidence.records)
     if sizes is None:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
     change = f"{formatting.size(sizes.fp32)} -> {formatting.size(sizes.artifact)}"
-    text = f"{change}  ratio {sizes.ratio:.3f}  budget {budget:g}"
-    return rule.compare_number(sizes.ratio, text, f"{sizes.artifact} of {sizes.fp32} bytes")
+    text = f"{change}  ratio {sizes.ratio:.3f}  budget {check.threshold:g}"
+    return rule.say_number(check, text, f"{sizes.artifact} of {sizes.fp32} bytes")
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
@@ -34,8 +33,7 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     assert delta.base.artifact is not None
     assert record.artifact is not None
     old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes
-    key = "gate.size.max_growth"
-    rule = evidence.rule(key, name="size growth", kind="size", case=record.case.id, threshold=1 + allowed)
+    check = evidence.limit(record, "size growth", "gate.size.max_growth", 1 + allowed).hold_number(delta.size_ratio)
     text = f"{formatting.size(old)} -> {formatting.size(new)}  {new - old:+d} bytes  tolerance {allowed * 100:g} %"
     reason = f"{new} bytes, {old} in the baseline"
-    return rule.compare_number(delta.size_ratio, text, reason, improved=1 / (1 + allowed))
+    return evidence.rule(check, "size").say_number(check, text, reason, improved=1 / (1 + allowed))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
 from qbench.compare import text as compare_text
+from qbench.decide.limits import CaseRules, LimitCheck
 from qbench.gate.identical import differing_host, is_same_file, list_updates
 from qbench.gate.outcomes import OUTCOMES, Effect, Outcome
 from qbench.gate.policy import resolve
@@ -18,7 +19,6 @@ from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import CaseKey, Flips, Record
 from qbench.record.stored_run import RunInfo
 from qbench.stats import examples_needed, mcnemar, multiple_testing, thresholds
-from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import NonInferiority
 
 if TYPE_CHECKING:
@@ -144,23 +144,29 @@ class Evidence:
         policy, place = resolve(self.policy, case, self.place)
         return replace(self, policy=policy, place=place)
 
-    def rule(
-        self,
-        key: str,
-        *,
-        name: str,
-        kind: Kind,
-        case: str,
-        threshold: float | None = None,
-        way: Literal["live", "stored"] | None = None,
-    ) -> Rule:
-        """The rule that the key of a suite (``gate.size.max_growth``) sets for a case, with where that is written; its
-        default where it is not."""
-        _, section, field = key.split(".")
+    @property
+    def limits(self) -> CaseRules:
+        """The suite's limits, as what is held against them takes them."""
+        return CaseRules(gate=self.policy, place=self.place)
+
+    def limit(self, record: Record, name: str, key: str, threshold: float | None = None) -> LimitCheck:
+        """A limit that a key of the suite (``gate.size.max_growth``) sets for a case, nothing held against it yet."""
+        return self.limits.limit(record, name, key, threshold)
+
+    def rule(self, check: LimitCheck, kind: Kind, *, way: Literal["live", "stored"] | None = None) -> Rule:
+        """What is said of a limit of the suite, with where that is written; its default where it is not."""
+        assert check.key is not None
+        assert check.place is not None
+        _, section, field = check.key.split(".")
         written = field in getattr(self.policy, section).model_fields_set
-        default = None if written else key
         return Rule(
-            name=name, kind=kind, case=case, place=self.place(key), default=default, threshold=threshold, way=way
+            name=check.limit,
+            kind=kind,
+            case=check.record.case.id,
+            place=check.place,
+            default=None if written else check.key,
+            threshold=check.threshold,
+            way=way,
         )
 
     def base_of(self, case: str) -> Record | None:
@@ -237,59 +243,49 @@ class Rule:
             way=self.way,
         )
 
-    def compare_number(self, value: float, text: str, reason: str, *, improved: float | None = None) -> Verdict:
-        """The verdict on a number without an interval: PASS up to the threshold, else FAIL for ``reason``; IMPROVED
-        below ``improved``."""
-        assert self.threshold is not None
-        if thresholds.decide_number(value, self.threshold) == "FAIL":
+    def say_number(self, check: LimitCheck, text: str, reason: str, *, improved: float | None = None) -> Verdict:
+        """The verdict on a number without an interval; ``reason`` is that of a FAIL. IMPROVED below ``improved``."""
+        assert check.measured is not None
+        assert check.outcome is not None
+        if check.outcome == "FAIL":
             verdict = self.verdict("FAIL", text, reason)
-        elif improved is not None and value < improved:
-            verdict = self.verdict("IMPROVED", text)
         else:
-            verdict = self.verdict("PASS", text)
-        return replace(verdict, value=value)
+            better = improved is not None and check.measured.value < improved
+            verdict = self.verdict("IMPROVED" if better else check.outcome, text)
+        return replace(verdict, value=check.measured.value)
 
-    def compare_interval(
-        self,
-        interval: Interval,
-        text: str,
-        *,
-        level: float,
-        side: Literal["above", "below"],
-        degrees_of_freedom: int | None,
-        unchanged: float | None = None,
-    ) -> Verdict:
-        """The verdict on an interval: by the side of the threshold on which the whole of it lies. ``unchanged``: the
-        value that means no change (None: there is no earlier one); better by more than the tolerance is IMPROVED."""
-        assert self.threshold is not None
-        outcome = thresholds.decide(interval, self.threshold, wanted=side)
-        beyond: Literal["above", "below"] = "below" if side == "above" else "above"
-
-        def p_beyond(value: float) -> float:
-            return thresholds.p_value_beyond(
-                interval, value, side=beyond, level=level, degrees_of_freedom=degrees_of_freedom
-            )
-
+    def say_interval(self, check: LimitCheck, text: str, *, unchanged: float | None = None) -> Verdict:
+        """The verdict on an interval. ``unchanged``: the value that means no change (None: there is no earlier one);
+        better by more than the tolerance is IMPROVED."""
+        interval, threshold, level = check.measured, check.threshold, check.level
+        assert interval is not None
+        assert threshold is not None
+        assert level is not None
+        assert check.outcome is not None
+        beyond: Literal["above", "below"] = "below" if check.side == "above" else "above"
+        p_beyond = partial(
+            thresholds.p_value_beyond, interval, side=beyond, level=level, degrees_of_freedom=check.freedom
+        )
         spans = "too few samples for an interval" if interval.low is None else "the interval spans the threshold"
         reasons = {"PASS": None, "FAIL": "the whole interval is beyond the threshold", "INCONCLUSIVE": spans}
         verdict = replace(
-            self.verdict(outcome, text, reasons[outcome]),
+            self.verdict(check.outcome, text, check.doubt or reasons[check.outcome]),
             value=interval.value,
             low=interval.low,
             high=interval.high,
             level=level,
-            p_value=multiple_testing.scale_p_value(p_beyond(self.threshold), level),
-            p_harm=None if interval.low is None else p_beyond(self.threshold if unchanged is None else unchanged),
-            spent=None if unchanged is None else _share_spent(interval.value, unchanged, self.threshold),
+            p_value=multiple_testing.scale_p_value(p_beyond(threshold), level),
+            p_harm=None if interval.low is None else p_beyond(threshold if unchanged is None else unchanged),
+            spent=None if unchanged is None else _share_spent(interval.value, unchanged, threshold),
         )
-        if outcome == "PASS" and unchanged is not None and interval.high is not None:
-            better = interval.high < unchanged and interval.value * self.threshold < unchanged**2
+        if check.outcome == "PASS" and unchanged is not None and interval.high is not None:
+            better = interval.high < unchanged and interval.value * threshold < unchanged**2
             verdict = replace(verdict, outcome="IMPROVED") if better else verdict
         return verdict
 
-    def take_test(
+    def say_test(
         self,
-        test: NonInferiority,
+        check: LimitCheck,
         text: str,
         *,
         failed: str,
@@ -299,6 +295,8 @@ class Rule:
     ) -> Verdict:
         """The verdict of a non-inferiority test on ``n`` examples; ``failed`` is the reason of a FAIL. ``improves``:
         against the baseline; what is shown to be better, and by more than the margin, is IMPROVED."""
+        test = check.test
+        assert test is not None
         assert self.threshold is not None
         decides = compare_text.would_decide(test, n)
         reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n, decides)}

@@ -249,7 +249,9 @@ def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:
     """None, or as many as tell a size from the limit that it breaks."""
     places = 0
     for row in figures:
-        budgets = [check.value for check in judged.checks_of(row.record) if check.limit == "size" and check.value]
+        budgets = [
+            check.threshold for check in judged.checks_of(row.record) if check.limit == "size" and check.threshold
+        ]
         if budgets and row.size is not None:
             places = formatting.places_beside([row.size * 100], budgets[0] * 100, places)
     return places

@@ -242,6 +242,23 @@ def paired_bootstrap(
     return Interval(value=value, low=min(float(low), value), high=max(float(high), value))
 
 
+# Fewer changed examples than this are few: of 30, resamples draw their number well enough.
+FEW_CHANGED = 30
+
+
+def widen_for_unseen(delta: Interval, n: int, size: float, level: float) -> Interval:
+    """The limits of a change, wide enough for changes that so few examples need not show.
+
+    Where none of n examples changes, up to z^2 / (n + z^2) of all may, as the score interval of a share says, and an
+    example that changes is taken to lose its share of the score, ``size``. Resamples of ``FEW_CHANGED``, too, show
+    nothing of those that were not drawn.
+    """
+    z2 = normal_quantile(level) ** 2
+    reach = z2 / (n + z2) * size
+    low, high = (delta.value if limit is None else limit for limit in (delta.low, delta.high))
+    return Interval(value=delta.value, low=min(low, delta.value - reach), high=max(high, delta.value + reach))
+
+
 def difference(a: Interval, b: Interval) -> Interval:
     """a - b of two independent estimates, with limits from those of each (None where one has none).
 

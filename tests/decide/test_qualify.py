@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from made_records import CASE, accuracy, failed, fp32, int8, latency, speedup
 
+from qbench.decide.limit_text import as_data, describe
 from qbench.decide.qualify import holds_all, may_be_shipped, qualify
 from qbench.record.schema import Memory, Record, Roofline
 from qbench.record.stored_run import MetricInfo
@@ -92,7 +93,7 @@ def test_without_a_readable_suite_accuracy_has_no_outcome() -> None:
     checks = qualify([fp32(), int8()], metric=TOP1, gate=None, decide=DecideSpec())[CASE]
     accuracy_check = next(check for check in checks if check.limit == "accuracy")
     assert accuracy_check.outcome is None
-    assert "cannot be read" in accuracy_check.text
+    assert "cannot be read" in describe(accuracy_check)
 
 
 def test_failed_and_fp32_cases_are_not_qualified() -> None:
@@ -106,7 +107,7 @@ def test_a_dynamic_case_that_is_fp32_in_effect_is_no_candidate() -> None:
     checks = qualify([fp32(), record], metric=TOP1, gate=GateSpec(), decide=DecideSpec())[record.case.id]
     check = next(check for check in checks if check.limit == "int8")
     assert not may_be_shipped(checks)
-    assert check.text == (
+    assert describe(check) == (
         "practically fp32: 0.1 % of its multiply-accumulates in int8, below the 1 % of quantize.dynamic.min_coverage"
     )
 
@@ -134,7 +135,7 @@ def test_a_value_and_its_limit_read_differently_unless_they_are_equal(
     record = int8(size_bytes=size_bytes, memory=Memory(loaded_rss_bytes=60_000_000, peak_rss_bytes=80_000_000))
     spec = GateSpec.model_validate(gate)
     checks = qualify([fp32(), record], metric=TOP1, gate=spec, decide=DecideSpec.model_validate(decide))
-    (said,) = [check.text for check in checks[CASE] if check.limit == limit]
+    (said,) = [describe(check) for check in checks[CASE] if check.limit == limit]
     assert said.startswith(text)
 
 
@@ -149,7 +150,7 @@ def test_a_loss_reads_like_its_margin_only_where_it_is_it(higher: bool) -> None:
         score = replace(accuracy(), metric="mae", value=2.51, flips=None, delta=delta)
         gate = GateSpec.model_validate({"accuracy": {"margin": 0.5}})
         checks = qualify([fp32(), int8(accuracy=score)], metric=metric, gate=gate, decide=DecideSpec())[CASE]
-        return next(check.text for check in checks if check.limit == "accuracy")
+        return next(describe(check) for check in checks if check.limit == "accuracy")
 
     loss, gain = text(-0.504 * sign), text(0.504 * sign)
     assert loss.startswith("mae -0.504" if higher else "mae +0.504")
@@ -173,10 +174,10 @@ def test_what_an_override_gives_for_a_case_is_its_limit_as_in_the_gate() -> None
         "net/static/x86/t1/b1": ["PASS", "PASS", "FAIL"],
         "net/qat/onednn/t1/b1": ["PASS", "FAIL", "FAIL"],
     }
-    said = {check.limit: (check.key, check.value) for check in checks[CASE]}
+    said = {check.limit: (check.key, as_data(check)["value"]) for check in checks[CASE]}
     assert said["accuracy"] == ("gate.overrides[1].accuracy.margin", 6.5)
     assert said["size"] == ("gate.overrides[1].size.max_ratio", 0.3)
-    assert "(gate.overrides[1].size.max_ratio)" in checks[CASE][-1].text
+    assert "(gate.overrides[1].size.max_ratio)" in describe(checks[CASE][-1])
     assert [check.key for check in checks["net/qat/onednn/t1/b1"]][-1] == "gate.size.max_ratio"
 
 
@@ -188,18 +189,16 @@ def test_a_limit_is_data_besides_its_text() -> None:
     checks = qualify(
         [fp32(), record], metric=TOP1, gate=gate, decide=decide, place=lambda key: f"s.yaml:{len(key)}"
     )[CASE]  # fmt: skip
-    named = {check.limit: check for check in checks}
-    assert {limit: (check.value, check.unit) for limit, check in named.items()} == {
+    named = {check.limit: as_data(check) for check in checks}
+    assert {limit: (check["value"], check["unit"]) for limit, check in named.items()} == {
         "int8": (None, None),
         "accuracy": (1.0, "points"),
         "speed-up": (2.0, "times as fast as its fp32"),
         "latency": (0.002, "s"),
         "memory": (1000, "bytes"),
     }
-    change = named["accuracy"].measured
-    assert change is not None
-    assert (round(change.value, 6), named["accuracy"].level) == (-0.1, 0.9)
-    assert named["accuracy"].place == f"s.yaml:{len('gate.accuracy.margin')}"
-    assert named["memory"].measured is not None
-    assert named["memory"].measured.value == 7
-    assert named["int8"].place is None
+    change = named["accuracy"]["measured"]
+    assert (round(change["value"], 6), named["accuracy"]["level"]) == (-0.1, 0.9)
+    assert named["accuracy"]["place"] == f"s.yaml:{len('gate.accuracy.margin')}"
+    assert named["memory"]["measured"]["value"] == 7
+    assert named["int8"]["place"] is None

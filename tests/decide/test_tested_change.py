@@ -41,7 +41,7 @@ def scored(metric: MetricInfo, value: float, change: Interval, n: int = 400) -> 
 
 def assert_agrees(run: Judged, record: Record) -> None:
     """OK where, and only where, the whole interval lies on the good side of the margin; in figures and as written."""
-    shown, metric, test = shown_of(run, record), run.metric, run.tests[CASE]
+    shown, metric, test = shown_of(run, record), run.metric, run.test_of(record)
     assert shown is not None
     assert metric is not None
     assert shown.bound is not None

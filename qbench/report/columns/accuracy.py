@@ -24,7 +24,7 @@ def _read_margin(row: CaseRow) -> float | None:
 
 def _read_test(row: CaseRow, field: str) -> Any:
     """What the test of the case's change says, its limits in the direction of the score."""
-    test, metric = row.judged.tests.get(row.record.case.id), row.judged.metric
+    test, metric = row.judged.test_of(row.record), row.judged.metric
     if test is None or metric is None:
         return None
     of_limits = field in ("low", "high")
@@ -110,7 +110,7 @@ def _verdict(row: CaseRow) -> Cell:
         return Cell()
     if (why := int8_share.explain_fp32_in_effect(record)) is not None:
         return Cell(text="no candidate", tone="muted", sort=0, hint=f"{int8_share.FP32_IN_EFFECT}: {why}")
-    test = judged.tests.get(record.case.id)
+    test = judged.test_of(record)
     if test is None:
         return Cell(text="not judged", tone="muted", sort=0)
     tones: dict[str, tuple[Tone, float]] = {"PASS": ("good", 3), "INCONCLUSIVE": ("unsure", 2), "FAIL": ("bad", 1)}
