@@ -68,10 +68,11 @@ class PlannedCase:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skip:
-    """A case that cannot exist here, and a reason that a person can act on."""
+    """A case that cannot exist here, and a reason that a person can act on; ``too_wide``: that is its threads alone."""
 
     key: CaseKey
     reason: str
+    too_wide: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from qbench import registry
 from qbench.hosts.base import Host
-from qbench.models.base import FileFormat
 from qbench.plan.cases import PlannedCase, Variant
+from qbench.plan.variants import CellVariant, Listed, NoVariant, name_variant
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.record.schema import CaseKey
 from qbench.suite import Suite
@@ -19,35 +18,54 @@ if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
 
 
-def note_planned(suite: Suite, planned: Collection[PlannedCase], references: Iterable[CaseKey]) -> list[str]:
-    """What is not plain from the cases that run, of which the plan added the ``references``."""
+def note_no_cases(listed: Listed, hosts: Mapping[str, Host], cells: Iterable[CaseKey]) -> list[str]:
+    """What of the matrix has no meaning: modes of a backend, fp32 on an emulated host, recipes of a mode."""
+    modes: dict[str, dict[str, None]] = {}
+    of_recipes: dict[tuple[str, str, str], dict[str, None]] = {}
+    for (_, mode, backend, recipe), cell in listed.items():
+        if not isinstance(cell, NoVariant):
+            continue
+        if cell.reason is None:
+            modes.setdefault(backend, {})[mode] = None
+        else:
+            of_recipes.setdefault((backend, recipe, cell.reason), {})[mode] = None
+    emulated = dict.fromkeys(
+        key.host
+        for key in cells
+        if key.mode == "fp32"
+        and isinstance(listed[name_variant(key)], CellVariant)
+        and hosts[key.host].answers(key.backend) == "emulated"
+    )
+    backends = {name: cell.backend for (_, _, name, _), cell in listed.items() if name in modes}
     return [
-        *_note_references(references),
-        *_note_twins(planned),
-        *_note_seeds(suite, planned),
-        *_note_predicted(planned),
-        *_note_emulated(suite, planned),
+        *(_note_no_mode(backend, tuple(modes[name])) for name, backend in backends.items()),
+        *(f"fp32 on {host} is no case: int8 answers there are held against those of native" for host in emulated),
+        *(
+            f"{backend}: {', '.join(names)} with the recipe {recipe} is no case: {reason}"
+            for (backend, recipe, reason), names in of_recipes.items()
+        ),
     ]
 
 
-def note_meaningless(idle: Mapping[tuple[str, str, str, FileFormat | None], str | None]) -> list[str]:
-    """A note for each backend and recipe that give no case, by the reason."""
-    modes: dict[tuple[str, str, str], list[str]] = {}
-    for (mode, backend, recipe, _), reason in idle.items():
-        if reason is not None:
-            modes.setdefault((backend, recipe, reason), []).append(mode)
-    return [
-        f"{backend}: {', '.join(names)} with the recipe {recipe} is no case: {reason}"
-        for (backend, recipe, reason), names in modes.items()
-    ]
-
-
-def note_no_case(backend: Backend, modes: tuple[str, ...]) -> str:
+def _note_no_mode(backend: Backend, modes: tuple[str, ...]) -> str:
     """A note on the modes that have no case on a backend."""
     if modes == ("fp32",):
         return f"{backend.name}: fp32 is no case; its runtime is {backend.runtime}, whose fp32 is the baseline"
     listed = " and ".join([", ".join(modes[:-1])] * (len(modes) > 1) + [modes[-1]])
     return f"{backend.name}: {listed} {'is no case' if len(modes) == 1 else 'are no cases'}; it runs fp32 only"
+
+
+def note_planned(
+    suite: Suite, planned: Collection[PlannedCase], references: Iterable[CaseKey], hosts: Mapping[str, Host]
+) -> list[str]:
+    """What is not plain from the cases that run, of which the plan added the ``references``."""
+    return [
+        *_note_references(references),
+        *_note_twins(planned),
+        *_note_seeds(suite, planned),
+        *_note_predicted(planned, hosts),
+        *_note_emulated(suite, planned, hosts),
+    ]
 
 
 def note_idle_quantize_keys(suite: Suite, keys: Iterable[CaseKey]) -> list[str]:
@@ -93,10 +111,9 @@ def _note_twins(planned: Iterable[PlannedCase]) -> list[str]:
     return [f"{count} trained as the qat cases beside, without fake quantization (quantize.qat.fp32_twin)"]
 
 
-def _note_predicted(planned: Iterable[PlannedCase]) -> list[str]:
+def _note_predicted(planned: Iterable[PlannedCase], hosts: Mapping[str, Host]) -> list[str]:
     """A note for each backend whose answers on a host are computed on this machine."""
     pairs = dict.fromkeys((each.case.variant.backend, each.case.host) for each in planned)
-    hosts: dict[str, Host] = {host: registry.load("host", host) for _, host in pairs}
     return [
         f"{backend} on {host}: its answers are predicted, not measured: it has no switch that hides instructions"
         for backend, host in pairs
@@ -104,12 +121,11 @@ def _note_predicted(planned: Iterable[PlannedCase]) -> list[str]:
     ]
 
 
-def _note_emulated(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
+def _note_emulated(suite: Suite, planned: Iterable[PlannedCase], hosts: Mapping[str, Host]) -> list[str]:
     """A note for each host that answers a few examples only, and slowly."""
     cases = [each.case for each in planned]
     files = {(case.host, case.variant.id, case.variant.mode == "dynamic" and case.batch_size) for case in cases}
-    slow = {host for host in {file[0] for file in files} if _answers_by_emulation(host)}
-    emulated = Counter(host for host, *_ in files if host in slow)
+    emulated = Counter(host for host, *_ in files if hosts[host].kind == "emulated")
     samples = suite.evaluate.emulated_samples
     return [
         f"{host}: answers only, no latency, of {'1 artifact' if count == 1 else f'{count} artifacts'}, for the "
@@ -117,11 +133,6 @@ def _note_emulated(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:
         "as long as here, and how long all take is told once the first is done"
         for host, count in emulated.items()
     ]
-
-
-def _answers_by_emulation(name: str) -> bool:
-    host: Host = registry.load("host", name)
-    return host.kind == "emulated"
 
 
 def _note_seeds(suite: Suite, planned: Iterable[PlannedCase]) -> list[str]:

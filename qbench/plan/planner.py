@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.models.base import FileFormat
+from qbench.hosts.base import NATIVE, Host
 from qbench.plan import notes as plan_notes
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
 from qbench.plan.matrix import expand_matrix
-from qbench.plan.resolve import Resolver
-from qbench.plan.variants import Variants
-from qbench.record.schema import NATIVE, CaseKey
+from qbench.plan.resolve import Environment, resolve_cells
+from qbench.plan.variants import list_variants
+from qbench.record.schema import CaseKey
 from qbench.suite import Suite
 from qbench.suite.gate import CASE_KEYS, note_idle_overrides
 
@@ -43,6 +43,7 @@ __all__ = [
 
 
 _NO_NODES: Mapping[str, int] = MappingProxyType({})
+Resolved = Mapping[CaseKey, PlannedCase | Skip]
 
 
 def load_backends(suite: Suite) -> dict[str, Backend]:
@@ -73,61 +74,37 @@ def make_plan(
     nodes. Raises ``UsageError`` where that leaves nothing to run, for a
     glob without a match, a backend that ``backends`` lacks or a matrix beyond ``matrix.MAX_CELLS``.
     """
-    variants = Variants(suite, backends)
-    resolver = Resolver(suite, variants, cores=cores, nodes=nodes)
-    asked, notes = expand_matrix(suite)
-    keys, more = _keep_meaningful(asked, variants, resolver)
-    keys += _find_twins(keys, resolver)
-    notes += more + note_idle_overrides(suite.gate, keys, suite.place, of="this suite")
-    notes += plan_notes.note_idle_quantize_keys(suite, keys)
-    if only is not None:
-        kept = _match_globs(keys, only)
-        notes += [f"--filter '{only}' keeps {len(kept)} of {len(keys)} cells"] * (len(kept) < len(keys))
-        keys = kept + _find_twins(kept, resolver)
-    references = _find_references(keys, resolver)
-    ordered = sorted([*keys, *references], key=_make_sort_key(variants, [*asked, *keys]))
-    resolved = [resolver.resolve(key) for key in ordered]
+    cells, notes = expand_matrix(suite)
+    listed = list_variants(suite, backends, cells)
+    hosts: dict[str, Host] = {
+        name: registry.load("host", name) for name in dict.fromkeys([NATIVE, *(key.host for key in cells)])
+    }
+    chosen = suite.measure.cores is not None
+    resolved = resolve_cells(cells, listed, Environment(hosts=hosts, cores=cores, chosen=chosen, nodes=nodes))
+    asked = _with_twins([key for key in cells if key in resolved], resolved)
+    kept = asked if only is None else _match_globs(asked, only)
+    keys = _with_twins(kept, resolved)
+    references = _find_references(keys, resolved)
+    ordered = sorted([*keys, *references], key=_make_sort_key(backends, [*cells, *keys]))
     planned = tuple(
-        replace(case, added=True) if case.case.key in references else case
-        for case in resolved
-        if isinstance(case, PlannedCase)
+        replace(case, added=True) if key in references else case
+        for key in ordered
+        if isinstance(case := resolved[key], PlannedCase)
     )
-    skipped = tuple(skip for skip in resolved if isinstance(skip, Skip))
-    notes += plan_notes.note_planned(suite, planned, references)
+    skipped = tuple(skip for key in ordered if isinstance(skip := resolved[key], Skip))
     if not planned:
-        _require_cores(suite, keys, resolver)
+        _require_cores(suite, [skip for key in keys if isinstance(skip := resolved[key], Skip)])
+    notes += plan_notes.note_no_cases(listed, hosts, cells)
+    notes += note_idle_overrides(suite.gate, asked, suite.place, of="this suite")
+    notes += plan_notes.note_idle_quantize_keys(suite, asked)
+    notes += [f"--filter '{only}' keeps {len(kept)} of {len(asked)} cells"] * (len(kept) < len(asked))
+    notes += plan_notes.note_planned(suite, planned, references, hosts)
+    if not planned:
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
     notes += note_idle_keys(suite, memory_bytes=memory_bytes)
     return Plan(
         suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes), decision=make_decision_rule(suite)
     )
-
-
-def _keep_meaningful(keys: list[CaseKey], variants: Variants, resolver: Resolver) -> tuple[list[CaseKey], list[str]]:
-    """The cells that can be cases anywhere, and a note for each backend that has others."""
-    meaningful: list[CaseKey] = []
-    no_modes: dict[str, dict[str, None]] = {key.backend: {} for key in keys}
-    no_recipes: dict[tuple[str, str, str, FileFormat | None], str | None] = {}  # why not
-    emulated: dict[str, None] = {}
-    for key in keys:
-        combination = (key.mode, key.backend, key.recipe, variants.find_format(key))
-        if not _is_mode_of(variants.backend(key.backend), key.mode):
-            no_modes[key.backend][key.mode] = None
-            continue
-        if combination not in no_recipes:
-            no_recipes[combination] = variants.why_no_recipe(*combination)
-        if key.mode == "fp32" and resolver.is_emulated(key):
-            emulated[key.host] = None
-        elif no_recipes[combination] is None:
-            meaningful.append(key)
-    notes = [plan_notes.note_no_case(variants.backend(name), tuple(modes)) for name, modes in no_modes.items() if modes]
-    notes += [f"fp32 on {host} is no case: int8 answers there are held against those of native" for host in emulated]
-    return meaningful, notes + plan_notes.note_meaningless(no_recipes)
-
-
-def _is_mode_of(backend: Backend, mode: str) -> bool:
-    """Whether cases of a mode on a backend have a meaning: fp32 is its runtime's, int8 nobody's that runs fp32 only."""
-    return backend.runtime == backend.name if mode == "fp32" else backend.modes != ("fp32",)
 
 
 def _match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
@@ -148,13 +125,13 @@ def _match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
     return [key for key in keys if key.id in matched]
 
 
-def _find_references(keys: list[CaseKey], resolver: Resolver) -> set[CaseKey]:
+def _find_references(keys: list[CaseKey], resolved: Resolved) -> set[CaseKey]:
     """The references that the cells that run need and that are not among the cells; and theirs."""
     present, references = set(keys), set[CaseKey]()
     pending = list(keys)
     while pending:
-        resolved = resolver.resolve(pending.pop())
-        reference = resolved.reference if isinstance(resolved, PlannedCase) else None
+        case = resolved[pending.pop()]
+        reference = case.reference if isinstance(case, PlannedCase) else None
         if reference is not None and reference not in present:
             present.add(reference)
             references.add(reference)
@@ -162,12 +139,10 @@ def _find_references(keys: list[CaseKey], resolver: Resolver) -> set[CaseKey]:
     return references
 
 
-def _find_twins(keys: list[CaseKey], resolver: Resolver) -> list[CaseKey]:
-    """The fp32 twins of the QAT cells that run and that are not among the cells, in order."""
-    present = set(keys)
-    resolved = [resolver.resolve(key) for key in keys if key.mode == "qat"]
-    twins = dict.fromkeys(case.twin for case in resolved if isinstance(case, PlannedCase))
-    return [twin for twin in twins if twin is not None and twin not in present]
+def _with_twins(keys: list[CaseKey], resolved: Resolved) -> list[CaseKey]:
+    """The cells, then the fp32 twins of the QAT cells that run and that are not among them."""
+    twins = (case.twin for key in keys if isinstance(case := resolved[key], PlannedCase))
+    return [*dict.fromkeys([*keys, *(twin for twin in twins if twin is not None)])]
 
 
 def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
@@ -186,23 +161,21 @@ def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
     return allowed if named is None else named
 
 
-def _require_cores(suite: Suite, keys: list[CaseKey], resolver: Resolver) -> None:
+def _require_cores(suite: Suite, skips: list[Skip]) -> None:
     """Raises ``UsageError`` where fewer threads, or more cores, would have left something to run."""
-    for key in keys:
-        reason = resolver.why_too_wide(key)
-        resolved = resolver.resolve(key)
-        if reason is not None and isinstance(resolved, Skip) and resolved.reason == reason:
-            place = "matrix.threads" if key.threads in suite.matrix.threads else "matrix.include"
-            raise UsageError(f"{suite.place(place)}: {place}: nothing to run: {reason}")
+    skip = next((skip for skip in skips if skip.too_wide), None)
+    if skip is not None:
+        place = "matrix.threads" if skip.key.threads in suite.matrix.threads else "matrix.include"
+        raise UsageError(f"{suite.place(place)}: {place}: nothing to run: {skip.reason}")
 
 
-def _make_sort_key(variants: Variants, keys: Iterable[CaseKey]) -> Callable[[CaseKey], tuple[int, ...]]:
+def _make_sort_key(backends: Mapping[str, Backend], keys: Iterable[CaseKey]) -> Callable[[CaseKey], tuple[int, ...]]:
     """The sort key: model, threads, batch size, host, runtime, fp32 first, then backend and mode as in the suite."""
     ranks: dict[str, dict[object, int]] = {name: {} for name in (*CASE_KEYS, "runtime")}
     for key in keys:
         for name in CASE_KEYS:
             ranks[name].setdefault(getattr(key, name), len(ranks[name]))
-        ranks["runtime"].setdefault(variants.backend(key.backend).runtime, len(ranks["runtime"]))
+        ranks["runtime"].setdefault(backends[key.backend].runtime, len(ranks["runtime"]))
 
     def rank_key(key: CaseKey) -> tuple[int, ...]:
         return (
@@ -210,7 +183,7 @@ def _make_sort_key(variants: Variants, keys: Iterable[CaseKey]) -> Callable[[Cas
             ranks["threads"][key.threads],
             ranks["batch_size"][key.batch_size],
             ranks["host"].get(key.host, -1),  # the reference of a host that does not time is native
-            ranks["runtime"][variants.backend(key.backend).runtime],
+            ranks["runtime"][backends[key.backend].runtime],
             key.mode != "fp32",
             ranks["backend"].get(key.backend, -1),  # a reference's backend may stand nowhere in the suite
             ranks["mode"].get(key.mode, -1),

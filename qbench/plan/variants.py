@@ -1,10 +1,16 @@
-"""The variants of a suite: which recipe each has, as its backend takes it. Pure."""
+"""The variants of a suite: which recipe each has, as its backend takes it, or why there is none; the fp32 twins. Pure.
+
+What a QAT variant gains over its like-for-like fp32 may be the training's, since fp32 was trained less. Its twin, the
+same network with the same training but without fake quantization, tells the two apart. Variants that are trained alike
+have one twin on each runtime, whatever their engines and recipes: a recipe says how a network is quantized,
+``quantize.qat`` how it is trained.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +18,9 @@ from qbench import registry
 from qbench.errors import UsageError
 from qbench.models.base import FileFormat, OwnInt8
 from qbench.plan.cases import Case, Variant
-from qbench.plan.twins import Twins
 from qbench.quant.pytorch.torch_ao import ENGINES
-from qbench.quant.recipe import DEFAULT, Recipe
-from qbench.record.schema import CaseKey, make_case_key
+from qbench.quant.recipe import DEFAULT, TRAINING, Recipe
+from qbench.record.schema import CaseKey, find_fp32, make_case_key
 from qbench.suite import Suite
 from qbench.suite.recipes import RecipeChoice
 
@@ -28,18 +33,61 @@ _RUNS: Mapping[FileFormat, str] = {
     "torchscript": f"an int8 TorchScript file of your own runs on the engines of torch: {', '.join(ENGINES)}",
     "openvino": "an int8 file in OpenVINO's own form runs on openvino",
 }
+TWIN = "twin"
+VariantName = tuple[str, str, str, str]  # model, mode, backend, recipe
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellVariant:
+    """What the cells of one model, mode, backend and recipe measure. ``form``: what the int8 file of the user's is,
+    None where qbench quantizes; ``twin``: the recipe of the fp32 twin."""
+
+    variant: Variant
+    backend: Backend
+    form: FileFormat | None = None
+    twin: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoVariant:
+    """Cells that are no cases anywhere: ``reason`` says why their recipe has no meaning, None where their mode has none
+    on the backend."""
+
+    backend: Backend
+    reason: str | None = None
+
+
+Listed = dict[VariantName, CellVariant | NoVariant]
+
+
+def name_variant(key: CaseKey) -> VariantName:
+    """What of a cell names its variant."""
+    return key.model, key.mode, key.backend, key.recipe
+
+
+def list_variants(suite: Suite, backends: Mapping[str, Backend], cells: Iterable[CaseKey]) -> Listed:
+    """What each of the cells measures, then their fp32 and their twins, each once, whatever cells it has.
+
+    Raises ``UsageError`` for a backend that ``backends`` lacks, and for a recipe that the suite has not."""
+    variants = Variants(suite, backends)
+    listed = {name: variants.describe(*name) for name in dict.fromkeys(name_variant(key) for key in cells)}
+    for (model, *_), cell in [*listed.items()]:
+        for recipe in (DEFAULT, cell.twin) if isinstance(cell, CellVariant) else ():
+            if recipe is not None:
+                name = (model, "fp32", cell.backend.runtime, recipe)
+                listed.setdefault(name, variants.describe(*name))
+    return listed
 
 
 class Variants:
-    """The variants of one suite on these backends; each is made once, whatever cases measure it."""
+    """The variants of one suite on these backends."""
 
     def __init__(self, suite: Suite, backends: Mapping[str, Backend]) -> None:
-        self.twins = Twins(suite)
         self.models = {reference.name: reference for reference in suite.references()}
         self._suite = suite
         self._backends = backends
         self._choices = {choice.name: choice for choice in suite.recipe}
-        self._variants: dict[tuple[str, str, str, str], Variant] = {}
+        self._twins = _name_twins(suite)
 
     def backend(self, name: str) -> Backend:
         """The backend of that name."""
@@ -53,44 +101,44 @@ class Variants:
 
     def variant(self, key: CaseKey) -> Variant:
         """The variant that a case measures."""
-        named = (key.model, key.mode, key.backend, key.recipe)
-        if named not in self._variants:
-            model = self.models[key.model]
-            file = model.own_int8(key.recipe)
-            recipe = (
-                self.recipe(key.mode, key.backend, key.recipe)
-                if file is None
-                else self.recipe_of_file(key.mode, key.backend, file)
-            )
-            self._variants[named] = Variant(model=model, mode=key.mode, backend=key.backend, recipe=recipe)
-        return self._variants[named]
+        model, mode, backend = self.models[key.model], key.mode, key.backend
+        file = model.own_int8(key.recipe)
+        recipe = self.recipe(mode, backend, key.recipe) if file is None else self.recipe_of_file(mode, backend, file)
+        return Variant(model=model, mode=mode, backend=backend, recipe=recipe)
+
+    def describe(self, model: str, mode: str, name: str, recipe: str) -> CellVariant | NoVariant:
+        """What the cells of a model, mode, backend and recipe measure."""
+        backend, file = self.backend(name), self.models[model].own_int8(recipe)
+        # fp32 is its runtime's, int8 nobody's that runs fp32 only.
+        if backend.runtime != name if mode == "fp32" else backend.modes == ("fp32",):
+            return NoVariant(backend=backend)
+        form = None if file is None else file.format
+        if (reason := self._why_no_recipe(mode, name, recipe, form)) is not None:
+            return NoVariant(backend=backend, reason=reason)
+        variant = self.variant(make_case_key(model, mode, name, 1, 1, recipe))
+        is_trained = mode == "qat" and recipe in self._choices
+        twin = self._twins.get(_read_training(self._suite, name)) if is_trained else None
+        return CellVariant(variant=variant, backend=backend, form=form, twin=twin)
 
     def find_fp32(self, key: CaseKey) -> CaseKey | None:
         """The like-for-like fp32 of a case, on the same host; None for that fp32 itself."""
-        runtime = self.backend(key.backend).runtime
-        reference = make_case_key(key.model, "fp32", runtime, key.threads, key.batch_size, host=key.host)
+        reference = find_fp32(key, self.backend(key.backend).runtime)
         return None if key == reference else reference
-
-    def find_format(self, key: CaseKey) -> FileFormat | None:
-        """What the int8 file of the user's is that a case's recipe stands for; None where qbench quantizes."""
-        file = self.models[key.model].own_int8(key.recipe)
-        return None if file is None else file.format
 
     def recipe(self, mode: str, backend: str, name: str, changed: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
         """The recipe of that name as the backend takes it, without open choices; ``changed``: fields that it has in
         place of the suite's."""
-        recipe = self.twins.recipes.get(name) if mode == "fp32" else None
-        recipe = recipe or self._suite.quantize.recipe(mode, backend)
+        recipe = self._suite.quantize.recipe(mode, backend)
         if mode == "fp32":
-            target = self._suite.quantize.recipe(mode, backend).target if self.backend(backend).machine_code else ()
-            return replace(recipe, target=target)
+            twin = next(
+                (replace(training, name=twin) for training, twin in self._twins.items() if twin == name), recipe
+            )
+            return replace(twin, target=recipe.target if self.backend(backend).machine_code else ())
         least = recipe.min_coverage
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)
         recipe = RecipeChoice(name=recipe.name, keys=tuple(changed.items())).over(recipe)
-        if (
-            mode == "dynamic"
-        ):  # what counts as int8 there is the suite's to say: no recipe builds another artifact by it
+        if mode == "dynamic":  # what counts as int8 there is the suite's to say: no recipe builds another file by it
             recipe = replace(recipe, min_coverage=least)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
@@ -100,7 +148,7 @@ class Variants:
         recipe = Recipe(name=file.recipe, file=file.file, min_coverage=least, canonicalize=False, clip_ranges=False)
         return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
 
-    def why_no_recipe(self, mode: str, backend: str, name: str, form: FileFormat | None = None) -> str | None:
+    def _why_no_recipe(self, mode: str, backend: str, name: str, form: FileFormat | None) -> str | None:
         """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
         ``form``: what the int8 file is that it stands for, None where qbench quantizes.
 
@@ -132,6 +180,23 @@ class Variants:
             if recipe == replace(self.recipe(mode, backend, earlier), name=DEFAULT):
                 return f"it is the same as {earlier}"
         return None
+
+
+def _name_twins(suite: Suite) -> dict[Recipe, str]:
+    """The twins' recipes by their training, none where ``quantize.qat.fp32_twin`` is off: ``twin`` is trained as
+    ``quantize.qat`` says, ``twin-<backend>`` as ``quantize.qat.backends`` does where that is another training. The
+    names depend on the suite alone, not on what a filter keeps."""
+    names: dict[Recipe, str] = {}
+    if suite.quantize.qat.fp32_twin:
+        for backend in ("", *sorted(suite.quantize.qat.backends)):
+            names.setdefault(_read_training(suite, backend), f"{TWIN}-{backend}" if backend else TWIN)
+    return names
+
+
+def _read_training(suite: Suite, backend: str) -> Recipe:
+    """What of the QAT recipe of a backend decides the training of a network without fake quantization."""
+    recipe = suite.quantize.recipe("qat", backend)
+    return Recipe(canonicalize=recipe.canonicalize, **{key: getattr(recipe, key) for key in TRAINING})
 
 
 def _why_not_calibrator(recipe: Recipe) -> str | None:

@@ -126,6 +126,11 @@ def place_on(key: CaseKey, host: str) -> CaseKey:
     return make_case_key(key.model, key.mode, key.backend, key.threads, key.batch_size, key.recipe, host)
 
 
+def find_fp32(key: CaseKey, runtime: str, recipe: str = "default") -> CaseKey:
+    """The fp32 of a case's network on a runtime, as its batch size, threads and host are; ``recipe``: of a twin."""
+    return make_case_key(key.model, "fp32", runtime, key.threads, key.batch_size, recipe, key.host)
+
+
 def read_case_id(case: str) -> CaseKey | None:
     """The key that an id such as ``net/static@eager/onednn/t1/b8`` or ``net/fp32/torch/t1/b1/avx2`` says; None where it
     is no case's. Slashes before the mode belong to the model."""

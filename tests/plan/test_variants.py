@@ -1,4 +1,4 @@
-"""Rules of qbench/plan/twins.py: a further fp32 case for each training, on each runtime."""
+"""Rules of the fp32 twins in qbench/plan/variants.py: a further fp32 case for each training, on each runtime."""
 
 from __future__ import annotations
 
