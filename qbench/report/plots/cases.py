@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbench.errors import UsageError
+from qbench.record.schema import NATIVE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,8 +138,11 @@ def read_cases(frame: pd.DataFrame) -> list[Case]:
 
 
 def list_settings(cases: Iterable[Case]) -> list[str]:
-    """Every setting, in the order of the cases."""
-    return list(dict.fromkeys(case.setting for case in cases))
+    """Every setting, in the order of the cases; first those of this machine as it is."""
+    hosts: dict[str, Any] = {}
+    for case in cases:
+        hosts.setdefault(case.setting, case["case.host"])
+    return sorted(hosts, key=lambda name: hosts[name] not in (None, NATIVE))
 
 
 def choose(cases: Sequence[Case], best_first: Callable[[Case], float], most: int = MOST) -> tuple[list[Case], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from qbench.report.plots.cases import MOST, choose, read_cases
+from qbench.report.plots.cases import MOST, choose, list_settings, read_cases
 
 
 def frame_of(count: int, roles: dict[int, str]) -> pd.DataFrame:
@@ -38,3 +38,11 @@ def test_what_is_missing_is_none() -> None:
     assert (case["latency.n"], case["decision.role"], case["no such column"]) == (None, None, None)
     assert case.number("latency.n") is None
     assert case.estimate("over_best_fp32") == (0.5, None, None)
+
+
+def test_this_machine_comes_before_other_hosts() -> None:
+    """In whatever order the cases were recorded: its pictures are those that are read first."""
+    frame = frame_of(5, {})
+    assert list_settings(read_cases(frame)) == ["s0", "s1"]
+    hosts = ["avx2", "native", "avx2", "native", "avx2"]
+    assert list_settings(read_cases(frame.assign(**{"case.host": hosts}))) == ["s1", "s0"]
