@@ -38,7 +38,8 @@ class OnnxRuntime(OnnxBackend):
         else:
             return super().quantize(job, source, file)
         target = onnxruntime_session.describe_target(file, job.recipe)
-        return file, Conversion(notes=notes, float_reasons=static.within_subgraphs(source), target=target)
+        reasons = static.explain_floats(source, job.recipe.skip_layers)
+        return file, Conversion(notes=notes, float_reasons=reasons, target=target)
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
         """A session on one thread."""

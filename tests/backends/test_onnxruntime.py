@@ -32,7 +32,7 @@ def test_the_runtimes_own_quantizer_makes_dynamic_files_and_its_default(monkeypa
     monkeypatch.setattr(onnxruntime_session, "dynamic", lambda *_: called.append("dynamic") or ("a note",))
     monkeypatch.setattr(onnxruntime_session, "framework_static", lambda *_: called.append("framework_static"))
     monkeypatch.setattr(onnxruntime_session, "describe_target", lambda *_: None)
-    monkeypatch.setattr(static, "within_subgraphs", lambda source: {"inner": "lies in a subgraph"})
+    monkeypatch.setattr(static, "explain_floats", lambda source, skipped: {"inner": "lies in a subgraph"})
     monkeypatch.setattr(OnnxBackend, "quantize", lambda *_: called.append("qbench") or (Path("q"), Conversion()))
     job = SimpleNamespace(mode=mode, recipe=recipe, calibration=None)
     _, conversion = BACKEND.quantize(job, Path("source.onnx"), Path("file.onnx"))

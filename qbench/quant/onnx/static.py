@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qbench.errors import BuildError
 from qbench.progress.callback import Progress
+from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration import calibrate
@@ -98,11 +101,16 @@ def labelled(graph: Graph, floats: Mapping[str, str]) -> dict[str, str]:
     return {labels[name]: reason for name, reason in floats.items() if name in labels}
 
 
-def within_subgraphs(file: Path) -> dict[str, str]:
-    """Why what lies inside an If, Loop or Scan of a file stays float, by the layers as a person knows them."""
+def explain_floats(file: Path, skip_layers: Sequence[str] = ()) -> dict[str, str]:
+    """Why layers stay float in what ONNX Runtime's own quantizer makes of a file, by the layers as a person knows them:
+    they lie inside an If, Loop or Scan, or the recipe skips them."""
     graph = Graph.load(file, valid=False)
     inner = [layer for node in graph.nodes for layer in inner_layers(graph, node)]
-    return labelled(graph, {layer.name: layer.reason for layer in inner if layer.reason is not None})
+    floats = {layer.name: layer.reason for layer in inner if layer.reason is not None}
+    for pattern in skip_layers:
+        with contextlib.suppress(BuildError):  # a name of what is fused before the file is quantized
+            floats |= dict.fromkeys(match_nodes(pattern, _labels(graph)), layer_selection.SKIPPED)
+    return labelled(graph, floats)
 
 
 def _rules(graph: Graph, recipe: Recipe, batch_num: int) -> Rules:

@@ -222,6 +222,15 @@ def test_a_skipped_layer_stays_float_in_a_dynamic_file(exported, tmp_path, skipp
     assert floats(exported["cnn"], tmp_path / "x.onnx") == [skipped]
 
 
+@pytest.mark.parametrize("pattern", ["head", "st*"])
+def test_a_layer_that_the_recipe_skips_says_so_in_a_dynamic_file(exported, tmp_path, pattern):
+    """As in a static one; what the recipe does not name has no reason."""
+    onnxruntime_session.dynamic(exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(pattern,)))
+    reasons = onnx_static.explain_floats(exported["cnn"], (pattern,))
+    assert reasons == dict.fromkeys(floats(exported["cnn"], tmp_path / "x.onnx"), "skipped by the recipe (skip_layers)")
+    assert onnx_static.explain_floats(exported["cnn"]) == {}
+
+
 def test_an_unknown_layer_to_skip_lists_those_there_are(exported, tmp_path):
     """A misspelt name must not pass silently."""
     with pytest.raises(BuildError, match=r"no layer named haed that would be quantized; did you mean head\?"):

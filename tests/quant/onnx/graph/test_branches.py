@@ -185,4 +185,4 @@ def test_an_example_that_does_not_fit_changes_nothing(tmp_path):
 )
 def test_layers_within_subgraphs_have_a_reason_under_the_name_that_coverage_gives_them(name, label, words, tmp_path):
     """As the runtime's profile calls them."""
-    assert words in static.within_subgraphs(save(NETWORKS[name](), tmp_path))[label]
+    assert words in static.explain_floats(save(NETWORKS[name](), tmp_path))[label]
