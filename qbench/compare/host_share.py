@@ -40,8 +40,8 @@ def warnings(records: Iterable[Record]) -> Iterator[str]:
     if high:
         p50 = "" if len(of_all) == len(high) else "p50 is that of the undisturbed blocks, "
         yield (
-            f"the host shared the core {describe_range(high)} of the time while {len(high)} of {len(watched)} cases "
-            f"were measured: {p50}p90 and p99 are longer than on a machine of your own; {_judge_speedups(watched)}"
+            f"the host shared the core {describe_range(high)} of the time {_say_during(len(high), len(watched))}: "
+            f"{p50}p90 and p99 are longer than on a machine of your own; {_judge_speedups(watched)}"
         )
     if of_all:
         names = ", ".join(of_all) if len(of_all) <= _NAMED else f"{len(of_all)} cases"
@@ -53,7 +53,11 @@ def _warn_of_processes(records: Sequence[Record]) -> Iterator[str]:
     shares = [record.interference.off_core for record in records if record.interference is not None]
     known = [share for share in shares if share is not None]
     if high := [share for share in known if share >= OFF_CORE]:
-        yield describe_off_core(high, f"while {len(high)} of {len(known)} cases were measured")
+        yield describe_off_core(high, _say_during(len(high), len(known)))
+
+
+def _say_during(count: int, cases: int) -> str:
+    return f"while {count} of {cases} case{'' if cases == 1 else 's'} {'was' if count == 1 else 'were'} measured"
 
 
 def describe_off_core(shares: Sequence[float], during: str) -> str:

@@ -51,7 +51,8 @@ class Remaining:
             left += later * a_generation * (STAYING if screening else 1.0)
             spent = now - (self._began or 0.0)
             self._share = max(self._share, spent / (spent + left) if spent + left > 0 else 0.0)
-            self.tell(f"{self._name()}, round {number + 1} of {rounds}: about {left:.0f} s left", self._share)
+            seconds = f"about {left:.0f} s" if left >= 0.5 else "less than a second"
+            self.tell(f"{self._name()}, round {number + 1} of {rounds}: {seconds} left", self._share)
 
     def _name(self) -> str:
         cases, _, screening, _ = self._plan

@@ -98,7 +98,7 @@ class Lines(_Forecasting):
             self._last = now
             number = self._done if share is None else self._done + 1
             of = "" if self._total is None else f"/{self._total}"
-            tail = "" if share is None else f" ({share:.0%})".replace("%", " %")
+            tail = "" if share is None else f" ({100 if share >= 1 else min(99, round(share * 100))} %)"
             self._write(f"{self._name} {number}{of} {text}{tail}{self._say_left()}")
 
     def note(self, text: str) -> None:

@@ -47,6 +47,16 @@ def test_a_high_share_is_warned_of_once() -> None:
     assert second.startswith("too few undisturbed blocks of net/static/onednn/t1/b1")
 
 
+def test_one_case_was_measured_and_several_were() -> None:
+    """Number agrees, of what the host did and of what other processes did."""
+    host = Interference(blocks=9, involuntary_switches=0, page_faults=0, off_core=0.5)
+    busy = int8(interference=host)
+    (shared,) = host_share.warnings([watched(0.4), watched(0.02)])
+    (processes,) = host_share.warnings([busy, int8(interference=replace(host, off_core=0.0))])
+    assert "while 1 of 2 cases was measured:" in shared
+    assert "while 1 of 2 cases was measured:" in processes
+
+
 def test_many_cases_are_counted_instead_of_named() -> None:
     """A warning fits a terminal."""
     first, second = host_share.warnings([watched(0.9, "all", f"net{i}/static/onednn/t1/b1") for i in range(5)])

@@ -66,6 +66,16 @@ def test_lines_at_most_one_a_second_about_a_step_in_hand() -> None:
     ]
 
 
+def test_a_step_in_hand_is_not_at_its_end_before_it_ends() -> None:
+    """What still runs is never told to be 100 %."""
+    stream, clock = io.StringIO(), Clock()
+    progress = Lines(stream, clock)
+    progress.stage("measure", 1)
+    clock.now = 2.0
+    progress.advance("round 9 of 9", 0.997)
+    assert stream.getvalue() == "measure 1/1 round 9 of 9 (99 %)\n"
+
+
 def test_lines_say_what_is_left_where_it_changes() -> None:
     """Once a run says what its stages take: behind a line, and not again while it is the same."""
     stream, clock = io.StringIO(), Clock()
