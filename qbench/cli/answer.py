@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     rest = [warning for warning in warnings(run, judged, flips.of_run(run)) if warning not in quick]
     for line in (*run_text.problems(run.records), *(f"warning: {formatting.clean(warning)}" for warning in rest)):
         print(terminal.wrap(line, width))
+
+
+def print_files(folder: Path) -> None:
+    """The file of each case that the run says to ship, and how it becomes a folder to deploy."""
+    from qbench.decide.decision import decide
+    from qbench.decide.json_text import find_shipped_record
+    from qbench.record.artifact_file import find_in_cache
+    from qbench.record.stored_run import read_run
+    from qbench.report import build
+
+    decisions = decide(build.judge(read_run(folder, lenient=True)))
+    shipped = [record for each in decisions if (record := find_shipped_record(each)) is not None]
+    files = [file for record in shipped if (file := find_in_cache(record)) is not None]
+    for file in files:
+        print(f"file: {file}")
+    if files:
+        print(f"to deploy it without qbench: qbench ship {shlex.quote(str(folder))}")
 
 
 def read_answer(folder: Path) -> dict[str, Any]:

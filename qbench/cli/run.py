@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbench.cli.answer import print_answer, read_answer
+from qbench.cli.answer import print_answer, print_files, read_answer
 from qbench.cli.completion import complete_suite
 from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
 from qbench.cli.signals import ending_signals
@@ -115,9 +115,11 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
 
 
 def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
-    """The answer, the table, what failed or was skipped, warnings, the report's path, and last where the time went."""
+    """The answer, the table, what failed or was skipped, warnings, the report's path, where the time went, and last the
+    file to ship."""
     from qbench.run import text as run_text
 
     print_answer(result.folder, wide=wide)
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))
+    print_files(result.folder)

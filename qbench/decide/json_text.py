@@ -63,6 +63,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "verdict": decision.status,
         "complete": not decision.missing,
         "ship": find_shipped(decision),
+        "file": _describe_file(decision),
         "headline": decision.headline,
         "minimize": decision.objective,
         "pick": _id(decision.pick),
@@ -84,11 +85,26 @@ def _describe(decision: Decision) -> dict[str, Any]:
 
 
 def find_shipped(decision: Decision) -> str | None:
+    """The id of the case to ship."""
+    return _id(find_shipped_record(decision))
+
+
+def find_shipped_record(decision: Decision) -> Record | None:
     """The case to ship: the pick, or the fp32 that is kept; null where that is open, or planned cases are
     missing."""
     if decision.status == "ship":
-        return _id(decision.pick)
-    return _id(decision.fp32) if decision.status in ("keep fp32", "none qualifies") else None
+        return decision.pick
+    return decision.fp32 if decision.status in ("keep fp32", "none qualifies") else None
+
+
+def _describe_file(decision: Decision) -> dict[str, Any] | None:
+    """The file of the case to ship; ``cache``: its folder below that of the cache in which the run left it."""
+    record = find_shipped_record(decision)
+    if record is None or record.artifact is None:
+        return None
+    facts = record.artifact
+    cached = None if facts.key is None else f"artifacts/{facts.key}"
+    return {"format": facts.format, "sha256": facts.sha256, "size_bytes": facts.size_bytes, "cache": cached}
 
 
 def _id(record: Record | None) -> str | None:

@@ -11,6 +11,7 @@ from qbench.decide import cases, reasons
 from qbench.decide import text as decide_text
 from qbench.decide.cases import variant
 from qbench.decide.decision import Decision
+from qbench.decide.json_text import find_shipped_record
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
@@ -94,7 +95,7 @@ def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, inf
         headline=_headline(decision, judged),
         aside=_aside(decision),
         candidates=tuple(_candidates(decision, judged, rulings)),
-        rows=tuple(_rows(decision)),
+        rows=(*_rows(decision), *_file_row(decision, info)),
         not_it=_count_others(decision),
         reasons=tuple(_reason(reason, named, judged, rulings) for reason, named in decision.not_it),
         warnings=(*([] if info.quick is None else [info.quick.text]), *decision.notes),
@@ -204,6 +205,15 @@ def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "Tie", (*(() if decision.tie is None else (decision.tie,)), *decided)
     if decision.would_change:
         yield "What would change it", tuple(f"{change[0].upper()}{change[1:]}" for change in decision.would_change)
+
+
+def _file_row(decision: Decision, info: RunInfo) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What writes the file that is to be shipped, and by what it can be told."""
+    record = find_shipped_record(decision)
+    if record is not None and record.artifact is not None:
+        size = formatting.size(record.artifact.size_bytes)
+        name = f"{record.artifact.format}, {size}, sha256 {record.artifact.sha256[:12]}…"
+        yield "Its file", (f"{name}: qbench ship {info.suite.name} writes it as a folder to deploy.",)
 
 
 def _count_others(decision: Decision) -> str:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_records import accuracy, fp32, int8
+from made_records import accuracy, fp32, info, int8
 from made_runs import run_folder
 
-from qbench.cli.answer import print_answer
+from qbench.cli.answer import print_answer, print_files
 from qbench.formatting import one_line
+from qbench.record.stored_run import SuiteInfo
+
+SUITE = """
+suite: demo
+models: [{name: net, source: {python: "net.py:make"}}]
+data: {dataset: digits}
+matrix: {modes: [fp32, static], backends: [torch, onednn]}
+gate: {accuracy: {metric: top1, margin: 2.0}}
+"""
 
 
 def test_the_answer_names_variants_in_words_and_the_table_in_short(
@@ -23,3 +32,22 @@ def test_the_answer_names_variants_in_words_and_the_table_in_short(
     assert "(static int8 on x86 (PyTorch))" in one_line(answer)
     assert "static · onednn" not in answer
     assert "static · onednn" in table
+
+
+def test_the_last_lines_name_the_file_to_ship_where_it_still_lies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of what is shipped and the command that makes it a folder; nothing of one that is gone."""
+    suite = SuiteInfo(name="demo", text=SUITE)
+    folder = run_folder(tmp_path / "run", [fp32(), int8()], info(suite=suite))
+    print_files(folder)
+    assert capsys.readouterr().out == ""
+    file = tmp_path / "model.pt"
+    monkeypatch.setattr(
+        "qbench.record.artifact_file.find_in_cache", lambda record: file if record.case.mode == "static" else None
+    )
+    print_files(folder)
+    assert capsys.readouterr().out.splitlines() == [
+        f"file: {file}",
+        f"to deploy it without qbench: qbench ship {folder}",
+    ]

@@ -95,3 +95,18 @@ def test_each_limit_is_data_besides_its_text() -> None:
     assert limit["measured"]["low"] < limit["measured"]["value"] < limit["measured"]["high"]
     assert limit["measured"]["low"] > -limit["value"]
     assert limit["place"] is None
+
+
+def test_the_file_of_what_is_shipped_is_named() -> None:
+    """By its digest and size, and where the run left it below the cache; null where nothing is shipped."""
+    record = int8()
+    assert record.artifact is not None
+    keyed = replace(record, artifact=replace(record.artifact, key="a" * 64))
+    assert read(fp32(), keyed)["file"] == {
+        "format": record.artifact.format,
+        "sha256": record.artifact.sha256,
+        "size_bytes": record.artifact.size_bytes,
+        "cache": f"artifacts/{'a' * 64}",
+    }
+    assert read(fp32(), record)["file"]["cache"] is None
+    assert read(fp32())["file"] is None

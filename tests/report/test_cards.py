@@ -88,3 +88,11 @@ def test_a_cut_run_has_an_incomplete_card() -> None:
     assert (card.verdict, card.sign.symbol, card.sign.word) == ("incomplete", "?", "incomplete")
     assert card.headline.startswith("Incomplete: 1 of 3 planned cases is missing")
     assert rulings["net/static/onednn/t1/b1"].word == "best so far"
+
+
+def test_a_card_names_the_file_of_what_is_shipped_and_the_command_that_writes_it() -> None:
+    """A sentence that says "ship" leads to the bytes; a card that ships nothing names none."""
+    assert dict(drawn(fp32(), int8()).rows)["Its file"] == (
+        "torchscript, 260 kB, sha256 000000000000…: qbench ship demo writes it as a folder to deploy.",
+    )
+    assert "Its file" not in dict(drawn(fp32()).rows)

@@ -361,7 +361,7 @@ def test_what_the_host_did_stands_where_p50_is_explained(tmp_path: Path) -> None
     assert "<dd>137 µs undisturbed; the host shared the core 60 % of the time</dd>" in page
     assert "something else used the core 60 % to 60 % of the time" not in page
     assert "something else used the core 60 % of the time" in page
-    assert "the host shared the core 60 % of the time while 1 of 1 cases" in page
+    assert "the host shared the core 60 % of the time while 1 of 1 case was measured" in page
 
 
 def test_other_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
