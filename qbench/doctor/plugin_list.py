@@ -12,7 +12,7 @@ from qbench.foreign_text import join_lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PlugIn:
     """One plug-in. ``origin`` is ``file:line``; ``missing`` says why it cannot be used here and how to mend it,
     None if it can."""
 
@@ -23,7 +23,7 @@ class Row:
     missing: str | None
 
 
-def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[Row, ...]:
+def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[PlugIn, ...]:
     """Every plug-in of the given kinds, in the registry's order, then the names that take an argument; imports no heavy
     library.
 
@@ -35,7 +35,7 @@ def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[Row, ...]:
     )
 
 
-def to_text(rows: Sequence[Row]) -> str:
+def to_text(rows: Sequence[PlugIn]) -> str:
     """The rows as aligned lines under one heading per kind: a name, its origin, and what is missing below it."""
     width = max((len(row.name) for row in rows), default=0)
     lines: list[str] = []
@@ -49,8 +49,8 @@ def to_text(rows: Sequence[Row]) -> str:
     return "\n".join(map(join_lines, lines))
 
 
-def _row(entry: registry.Entry) -> Row:
-    return Row(
+def _row(entry: registry.Entry) -> PlugIn:
+    return PlugIn(
         kind=entry.kind,
         name=entry.name,
         origin=registry.origin(entry),

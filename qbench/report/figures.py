@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qbench.decide import decision
-from qbench.decide.cases import setting_name
+from qbench.decide.cases import setting_name, setting_of
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
 from qbench.formatting import clean
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import StoredRun
-from qbench.report.frame import calls_frame, cases_frame, layers_frame, setting_of
+from qbench.report.frame import calls_frame, cases_frame, layers_frame
 from qbench.report.plots import call_times, costs, growth, layer_errors, peaks, ratios, svg, trade_off
-from qbench.report.plots.cases import Case, read_cases
+from qbench.report.plots.cases import FrameCase, read_cases
 from qbench.report.plots.picture import Drawing
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _list_names(run: StoredRun) -> frozenset[str]:
     """What pictures call the cases of a run."""
     cases = [record.case for record in run.records]
     names = {name for case in cases for name in (case.variant, f"{case.variant}, {case.model}", case.backend)}
-    names |= {setting_name(setting_of(record)) for record in run.records}
+    names |= {setting_name(setting_of(record.case)) for record in run.records}
     return frozenset(map(clean, names))
 
 
@@ -52,7 +52,7 @@ def list_drawings(run: StoredRun, judged: Judged, decisions: Sequence[Decision] 
     cases = read_cases(frame)
     stored = {record.case.id for record in run.records if record.samples is not None}
 
-    def read_calls(likely: Sequence[Case]) -> pd.DataFrame:
+    def read_calls(likely: Sequence[FrameCase]) -> pd.DataFrame:
         return calls_frame(run, [run.by_id[case.key] for case in likely])
 
     return (

@@ -33,7 +33,7 @@ def cases_frame(run: StoredRun, judged: Judged, decisions: Sequence[Decision]) -
     }
     rows = []
     for record in judged.records:
-        setting = setting_of(record)
+        setting = settings_of.setting_of(record.case)
         row = CaseRow(judged=judged, record=record, best=best[setting], decision=decided.get(setting), run=run)
         of_case = {name: value for name, value in row.stored.items() if name.startswith(tuple(OPEN))}
         rows.append({name: column.value(row) for name, column in STORED.items()} | of_case)
@@ -103,8 +103,3 @@ def layers_frame(run: StoredRun) -> pd.DataFrame:
                 rows.append((record.case.id, name, None, None, 0, None, True, reason))
     frame = pd.DataFrame(rows, columns=list(names))
     return frame.astype({"sqnr_db": float, "cosine": float, "clipped": float, "n": int, "is_float": bool})
-
-
-def setting_of(record: Record) -> settings_of.Setting:
-    """The setting that a case is decided in."""
-    return settings_of.setting_of(record.case)

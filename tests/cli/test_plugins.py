@@ -10,7 +10,7 @@ import pytest
 from qbench.cli.plugins import list_
 from qbench.doctor import plugin_list
 
-ROW = plugin_list.Row(kind="metric", name="mine", origin="m.py:3", distribution="my-package", missing="install mine")
+ROW = plugin_list.PlugIn(kind="metric", name="mine", origin="m.py:3", distribution="my-package", missing="install mine")
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbench import registry
-from qbench.doctor.plugin_list import Row, listing, to_text
+from qbench.doctor.plugin_list import PlugIn, listing, to_text
 from qbench.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def fake_registry(monkeypatch: pytest.MonkeyPatch, targets: Mapping[tuple[str, s
 
 def test_a_backend_is_asked_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `missing` says is shown as it is."""
-    fake_registry(monkeypatch, {("backend", "lacking"): "qbench.doctor.plugin_list:Row"})
+    fake_registry(monkeypatch, {("backend", "lacking"): "qbench.doctor.plugin_list:PlugIn"})
     monkeypatch.setattr(registry, "load", lambda kind, name: Lacking())
     assert [row.missing for row in listing()] == ["no compiler; install g++"]
 
@@ -77,7 +77,10 @@ def test_a_backend_that_does_not_load_is_missing_and_does_not_stop_the_list(
 
     fake_registry(
         monkeypatch,
-        {("backend", "broken"): "qbench.doctor.plugin_list:Row", ("metric", "fine"): "qbench.doctor.plugin_list:Row"},
+        {
+            ("backend", "broken"): "qbench.doctor.plugin_list:PlugIn",
+            ("metric", "fine"): "qbench.doctor.plugin_list:PlugIn",
+        },
     )
     monkeypatch.setattr(registry, "load", load)
     by_name = {row.name: row.missing for row in listing()}
@@ -95,8 +98,8 @@ def test_a_plug_in_whose_module_is_gone_is_missing(monkeypatch: pytest.MonkeyPat
 def test_text_is_aligned_and_names_who_brings_what() -> None:
     """One heading per kind; names aligned; what is missing stands below its plug-in."""
     rows = [
-        Row(kind="metric", name="top1", origin="/q/topk.py:7", distribution="qbench", missing=None),
-        Row(kind="backend", name="inductor", origin="/q/inductor.py:1", distribution="more", missing="no g++"),
+        PlugIn(kind="metric", name="top1", origin="/q/topk.py:7", distribution="qbench", missing=None),
+        PlugIn(kind="backend", name="inductor", origin="/q/inductor.py:1", distribution="more", missing="no g++"),
     ]
     assert to_text(rows) == (
         "metric:\n  top1      /q/topk.py:7\nbackend:\n  inductor  /q/inductor.py:1  (more)\n            missing: no g++"
@@ -105,5 +108,5 @@ def test_text_is_aligned_and_names_who_brings_what() -> None:
 
 def test_a_plug_in_is_one_line() -> None:
     """Whatever its package calls itself."""
-    row = Row(kind="metric", name="a\nb", origin="c\nd.py:1", distribution="e\nf", missing="g\nh")
+    row = PlugIn(kind="metric", name="a\nb", origin="c\nd.py:1", distribution="e\nf", missing="g\nh")
     assert to_text([row]).split("\n") == ["metric:", "  a b  c d.py:1  (e f)", f"  {'':3}  missing: g h"]

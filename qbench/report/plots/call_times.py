@@ -10,10 +10,10 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, Case, choose
+from qbench.report.plots.cases import MOST, FrameCase, choose
 from qbench.report.plots.frames import CALLS, measured_cases, nothing_to_draw, require_columns, require_single_run
 from qbench.report.plots.picture import Drawing, name_case, name_setting, tabulate
-from qbench.report.plots.rows import Row
+from qbench.report.plots.rows import PictureRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,14 +38,14 @@ def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
     units = formatting.time_unit(min(ends))
     across = scale.logarithmic(ends, (), ends, words=lambda seconds: _in_unit(seconds, units))
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         process, seconds = timed[by_row[row.key].key]
         _draw_hill(axes, y, row, seconds, across)
         medians = process_medians(process, seconds)
         inside = [median for median in medians if not across.side_of(median)]
         axes.vlines(inside, y - 10, y - 5, color=ROLES["ink"], linewidth=1.0, zorder=4)
 
-    def text(case: Case) -> str:
+    def text(case: FrameCase) -> str:
         process, seconds = timed[case.key]
         return f"{formatting.duration(typical(case, seconds))} · {len(set(process.tolist()))} proc."
 
@@ -54,7 +54,10 @@ def latency(frame: pd.DataFrame, calls: pd.DataFrame, most: int = MOST) -> Any:
 
 
 def list_drawings(
-    frame: pd.DataFrame, cases: Sequence[Case], stored: Collection[str], read: Callable[[Sequence[Case]], pd.DataFrame]
+    frame: pd.DataFrame,
+    cases: Sequence[FrameCase],
+    stored: Collection[str],
+    read: Callable[[Sequence[FrameCase]], pd.DataFrame],
 ) -> Iterator[Drawing]:
     """The picture, where cases have calls: ``stored`` are the ids of these, ``read`` gives the calls of some."""
     likely, left_out = choose([case for case in cases if case.key in stored], lambda case: case.pace)
@@ -72,7 +75,7 @@ def list_drawings(
         )
 
 
-def _conclude(cases: Sequence[Case], timed: Timed) -> str:
+def _conclude(cases: Sequence[FrameCase], timed: Timed) -> str:
     """Which case differs most from one process to the next."""
     spreads = []
     for case in cases:
@@ -92,14 +95,14 @@ def _conclude(cases: Sequence[Case], timed: Timed) -> str:
     return f"{first}. Shown are n = {total:,} calls. {rest}. The slowest 2 % of calls may lie beyond the axis."
 
 
-def _tabulate(cases: Sequence[Case], timed: Timed) -> TextTable:
+def _tabulate(cases: Sequence[FrameCase], timed: Timed) -> TextTable:
     """Percentiles of each case, and the medians of its processes."""
     medians = {case.key: process_medians(*timed[case.key]) for case in cases}
 
-    def show_quantile(case: Case, share: float) -> str:
+    def show_quantile(case: FrameCase, share: float) -> str:
         return formatting.duration(_quantiles(timed[case.key][1], [share])[0])
 
-    def show_medians(case: Case) -> str:
+    def show_medians(case: FrameCase) -> str:
         return " to ".join(formatting.duration(end(medians[case.key])) for end in (min, max))
 
     return tabulate(
@@ -134,7 +137,7 @@ def split_calls(calls: pd.DataFrame) -> Timed:
     }
 
 
-def choose_timed(cases: Sequence[Case], timed: Timed, most: int = MOST) -> tuple[list[Case], int]:
+def choose_timed(cases: Sequence[FrameCase], timed: Timed, most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases with calls that are shown, the fastest first, and how many are not."""
     return choose(
         [
@@ -154,7 +157,7 @@ def process_medians(process: NDArray[Any], seconds: NDArray[Any]) -> list[float]
     return [float(np.median(seconds[process == number])) for number in np.unique(process)]
 
 
-def typical(case: Case, seconds: NDArray[Any]) -> float:
+def typical(case: FrameCase, seconds: NDArray[Any]) -> float:
     """The record's median, which may be that of undisturbed blocks alone; else that of all calls."""
     import numpy as np
 
@@ -167,7 +170,7 @@ def _quantiles(seconds: NDArray[Any], shares: Sequence[float]) -> list[float]:
     return [float(value) for value in np.quantile(seconds, shares)]
 
 
-def _draw_hill(axes: Any, y: float, row: Row, seconds: NDArray[Any], across: scale.Axis) -> None:
+def _draw_hill(axes: Any, y: float, row: PictureRow, seconds: NDArray[Any], across: scale.Axis) -> None:
     import numpy as np
 
     edges = np.geomspace(across.low, across.high, _BINS + 1)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UsageError
 from qbench.record.schema import NATIVE
+from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,21 +22,8 @@ RINGED = (*SHIPPED, "keep fp32")  # those with a ring around their mark
 _NAMED = ("ship", "either", "keep fp32", "undecided")
 
 
-class Estimate(NamedTuple):
-    """A number with its limits."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    @property
-    def known(self) -> tuple[float, ...]:
-        """The limits that there are."""
-        return tuple(limit for limit in (self.low, self.high) if limit is not None)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class FrameColumns:
     """The columns of a frame as plain values, each read once and only if asked for."""
 
     frame: pd.DataFrame
@@ -53,10 +41,10 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class FrameCase:
     """One row of the frame as pictures read it; what is missing is None."""
 
-    columns: Columns
+    columns: FrameColumns
     place: int
 
     def __getitem__(self, column: str) -> Any:
@@ -72,12 +60,12 @@ class Case:
         except TypeError as error:
             raise UsageError(f"{column}: {value!r} is no number; give the column as qbench.load has it") from error
 
-    def estimate(self, column: str, *, scale: float = 1.0) -> Estimate | None:
+    def interval(self, column: str, *, scale: float = 1.0) -> Interval | None:
         """``<column>.value`` with ``.low`` and ``.high``; None where there is no value."""
         value, low, high = (self.number(f"{column}.{part}") for part in ("value", "low", "high"))
         if value is None:
             return None
-        return Estimate(
+        return Interval(
             value=value * scale,
             low=None if low is None else low * scale,
             high=None if high is None else high * scale,
@@ -130,14 +118,19 @@ class Case:
         return self.number("latency.p50_seconds") or self.number("latency.mean_seconds") or math.inf
 
 
-def read_cases(frame: pd.DataFrame) -> list[Case]:
+def limits_of(intervals: Iterable[Interval]) -> list[float]:
+    """The limits that there are."""
+    return [limit for each in intervals for limit in (each.low, each.high) if limit is not None]
+
+
+def read_cases(frame: pd.DataFrame) -> list[FrameCase]:
     """The measured cases of a frame, in its order."""
-    columns = Columns(frame=frame)
-    cases = [Case(columns=columns, place=place) for place in range(len(frame))]
+    columns = FrameColumns(frame=frame)
+    cases = [FrameCase(columns=columns, place=place) for place in range(len(frame))]
     return [case for case in cases if case["status"] == "ok"]
 
 
-def list_settings(cases: Iterable[Case]) -> list[str]:
+def list_settings(cases: Iterable[FrameCase]) -> list[str]:
     """Every setting, in the order of the cases; first those of this machine as it is."""
     hosts: dict[str, Any] = {}
     for case in cases:
@@ -145,12 +138,14 @@ def list_settings(cases: Iterable[Case]) -> list[str]:
     return sorted(hosts, key=lambda name: hosts[name] not in (None, NATIVE))
 
 
-def choose(cases: Sequence[Case], best_first: Callable[[Case], float], most: int = MOST) -> tuple[list[Case], int]:
+def choose(
+    cases: Sequence[FrameCase], best_first: Callable[[FrameCase], float], most: int = MOST
+) -> tuple[list[FrameCase], int]:
     """At most so many of the cases, and how many are left out: first those that a decision names, then those that tie,
     then the fastest fp32, then the others, the best of each setting in turn. Sorted by setting, the best first."""
     order = sorted(cases, key=lambda case: (best_first(case), case.key))
     settings = list_settings(cases)
-    ranked: list[Case] = []
+    ranked: list[FrameCase] = []
     for rank in range(4):
         columns = [[case for case in order if _rank(case) == rank and case.setting == name] for name in settings]
         ranked += [case for turn in zip_longest(*columns) for case in turn if case is not None]
@@ -159,7 +154,7 @@ def choose(cases: Sequence[Case], best_first: Callable[[Case], float], most: int
     return chosen, len(cases) - len(chosen)
 
 
-def _rank(case: Case) -> int:
+def _rank(case: FrameCase) -> int:
     if case.role in _NAMED:
         return 0
     if case.role == "tied":

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, SHIPPED, Case, choose, list_settings
+from qbench.report.plots.cases import MOST, SHIPPED, FrameCase, choose, list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
 from qbench.report.plots.picture import Drawing, name_case, plural, span_column, tabulate
-from qbench.report.plots.rows import Row
+from qbench.report.plots.rows import PictureRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def footprint(frame: pd.DataFrame, what: Cost = "size", most: int = MOST) -> Any
     unit, name = _unit(what, max(values, default=1.0))
     across = scale.from_zero([value / unit for value in values])
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         case = by_row[row.key]
         value, first = (amount(case, what) or 0.0) / unit, 0.0
         if what == "cold_start":
@@ -49,7 +49,7 @@ def footprint(frame: pd.DataFrame, what: Cost = "size", most: int = MOST) -> Any
     return rows.draw_rows(groups, across, f"{TITLES[what]}, {name}", draw)
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
     """A picture for each cost that was measured."""
     for cost in TITLES:
         chosen, more = choose_sized(cases, cost)
@@ -65,7 +65,7 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawin
             )
 
 
-def _conclude(cases: Sequence[Case], cost: Cost) -> str:
+def _conclude(cases: Sequence[FrameCase], cost: Cost) -> str:
     """The least of all, and what is shipped beside fp32."""
     measured = [case for case in cases if amount(case, cost)]
     several = len(list_settings(cases)) > 1
@@ -85,12 +85,12 @@ def _conclude(cases: Sequence[Case], cost: Cost) -> str:
     return f"{'. '.join(sentences)}. Measured are n = {count}, without intervals; hollow bars are fp32. {notes[cost]}"
 
 
-def _tell_amount(case: Case, cost: Cost, *, several: bool) -> str:
+def _tell_amount(case: FrameCase, cost: Cost, *, several: bool) -> str:
     where = f" for {case.setting}" if several else ""
     return f"{where}: {name_case(case)}, {show_amount(case, cost)}"
 
 
-def amount(case: Case, cost: Cost) -> float | None:
+def amount(case: FrameCase, cost: Cost) -> float | None:
     """Bytes, or seconds for the cold start; None where it was not measured."""
     if cost == "size":
         return case.number("artifact.size_bytes")
@@ -100,12 +100,12 @@ def amount(case: Case, cost: Cost) -> float | None:
     return None if load is None or first is None else load + first
 
 
-def choose_sized(cases: Sequence[Case], cost: Cost, most: int = MOST) -> tuple[list[Case], int]:
+def choose_sized(cases: Sequence[FrameCase], cost: Cost, most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases that are shown, the least first, and how many are not."""
     return choose([case for case in cases if amount(case, cost)], lambda case: amount(case, cost) or 0.0, most)
 
 
-def show_amount(case: Case, cost: Cost) -> str:
+def show_amount(case: FrameCase, cost: Cost) -> str:
     """``412 kB (26 %)`` of its fp32, ``31.2 ms``."""
     value = amount(case, cost)
     if value is None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from qbench.errors import UsageError, first_names
-from qbench.report.plots.cases import Case, read_cases
+from qbench.report.plots.cases import FrameCase, read_cases
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ CALLS = ("case.id", "process", "seconds")
 LAYERS = ("case.id", "layer", "sqnr_db", "clipped", "is_float", "n")
 
 
-def measured_cases(frame: pd.DataFrame, most: int = 1) -> list[Case]:
+def measured_cases(frame: pd.DataFrame, most: int = 1) -> list[FrameCase]:
     """The measured cases of a frame of cases; raises ``UsageError`` where it is no such frame."""
     require_columns(frame, CASES, "qbench.load(run)")
     if not isinstance(most, int) or most < 1:

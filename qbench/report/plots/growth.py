@@ -11,7 +11,7 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import canvas, legend, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import MOST, Case
+from qbench.report.plots.cases import MOST, FrameCase
 from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
 from qbench.report.plots.picture import Drawing, name_case, plural
 
@@ -29,7 +29,7 @@ HEADINGS: dict[By, str] = {"threads": "More threads", "batch_size": "Larger batc
 class GrowthLine:
     """One variant at several numbers of threads or batch sizes: throughput over that at the smallest."""
 
-    case: Case
+    case: FrameCase
     panel: str
     at: tuple[int, ...]
     gain: tuple[float, ...]
@@ -55,7 +55,7 @@ def scaling(frame: pd.DataFrame, by: By = "threads") -> Any:
     return figure
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
     """A picture for threads and one for batch sizes, where variants were measured with several."""
     for by in WORDS:
         lines, more = list_lines(cases, by)
@@ -101,11 +101,11 @@ def _tabulate(lines: Sequence[GrowthLine], by: By) -> TextTable:
     return TextTable(columns=titles, rows=tuple(rows), words=(0, 1, 2))
 
 
-def list_lines(cases: Sequence[Case], by: By) -> tuple[list[GrowthLine], int]:
+def list_lines(cases: Sequence[FrameCase], by: By) -> tuple[list[GrowthLine], int]:
     """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
     first; and how many are left out."""
     other: By = "batch_size" if by == "threads" else "threads"
-    by_line: dict[tuple[str, str, int], dict[int, Case]] = {}
+    by_line: dict[tuple[str, str, int], dict[int, FrameCase]] = {}
     for case in cases:
         if case.number("throughput_per_second"):
             model = case.setting.replace(str(case["case.setting"]), str(case["case.model"]), 1)

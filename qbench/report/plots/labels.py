@@ -15,7 +15,7 @@ Line = tuple[float, float, float, float]  # from x, y to x, y
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Label:
     """A label of that size for the point at ``x``, ``y``, whose mark reaches ``reach`` to every side."""
 
     x: float
@@ -33,22 +33,22 @@ class Placed:
     leader: tuple[float, float] | None = None
 
 
-def place_labels(wanted: Sequence[Wanted], points: Sequence[Box], area: Box) -> list[Placed | None]:
+def place_labels(labels: Sequence[Label], points: Sequence[Box], area: Box) -> list[Placed | None]:
     """A place for each label, the first ones first; None where there is no room. ``points`` are the boxes of all
     marks, which no label covers. Labels of points that lie close together form a column beside them."""
     taken = _Taken(points=points, area=area)
     placed: dict[int, Placed] = {}
-    for crowd in _find_crowds(wanted):
+    for crowd in _find_crowds(labels):
         for count in (len(crowd), *(number for number in (12, 9, 7, 5, _CROWD) if number < len(crowd))):
             first = [i for i in crowd if i in sorted(crowd)[:count]]
-            stacked = _stack([wanted[i] for i in first], taken)
+            stacked = _stack([labels[i] for i in first], taken)
             if stacked:
                 placed |= dict(zip(first, stacked, strict=True))
                 break
-    for i, label in enumerate(wanted):
+    for i, label in enumerate(labels):
         if i not in placed and (best := _place_beside(label, taken)) is not None:
             placed[i] = best
-    return [placed.get(i) for i in range(len(wanted))]
+    return [placed.get(i) for i in range(len(labels))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class _Taken:
     boxes: list[Box] = field(default_factory=list)
     leaders: list[Line] = field(default_factory=list)
 
-    def is_free(self, candidate: Placed, label: Wanted) -> bool:
+    def is_free(self, candidate: Placed, label: Label) -> bool:
         """Whether the label covers nothing, and its line crosses nothing."""
         box, area = candidate.box, self.area
         if box[0] < area[0] or box[1] < area[1] or box[2] > area[2] or box[3] > area[3]:
@@ -76,14 +76,14 @@ class _Taken:
             return False
         return not any(_line_meets(line, other) for other in self.points if not _holds(other, label.x, label.y))
 
-    def add(self, placed: Placed, label: Wanted) -> None:
+    def add(self, placed: Placed, label: Label) -> None:
         """Takes the place."""
         self.boxes.append(placed.box)
         if placed.leader is not None:
             self.leaders.append((label.x, label.y, *placed.leader))
 
 
-def _place_beside(label: Wanted, taken: _Taken) -> Placed | None:
+def _place_beside(label: Label, taken: _Taken) -> Placed | None:
     """The nearest free place around the point."""
     best: tuple[float, Placed] | None = None
     for cost, candidate in _list_candidates(label):
@@ -95,27 +95,27 @@ def _place_beside(label: Wanted, taken: _Taken) -> Placed | None:
     return best[1]
 
 
-def _find_crowds(wanted: Sequence[Wanted]) -> list[list[int]]:
+def _find_crowds(labels: Sequence[Label]) -> list[list[int]]:
     """The labels of points that lie so close together that there is no room around each, the topmost first."""
-    rest, crowds = set(range(len(wanted))), []
+    rest, crowds = set(range(len(labels))), []
     while rest:
         crowd, pending = set[int](), [min(rest)]
         while pending:
             i = pending.pop()
             crowd.add(i)
-            near = {j for j in rest - crowd if _are_close(wanted[i], wanted[j])}
+            near = {j for j in rest - crowd if _are_close(labels[i], labels[j])}
             pending += near - set(pending)
         rest -= crowd
         if len(crowd) >= _CROWD:
-            crowds.append(sorted(crowd, key=lambda i: (-wanted[i].y, wanted[i].x)))
+            crowds.append(sorted(crowd, key=lambda i: (-labels[i].y, labels[i].x)))
     return crowds
 
 
-def _are_close(label: Wanted, other: Wanted) -> bool:
+def _are_close(label: Label, other: Label) -> bool:
     return abs(label.x - other.x) < _CLOSE and abs(label.y - other.y) < _CLOSE
 
 
-def _stack(labels: Sequence[Wanted], taken: _Taken) -> list[Placed]:
+def _stack(labels: Sequence[Label], taken: _Taken) -> list[Placed]:
     """The labels as a column to the left or right of their points, nearest first; none where there is no room."""
     left, right = min(label.x for label in labels), max(label.x for label in labels)
     middle = sum(label.y for label in labels) / len(labels)
@@ -138,7 +138,7 @@ def _stack(labels: Sequence[Wanted], taken: _Taken) -> list[Placed]:
     return []
 
 
-def _take_all(places: Sequence[Placed], labels: Sequence[Wanted], taken: _Taken) -> bool:
+def _take_all(places: Sequence[Placed], labels: Sequence[Label], taken: _Taken) -> bool:
     for placed, label in zip(places, labels, strict=True):
         own = replace(taken, points=[box for box in taken.points if not _is_mark_of(box, labels)])
         if not own.is_free(placed, label) or any(meet(placed.box, box, 0.5) for box in taken.points):
@@ -147,11 +147,11 @@ def _take_all(places: Sequence[Placed], labels: Sequence[Wanted], taken: _Taken)
     return True
 
 
-def _is_mark_of(box: Box, labels: Sequence[Wanted]) -> bool:
+def _is_mark_of(box: Box, labels: Sequence[Label]) -> bool:
     return any(_holds(box, label.x, label.y) for label in labels)
 
 
-def _list_candidates(label: Wanted) -> list[tuple[float, Placed]]:
+def _list_candidates(label: Label) -> list[tuple[float, Placed]]:
     candidates = []
     for ring in _RINGS:
         for step in range(_ANGLES):

@@ -11,7 +11,7 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, Case
+from qbench.report.plots.cases import MOST, FrameCase
 from qbench.report.plots.frames import (
     LAYERS,
     measured_cases,
@@ -21,7 +21,7 @@ from qbench.report.plots.frames import (
     require_single_run,
 )
 from qbench.report.plots.picture import Drawing, minus, plural, span, upper
-from qbench.report.plots.rows import Flag, Group, Row
+from qbench.report.plots.rows import Flag, PictureRow, RowGroup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
     values = [layer.sqnr_db for layer in chosen if layer.sqnr_db is not None]
     across = scale.from_zero([*values, _GOOD])
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         layer = by_row[row.key]
         if layer.is_float:
             end = across.high if layer.sqnr_db is None else max(0.0, layer.sqnr_db)
@@ -70,15 +70,15 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
 
     by_row = {f"{number}": layer for number, layer in enumerate(chosen)}
     listed = [
-        Row(key=row, label=layer.name, text=show_layer(layer), mode=mode, backend=backend)
+        PictureRow(key=row, label=layer.name, text=show_layer(layer), mode=mode, backend=backend)
         for row, layer in by_row.items()
     ]
     flags = [Flag(at=_GOOD, text="20 dB: 1 % error power", role="muted", dashed=True)]
     heading = named[key].variant + ", " + str(named[key]["case.model"]) if key in named else key
-    return rows.draw_rows([Group(heading=heading, rows=listed)], across, "SQNR, dB (right is better)", draw, flags)
+    return rows.draw_rows([RowGroup(heading=heading, rows=listed)], across, "SQNR, dB (right is better)", draw, flags)
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case], numbers: pd.DataFrame) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase], numbers: pd.DataFrame) -> Iterator[Drawing]:
     """The picture, where a case has numbers of its layers."""
     key = pick_case(cases, numbers)
     if key is not None:
@@ -129,7 +129,7 @@ def _tabulate(layers: Sequence[LayerError]) -> TextTable:
     return TextTable(columns=("layer", "SQNR, dB", "clipped", "runs in"), rows=tuple(rows))
 
 
-def pick_case(cases: Sequence[Case], numbers: pd.DataFrame) -> str | None:
+def pick_case(cases: Sequence[FrameCase], numbers: pd.DataFrame) -> str | None:
     """The case whose layers are shown: one to ship, else one that ties, else the fastest; None where none has any."""
     with_layers = set(numbers["case.id"])
     order = {"ship": 0, "either": 0, "undecided": 1, "tied": 2}

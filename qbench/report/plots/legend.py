@@ -9,7 +9,7 @@ from typing import Any
 from qbench.report import palette
 from qbench.report.plots import canvas, rows
 from qbench.report.plots.canvas import LINE, ROLES, SIZE
-from qbench.report.plots.cases import RINGED, Case
+from qbench.report.plots.cases import RINGED, FrameCase
 
 _SWATCH, _BETWEEN = 14.0, 12.0
 
@@ -37,16 +37,16 @@ class Legend:
         return LINE * (1 + max((item.line for item in self.items), default=0)) + 4
 
 
-def arrange(cases: Sequence[Case], width: float) -> Legend:
+def arrange(cases: Sequence[FrameCase], width: float) -> Legend:
     """The backends and modes of the cases, and a ring where one is shipped, set like words of a text."""
     backends = sorted({case.backend for case in cases}, key=_order(palette.BACKENDS))
     modes = sorted({case.mode for case in cases}, key=_order(palette.MARKERS))
-    wanted = [("backend", name) for name in backends], [("mode", name) for name in modes]
+    signs = [("backend", name) for name in backends], [("mode", name) for name in modes]
     if any(case.role in RINGED for case in cases):
-        wanted[1].append(("ring", "to ship"))
+        signs[1].append(("ring", "to ship"))
     items: list[Item] = []
     line = 0
-    for group in wanted:
+    for group in signs:
         x = 0.0
         for kind, name in group:
             word = canvas.fit_text(name, 120, SIZE)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import color_of
-from qbench.report.plots.cases import MOST, Case, choose
+from qbench.report.plots.cases import MOST, FrameCase, choose
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.picture import Drawing, name_case, plural, tabulate, upper
-from qbench.report.plots.rows import Flag, Row
+from qbench.report.plots.rows import Flag, PictureRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
     must = [*values, *(flag.at for flag in flags)]
     across = scale.logarithmic(values, (), must, words="{:g}".format)
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         rate = rates[id(by_row[row.key])] / 1e9
         axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend), alpha=0.55)
         rows.draw_mark(axes, rate, y - 1, row, across)
@@ -44,7 +44,7 @@ def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
     return rows.draw_rows(groups, across, "billion operations a second, per core (log)", draw, flags)
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
     """The picture, where the share of a peak is known of a case."""
     chosen, more = choose_rated(cases)
     if chosen:
@@ -64,7 +64,7 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawin
         )
 
 
-def _conclude(cases: Sequence[Case]) -> str:
+def _conclude(cases: Sequence[FrameCase]) -> str:
     """How much of the int8 peak the best int8 case reaches."""
     by_name = find_peaks(cases)
     named = " and ".join(f"{name} peak {show_rate(peak)}" for name, peak in by_name.items())
@@ -81,18 +81,18 @@ def _conclude(cases: Sequence[Case]) -> str:
     return f"{upper('; '.join(clauses))}. Measured on one core of this machine: {named}; n = {count}.{shared}"
 
 
-def choose_rated(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:
+def choose_rated(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases whose share of a peak is known, the fastest first, and how many are not shown."""
     return choose([case for case in cases if case.number("roofline.peak_fraction")], lambda case: case.pace, most)
 
 
-def rate_of(case: Case) -> float | None:
+def rate_of(case: FrameCase) -> float | None:
     """Operations a second and core; a multiply-accumulate is two."""
     rate = case.number("roofline.operations_per_second")
     return None if rate is None else rate / (case.number("case.threads") or 1)
 
 
-def find_peaks(cases: Sequence[Case]) -> dict[str, float]:
+def find_peaks(cases: Sequence[FrameCase]) -> dict[str, float]:
     """The measured peak of a core for ``fp32`` and ``int8``, operations a second; the median of what cases tell."""
     peaks = {}
     for name in ("fp32", "int8"):
@@ -111,7 +111,7 @@ def show_rate(rate: float) -> str:
     return f"{formatting.fixed(rate / 1e9, 0 if rate >= 1e11 else 1)} G/s"
 
 
-def show_share(case: Case) -> str:
+def show_share(case: FrameCase) -> str:
     """``42 % of int8 peak``."""
     name = "int8" if case.is_int8 else "fp32"
     return f"{formatting.share(case.number('roofline.peak_fraction'), 0)} of {name} peak"

@@ -9,7 +9,7 @@ from typing import Any
 from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report import names
-from qbench.report.plots.cases import Case, list_settings
+from qbench.report.plots.cases import FrameCase, list_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Drawing:
     unnamed: int = 0
 
 
-def tabulate(cases: Sequence[Case], columns: Mapping[str, Callable[[Case], str]]) -> TextTable:
+def tabulate(cases: Sequence[FrameCase], columns: Mapping[str, Callable[[FrameCase], str]]) -> TextTable:
     """The variant of each case, its setting where there are several, and what is drawn of it."""
     several = len(list_settings(cases)) > 1
     rows = [
@@ -37,12 +37,12 @@ def tabulate(cases: Sequence[Case], columns: Mapping[str, Callable[[Case], str]]
     return TextTable(columns=("variant", *(["setting"] if several else []), *columns), rows=tuple(rows))
 
 
-def name_setting(case: Case, cases: Sequence[Case]) -> str:
+def name_setting(case: FrameCase, cases: Sequence[FrameCase]) -> str:
     """`` (digits-cnn, 1 thread, batch 1)``, where there are several settings."""
     return f" ({case.setting})" if len(list_settings(cases)) > 1 else ""
 
 
-def name_case(case: Case) -> str:
+def name_case(case: FrameCase) -> str:
     """``static int8 on ONNX Runtime``."""
     return names.name_variant(case.mode, str(case["case.recipe"] or "default"), case.backend)
 
@@ -82,11 +82,11 @@ def span(values: Sequence[float]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def span_column(cases: Sequence[Case], column: str) -> str:
+def span_column(cases: Sequence[FrameCase], column: str) -> str:
     """From the least to the most that a column has."""
     return span([value for case in cases if (value := case.number(column)) is not None])
 
 
-def count_examples(cases: Sequence[Case]) -> str:
+def count_examples(cases: Sequence[FrameCase]) -> str:
     """``Measured on n = 1,000 examples``."""
     return f"Measured on n = {span_column(cases, 'accuracy.n')} examples"

@@ -10,7 +10,7 @@ from qbench import formatting
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
-from qbench.report.plots.cases import MOST, Case, Estimate, choose
+from qbench.report.plots.cases import MOST, FrameCase, choose, limits_of
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
 from qbench.report.plots.picture import (
     Drawing,
@@ -24,7 +24,7 @@ from qbench.report.plots.picture import (
     span_column,
     tabulate,
 )
-from qbench.report.plots.rows import Flag, Row
+from qbench.report.plots.rows import Flag, PictureRow
 from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
     ratios = {id(case): over_best(case) for case in chosen}
     ticks = [tick for case in chosen if (tick := case.number("speedup.value"))]
     values = [ratio.value for ratio in ratios.values() if ratio]
-    ends = [limit for ratio in ratios.values() if ratio for limit in ratio.known]
+    ends = limits_of(filter(None, ratios.values()))
     named = [ratio.value for case in chosen if (ratio := ratios[id(case)]) and case.role]
     across = scale.logarithmic([*values, *ticks], ends, [1.0, *named], words=scale.times)
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         case = by_row[row.key]
         ratio, tick = ratios[id(case)], case.number("speedup.value")
         if tick:
@@ -69,10 +69,10 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     limit = limit_of(chosen)
     named = [change.value for case in chosen if (change := changes[id(case)]) and case.role]
     must = [0.0, *([] if limit is None else [limit]), *named]
-    ends = [end for change in known for end in change.known]
+    ends = limits_of(known)
     across = scale.linear([change.value for change in known], ends, must)
 
-    def draw(axes: Any, y: float, row: Row) -> None:
+    def draw(axes: Any, y: float, row: PictureRow) -> None:
         case = by_row[row.key]
         change, tested = changes[id(case)], tested_of(case)
         if change is None:
@@ -82,7 +82,7 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
             rows.draw_interval(axes, *tested, y - 1, row, across, width=4.5)
         rows.draw_mark(axes, change.value, y - 1, row, across)
 
-    def text(case: Case) -> str:
+    def text(case: FrameCase) -> str:
         sign = palette.VERDICTS.get(str(case["accuracy.verdict"]))
         number = show(changes[id(case)], signed=True, least=1)
         return number if sign is None else f"{number} {sign.symbol} {sign.word}"
@@ -98,7 +98,7 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     return rows.draw_rows(groups, across, title, draw, flags)
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
     """Both pictures, as far as there is something on them."""
     chosen, more = choose_speedups(cases)
     if chosen:
@@ -111,7 +111,7 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawin
                 chosen,
                 {
                     "over the fastest fp32": lambda case: show(over_best(case)),
-                    "over fp32 on the same runtime": lambda case: show(case.estimate("speedup")),
+                    "over fp32 on the same runtime": lambda case: show(case.interval("speedup")),
                     "processes": lambda case: str(case["speedup.processes"] or formatting.DASH),
                 },
             ),
@@ -138,13 +138,14 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawin
         )
 
 
-def _show_tested(case: Case) -> str:
+def _show_tested(case: FrameCase) -> str:
     change, tested = change_of(case), tested_of(case)
-    both = None if change is None or tested is None else Estimate(change.value, *tested)
-    return show(both, signed=True, least=1)
+    if change is None or tested is None:
+        return formatting.DASH
+    return show(Interval(value=change.value, low=tested[0], high=tested[1]), signed=True, least=1)
 
 
-def _conclude_speedups(cases: Sequence[Case]) -> str:
+def _conclude_speedups(cases: Sequence[FrameCase]) -> str:
     """How many are faster, and which is the fastest."""
     rated = [(ratio, case) for case in cases if case.is_int8 and (ratio := over_best(case)) is not None]
     faster = [case for ratio, case in rated if (ratio.low or ratio.value) > 1]
@@ -161,7 +162,7 @@ def _conclude_speedups(cases: Sequence[Case]) -> str:
     return f"{first}. {rest}; {top}. {measured}; {bars}."
 
 
-def _conclude_changes(cases: Sequence[Case]) -> str:
+def _conclude_changes(cases: Sequence[FrameCase]) -> str:
     """How many hold the limit."""
     judged = [case for case in cases if case.is_int8 and change_of(case) is not None]
     counts = {
@@ -185,28 +186,28 @@ def _conclude_changes(cases: Sequence[Case]) -> str:
     return f"{first}. {count_examples(judged)}, the same for both; {bars}."
 
 
-def over_best(case: Case) -> Estimate | None:
+def over_best(case: FrameCase) -> Interval | None:
     """How many times as fast as the setting's fastest fp32."""
-    time = case.estimate("over_best_fp32")
+    time = case.interval("over_best_fp32")
     if time is None or time.value <= 0:
         return None
     low, high = (None if not limit else 1 / limit for limit in (time.high, time.low))
-    return Estimate(1 / time.value, low, high)
+    return Interval(value=1 / time.value, low=low, high=high)
 
 
-def change_of(case: Case) -> Estimate | None:
+def change_of(case: FrameCase) -> Interval | None:
     """The paired change of accuracy in shown units."""
-    return case.estimate("accuracy.delta", scale=case.number("metric.scale") or 1.0)
+    return case.interval("accuracy.delta", scale=case.number("metric.scale") or 1.0)
 
 
-def tested_of(case: Case) -> tuple[float, float] | None:
+def tested_of(case: FrameCase) -> tuple[float, float] | None:
     """The limits that the verdict rests on, in shown units; None where the case was not tested."""
     low, high = case.number("accuracy.tested.low"), case.number("accuracy.tested.high")
     factor = case.number("metric.scale") or 1.0
     return None if low is None or high is None else (low * factor, high * factor)
 
 
-def limit_of(cases: Sequence[Case]) -> float | None:
+def limit_of(cases: Sequence[FrameCase]) -> float | None:
     """The change that is not allowed to be passed, in shown units; None where the int8 cases have different limits."""
     limits = {
         margin * (case.number("metric.scale") or 1.0) * (1 if case["metric.higher_is_better"] is False else -1)
@@ -216,7 +217,7 @@ def limit_of(cases: Sequence[Case]) -> float | None:
     return limits.pop() if len(limits) == 1 else None
 
 
-def choose_speedups(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:
+def choose_speedups(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a speed-up that are shown, and how many are not."""
     return choose(
         [case for case in cases if case.is_int8 and over_best(case) is not None],
@@ -225,16 +226,13 @@ def choose_speedups(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case]
     )
 
 
-def choose_changes(cases: Sequence[Case], most: int = MOST) -> tuple[list[Case], int]:
+def choose_changes(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a change of accuracy that are shown, the fastest first, and how many are not."""
     return choose(
         [case for case in cases if case.is_int8 and change_of(case) is not None], lambda case: case.pace, most
     )
 
 
-def show(estimate: Estimate | None, *, signed: bool = False, least: int = 2) -> str:
+def show(interval: Interval | None, *, signed: bool = False, least: int = 2) -> str:
     """``2.51 [2.46, 2.57]``."""
-    if estimate is None:
-        return formatting.DASH
-    interval = Interval(value=estimate.value, low=estimate.low, high=estimate.high)
     return minus(formatting.with_limits(interval, signed=signed, least=least))

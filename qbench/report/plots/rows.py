@@ -13,7 +13,7 @@ from typing import Any
 from qbench.formatting import one_line
 from qbench.report.plots import canvas
 from qbench.report.plots.canvas import LINE, ROLES, SIZE, WIDTH, Role
-from qbench.report.plots.cases import RINGED, Case, list_settings
+from qbench.report.plots.cases import RINGED, FrameCase, list_settings
 from qbench.report.plots.scale import Axis
 
 _DRAWN, _GAP, _HEADING = 14.0, 5.0, 20.0  # what is drawn below the words of a row; between rows; a group's heading
@@ -21,7 +21,7 @@ _SIDE, _TOP, _BOTTOM = 4.0, 3.0, 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PictureRow:
     """One case: its label, its number as text, and how it is marked: ``ship`` and the like, or empty."""
 
     key: str
@@ -33,11 +33,11 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class RowGroup:
     """The rows under one heading; no heading where it is empty."""
 
     heading: str
-    rows: Sequence[Row]
+    rows: Sequence[PictureRow]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,10 @@ class Flag:
     dashed: bool = False
 
 
-Draw = Callable[[Any, float, Row], None]
+Draw = Callable[[Any, float, PictureRow], None]
 
 
-def draw_rows(groups: Sequence[Group], scale: Axis, title: str, draw: Draw, flags: Sequence[Flag] = ()) -> Any:
+def draw_rows(groups: Sequence[RowGroup], scale: Axis, title: str, draw: Draw, flags: Sequence[Flag] = ()) -> Any:
     """A figure with the rows from the top down; ``draw(axes, y, row)`` draws a row around the height ``y``, within 7
     points to either side."""
     with canvas.settings():
@@ -74,21 +74,31 @@ def draw_rows(groups: Sequence[Group], scale: Axis, title: str, draw: Draw, flag
     return figure
 
 
-def group_rows(cases: Sequence[Case], text: Callable[[Case], str]) -> tuple[list[Group], dict[str, Case]]:
+def group_rows(
+    cases: Sequence[FrameCase], text: Callable[[FrameCase], str]
+) -> tuple[list[RowGroup], dict[str, FrameCase]]:
     """The cases as rows under the heading of their setting, and the case of each row."""
     by_row = {f"{number}": case for number, case in enumerate(cases)}
     groups = []
     for name in list_settings(cases):
         of_setting = [
-            Row(key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role)
+            PictureRow(
+                key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role
+            )
             for key, case in by_row.items()
             if case.setting == name
         ]
-        groups.append(Group(heading=name, rows=of_setting))
+        groups.append(RowGroup(heading=name, rows=of_setting))
     return groups, by_row
 
 
-def draw_mark(axes: Any, x: float, y: float, row: Row, scale: Axis, size: float = 8.0) -> None:
+def _make_row(key: str, case: FrameCase, text: Callable[[FrameCase], str]) -> PictureRow:
+    return PictureRow(
+        key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role
+    )
+
+
+def draw_mark(axes: Any, x: float, y: float, row: PictureRow, scale: Axis, size: float = 8.0) -> None:
     """The mark of a case at ``x``, with a ring where it is to be shipped; at the edge, as an arrow, where it is off the
     scale."""
     side = scale.side_of(x)
@@ -108,7 +118,7 @@ def draw_ring(axes: Any, x: float, y: float, size: float = 8.0) -> None:
 
 
 def draw_interval(
-    axes: Any, low: float | None, high: float | None, y: float, row: Row, scale: Axis, *, width: float = 2.2
+    axes: Any, low: float | None, high: float | None, y: float, row: PictureRow, scale: Axis, *, width: float = 2.2
 ) -> None:
     """A line between two limits, with an arrow where it goes on beyond the scale."""
     if low is None or high is None:
@@ -158,7 +168,7 @@ def _write_flags(axes: Any, flagged: Sequence[tuple[Flag, float, float, int]], t
         axes.text(left / across, y, one_line(flag.text), color=ROLES[flag.role], fontsize=SIZE, **place)
 
 
-def _place_rows(axes: Any, groups: Sequence[Group], body: float) -> list[tuple[float, Row]]:
+def _place_rows(axes: Any, groups: Sequence[RowGroup], body: float) -> list[tuple[float, PictureRow]]:
     """Writes headings, labels and numbers; gives the height at which each row is drawn."""
     places = []
     y = body

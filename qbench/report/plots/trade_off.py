@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.report.plots import canvas, legend, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import RINGED, Case, list_settings
+from qbench.report.plots.cases import RINGED, FrameCase, limits_of, list_settings
 from qbench.report.plots.frames import measured_cases, nothing_to_draw
-from qbench.report.plots.labels import Box, Placed, Wanted, meet, place_labels
+from qbench.report.plots.labels import Box, Label, Placed, meet, place_labels
 from qbench.report.plots.picture import Drawing, minus
 from qbench.report.plots.scale import Axis
 from qbench.report.plots.trade_off_points import (
@@ -55,7 +55,7 @@ def pareto(frame: pd.DataFrame) -> Any:
     return figure
 
 
-def list_drawings(frame: pd.DataFrame, cases: Sequence[Case]) -> Iterator[Drawing]:
+def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
     """A picture for each of the first settings."""
     settings = [name for name in list_settings(cases) if len(list_points(cases, name)) > 1]
     for number, name in enumerate(settings[:MOST_SETTINGS], start=1):
@@ -115,15 +115,15 @@ def _arrange(points: Sequence[Point]) -> _Layout:
         line = place(1.0, value)[1]
         limit = _place_limit(f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}", line, marks)
         taken = [] if limit is None else [limit[1], (0.0, line - 1, _WIDE, line + 1)]
-    wanted = [_want(point, at, across, up) for point, at in zip(chosen, places, strict=True)]
-    labels = place_labels(wanted, [*marks, *taken], _AREA)
+    names = [_size_label(point, at, across, up) for point, at in zip(chosen, places, strict=True)]
+    labels = place_labels(names, [*marks, *taken], _AREA)
     return _Layout(across=across, up=up, upside_down=upside_down, chosen=chosen, rest=rest, places=places,
                    labels=labels, limit=limit)  # fmt: skip
 
 
-def _want(point: Point, at: tuple[float, float], across: Axis, up: Axis) -> Wanted:
+def _size_label(point: Point, at: tuple[float, float], across: Axis, up: Axis) -> Label:
     wide = canvas.text_width(_label(point, across, up), SIZE, bold=_is_named(point))
-    return Wanted(x=at[0], y=at[1], width=wide, height=SIZE + 1, reach=9.0 if point.case.role else 6.0)
+    return Label(x=at[0], y=at[1], width=wide, height=SIZE + 1, reach=9.0 if point.case.role else 6.0)
 
 
 def _is_named(point: Point) -> bool:
@@ -164,13 +164,13 @@ def _draw_panel(axes: Any, heading: str, points: Sequence[Point]) -> None:
 
 def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
     times = [point.time.value for point in points]
-    ends = [limit for point in points for limit in point.time.known]
+    ends = limits_of(point.time for point in points)
     tie = points[0].case.number("decision.tie") or 0.0
     across = scale.logarithmic(
         times, ends, [1.0, min(times) * (1 + tie), *_named(points, "time")], words=scale.times, ticks=7
     )
     changes = [point.change.value for point in points]
-    limits = [limit for point in points for limit in point.change.known]
+    limits = limits_of(point.change for point in points)
     margin = shown_margin(points)
     sign = 1.0 if points[0].case["metric.higher_is_better"] is False else -1.0
     must = [0.0, *([] if margin is None else [sign * margin * 1.25]), *_named(points, "change")]

@@ -8,34 +8,35 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import ratios
-from qbench.report.plots.cases import MOST, SHIPPED, Case, Estimate
+from qbench.report.plots.cases import MOST, SHIPPED, FrameCase
 from qbench.report.plots.picture import be, count_examples, count_of, name_case, upper
+from qbench.stats.interval_type import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """A case in the picture: ``time`` over the fastest fp32, ``change`` of accuracy in shown units."""
 
-    case: Case
-    time: Estimate
-    change: Estimate
+    case: FrameCase
+    time: Interval
+    change: Interval
 
 
-def list_points(cases: Sequence[Case], setting: str) -> list[Point]:
+def list_points(cases: Sequence[FrameCase], setting: str) -> list[Point]:
     """The cases of a setting that have a time and a change; of fp32 the change is none, but a twin's."""
     points = []
     for case in cases:
-        time = case.estimate("over_best_fp32")
+        time = case.interval("over_best_fp32")
         if case.setting != setting or time is None or time.value <= 0:
             continue
-        change = case.estimate("accuracy.delta", scale=case.number("metric.scale") or 1.0)
+        change = ratios.change_of(case)
         if (
             change is None
             and not case.is_int8
             and case["accuracy.value"] is not None
             and case["case.recipe"] in (None, "default")
         ):
-            change = Estimate(0.0, None, None)
+            change = Interval(value=0.0)
         if change is not None:
             points.append(Point(case=case, time=time, change=change))
     return points
@@ -138,5 +139,5 @@ def tabulate_points(points: Sequence[Point]) -> TextTable:
     return TextTable(columns=("variant", "time over the fastest fp32", change, "decision"), rows=tuple(rows))
 
 
-def _word(case: Case) -> str:
+def _word(case: FrameCase) -> str:
     return "fastest fp32" if not case.role and case["decision.is_best_fp32"] else case.role

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from qbench.report.plots.cases import MOST, choose, list_settings, read_cases
+from qbench.stats.interval_type import Interval
 
 
 def frame_of(count: int, roles: dict[int, str]) -> pd.DataFrame:
@@ -37,7 +38,7 @@ def test_what_is_missing_is_none() -> None:
     case = read_cases(frame_of(3, {}))[0]
     assert (case["latency.n"], case["decision.role"], case["no such column"]) == (None, None, None)
     assert case.number("latency.n") is None
-    assert case.estimate("over_best_fp32") == (0.5, None, None)
+    assert case.interval("over_best_fp32") == Interval(value=0.5)
 
 
 def test_this_machine_comes_before_other_hosts() -> None:

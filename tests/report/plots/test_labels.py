@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.report.plots.labels import Wanted, _find_crowds, meet, place_labels
+from qbench.report.plots.labels import Label, _find_crowds, meet, place_labels
 
 AREA = (0.0, 0.0, 286.0, 250.0)
 PLACES = st.lists(st.tuples(st.floats(0, 286), st.floats(0, 250)), min_size=1, max_size=15)
@@ -23,7 +23,7 @@ def box_of(x: float, y: float) -> tuple[float, float, float, float]:
 def test_no_label_covers_anything(places: list[tuple[float, float]]) -> None:
     """Whatever is placed lies in the area, away from marks and other labels."""
     marks = [box_of(x, y) for x, y in places]
-    placed = place_labels([Wanted(x=x, y=y, width=90, height=12) for x, y in places], marks, AREA)
+    placed = place_labels([Label(x=x, y=y, width=90, height=12) for x, y in places], marks, AREA)
     boxes = [label.box for label in placed if label is not None]
     assert all(not meet(one, other) for one, other in combinations(boxes, 2))
     assert all(not meet(box, mark) for box in boxes for mark in marks)
@@ -33,16 +33,16 @@ def test_no_label_covers_anything(places: list[tuple[float, float]]) -> None:
 def test_many_equal_points_are_told_apart_by_lines() -> None:
     """Of eight variants at one place each has its label, those that are not beside it with a line."""
     places = [(140.0 + i * 0.3, 120.0) for i in range(8)]
-    wanted = [Wanted(x=x, y=y, width=90, height=12) for x, y in places]
-    placed = place_labels(wanted, [box_of(*place) for place in places], AREA)
+    labels = [Label(x=x, y=y, width=90, height=12) for x, y in places]
+    placed = place_labels(labels, [box_of(*place) for place in places], AREA)
     assert None not in placed
     assert sum(label is not None and label.leader is not None for label in placed) >= 4
 
 
 def test_a_label_without_room_is_left_out() -> None:
     """It is not put on another."""
-    wanted = [Wanted(x=50.0, y=10.0, width=95, height=12) for _ in range(4)]
-    placed = place_labels(wanted, [box_of(50, 10)], (0.0, 0.0, 100.0, 40.0))
+    labels = [Label(x=50.0, y=10.0, width=95, height=12) for _ in range(4)]
+    placed = place_labels(labels, [box_of(50, 10)], (0.0, 0.0, 100.0, 40.0))
     assert None in placed
 
 
@@ -52,17 +52,17 @@ def test_points_in_a_row_or_a_column_are_no_crowd() -> None:
         [(20.0, 100.0), (120.0, 100.0), (220.0, 100.0)],
         [(140.0, 30.0), (140.0, 110.0), (140.0, 190.0)],
     ):
-        assert _find_crowds([Wanted(x=x, y=y, width=40, height=12) for x, y in places]) == []
+        assert _find_crowds([Label(x=x, y=y, width=40, height=12) for x, y in places]) == []
     near = [(100.0, 100.0), (114.0, 86.0), (128.0, 100.0), (200.0, 100.0)]
-    wanted = [Wanted(x=x, y=y, width=40, height=12) for x, y in near]
-    assert _find_crowds(wanted) == [[0, 2, 1]]
-    assert _find_crowds(wanted[:2]) == []
+    labels = [Label(x=x, y=y, width=40, height=12) for x, y in near]
+    assert _find_crowds(labels) == [[0, 2, 1]]
+    assert _find_crowds(labels[:2]) == []
 
 
 def test_the_labels_of_a_crowd_stand_in_a_column_about_its_middle() -> None:
     """As far above the points as below, the topmost point's label first, so that lines do not cross."""
     places = [(100.0, 100.0), (100.0, 104.0), (100.0, 108.0)]
-    placed = place_labels([Wanted(x=x, y=y, width=40, height=12) for x, y in places], [], AREA)
+    placed = place_labels([Label(x=x, y=y, width=40, height=12) for x, y in places], [], AREA)
     boxes = [label.box for label in placed if label is not None]
     assert len({box[0] for box in boxes}) == 1
     assert [box[1] for box in boxes] == sorted(box[1] for box in boxes)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qbench.report.plots import canvas
-from qbench.report.plots.rows import Flag, Group, Row, draw_interval, draw_mark, draw_rows
+from qbench.report.plots.rows import Flag, PictureRow, RowGroup, draw_interval, draw_mark, draw_rows
 from qbench.report.plots.scale import linear
 from qbench.report.plots.svg import Words, inline
 
@@ -19,7 +19,7 @@ UPRIGHT = re.compile(r"M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+)")
 ACROSS = linear([0.1, 0.9], [-3.0, 1.0], [0.0, -1.0])
 
 
-def draw(axes: Any, y: float, row: Row) -> None:
+def draw(axes: Any, y: float, row: PictureRow) -> None:
     """A mark with an interval that leaves the scale."""
     draw_interval(axes, -300, 1, y, row, ACROSS)
     draw_mark(axes, 0.5, y, row, ACROSS)
@@ -28,10 +28,10 @@ def draw(axes: Any, y: float, row: Row) -> None:
 def drawn(count: int, label: str = "@recipe", flags: tuple[Flag, ...] = ()) -> str:
     """Two groups of so many rows."""
     rows = [
-        Row(key=f"{i}", label=f"{label}-{i}", text="=number", mode="static", backend="x86", role="ship")
+        PictureRow(key=f"{i}", label=f"{label}-{i}", text="=number", mode="static", backend="x86", role="ship")
         for i in range(count)
     ]
-    groups = [Group(heading="net · 1 thread", rows=rows), Group(heading="other", rows=rows)]
+    groups = [RowGroup(heading="net · 1 thread", rows=rows), RowGroup(heading="other", rows=rows)]
     return inline(draw_rows(groups, ACROSS, "axis", draw, flags), WORDS)
 
 

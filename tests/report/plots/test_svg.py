@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from qbench.report.plots import canvas
-from qbench.report.plots.rows import Flag, Group, Row, draw_interval, draw_mark, draw_rows
+from qbench.report.plots.rows import Flag, PictureRow, RowGroup, draw_interval, draw_mark, draw_rows
 from qbench.report.plots.scale import logarithmic
 from qbench.report.plots.svg import Words, inline
 
@@ -18,7 +18,7 @@ WORDS = Words(key="k", title="a <title>", description="what it shows")
 ACROSS = logarithmic([0.5, 2.0], [0.4, 2.5], [1.0])
 
 
-def draw(axes: Any, y: float, row: Row) -> None:
+def draw(axes: Any, y: float, row: PictureRow) -> None:
     """A mark with an interval."""
     draw_interval(axes, 1.8, 2.2, y, row, ACROSS)
     draw_mark(axes, 2.0, y, row, ACROSS)
@@ -26,8 +26,8 @@ def draw(axes: Any, y: float, row: Row) -> None:
 
 def drawn() -> str:
     """A picture with each kind of thing in it."""
-    row = Row(key="r", label="static · x86", text="$2$", mode="static", backend="torch", role="ship")
-    figure = draw_rows([Group(heading="net", rows=[row])], ACROSS, "an axis", draw, [Flag(at=1.0, text="one")])
+    row = PictureRow(key="r", label="static · x86", text="$2$", mode="static", backend="torch", role="ship")
+    figure = draw_rows([RowGroup(heading="net", rows=[row])], ACROSS, "an axis", draw, [Flag(at=1.0, text="one")])
     return inline(figure, WORDS)
 
 
@@ -56,8 +56,8 @@ def test_text_stays_text_in_the_page_s_colours() -> None:
 def test_a_shortened_name_is_told_whole() -> None:
     """As a tooltip: the names that it may stand for, as text; a text that stands for none has no tooltip."""
     names = ["<b>" + "n" * 90 + "end", "<b>" + "n" * 200 + "other"]
-    rows = [Row(key=name, label=name, text="1…2", mode="static", backend="x86") for name in names]
-    figure = draw_rows([Group(heading="", rows=rows)], ACROSS, "x", lambda *parts: None)
+    rows = [PictureRow(key=name, label=name, text="1…2", mode="static", backend="x86") for name in names]
+    figure = draw_rows([RowGroup(heading="", rows=rows)], ACROSS, "x", lambda *parts: None)
     root = ElementTree.fromstring(inline(figure, replace(WORDS, names=frozenset(names))))
     assert [tip.text for text in root.iter("text") for tip in text.iter("title")] == names
     assert sum("…" in "".join(text.itertext()) for text in root.iter("text")) == 4
