@@ -10,7 +10,6 @@ recipes             how a variant was made, by what differs from the default
 palette             one look for each backend, mode and verdict
 terminal            the table that `qbench run` prints
 summary             summary.md, for a pull request
-candidates          the cases of a setting in six columns
 markdown            parts of a document that stays under a number of characters
 comparison          two runs side by side
 history             the runs of a suite over time, with change points

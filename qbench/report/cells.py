@@ -60,18 +60,21 @@ def count_digits(judged: Judged, records: Sequence[Record], unit: float) -> Colu
     unit as many as the narrowest limits support."""
     times = [seconds / unit for record in records if (seconds := cases.p50(record))]
     time = min(2, formatting.decimals(Interval(value=min(times)))) if times else 2
-    if judged.metric is None:
-        return ColumnDigits(time=time)
     scored = [[read(judged, record) for record in records] for read in (score_of, change_of)]
-    score, change = (_count_decimals(judged.metric, changes) for changes in scored)
+    score, change = (count_change_digits(judged.metric, changes) for changes in scored)
     return ColumnDigits(time=time, score=score, change=change)
 
 
-def _count_decimals(metric: MetricInfo, changes: Sequence[ShownChange | None]) -> int:
-    """As many as the narrowest limits support, and as tell each of them from the margin."""
+def count_change_digits(
+    metric: MetricInfo | None, changes: Sequence[ShownChange | None], *, without_limits: int = 2
+) -> int:
+    """Two of a share in percent, else as many as the narrowest limits support (``without_limits``: where there are
+    none); more where a limit would read like the margin."""
+    if metric is None:
+        return 2
     limits = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
-    narrow = [formatting.decimals(interval, metric.scale) for interval in limits]
-    return count_decimals(changes, metric.scale, 2 if metric.percent else max(narrow, default=2))
+    narrow = max((formatting.decimals(interval, metric.scale) for interval in limits), default=without_limits)
+    return count_decimals(changes, metric.scale, 2 if metric.percent else narrow)
 
 
 @dataclass(frozen=True, kw_only=True)

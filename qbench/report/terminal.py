@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.compare import compare
 from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.cases import Setting
 from qbench.decide.judged import Judged
 from qbench.decide.objective import VALUES
-from qbench.decide.tested_change import (
-    ShownChange,
-    count_decimals,
-    describe_levels,
-    holds_against_fp32,
-    shown_of,
-)
+from qbench.decide.tested_change import describe_levels, holds_against_fp32, shown_of
 from qbench.foreign_text import join_lines
 from qbench.progress.table import TextTable, align, format_table
 from qbench.record.schema import Record
@@ -32,7 +24,10 @@ from qbench.report.cells import (
     COARSE_MEANS,
     RATIO_DIGITS,
     REFERENCE,
+    CaseRow,
     accuracy_limit,
+    count_change_digits,
+    count_digits,
     interval_cell,
     latency_unit,
     list_rows,
@@ -185,122 +180,86 @@ def _measured(judged: Judged) -> list[tuple[Setting, list[Record]]]:
     return [(setting, records) for setting, records in by_setting if records]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Figures:
-    """The figures of one case: p50 in seconds, times as fast as the fastest fp32, the change of accuracy (or the score
-    where it is held against fp32), bytes over those of fp32."""
-
-    record: Record
-    p50: Interval | None
-    ratio: Interval | None
-    change: ShownChange | None
-    size: float | None
-
-
 def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, limited: Sequence[str]) -> TextTable:
-    figures = [_read(judged, record, rulings) for record in rank(judged, records, rulings)]
+    """Time, times as fast as the fastest fp32, the change of accuracy (the score, where that is held against fp32) and
+    the size over that of fp32, all of a column with as many decimals."""
     unit, unit_name = latency_unit(records)
-    ratio = _column([row.ratio for row in figures], 1.0, RATIO_DIGITS, "ratio" in limited)
-    sizes = _decimals_of_sizes(judged, figures)
+    rows = [CaseRow(judged=judged, record=record, unit=unit) for record in rank(judged, records, rulings)]
+    times = [time_of(row.record) for row in rows]
+    ratios = [rulings[row.record.case.id].over_fp32 for row in rows]
+    changes = [shown_of(judged, row.record) for row in rows]
+    time_digits, sizes = count_digits(judged, records, unit).time, _decimals_of_sizes(rows)
+    ratio = _column(ratios, 1.0, RATIO_DIGITS, "ratio" in limited)
     change = _column(
-        [None if row.change is None else row.change.interval for row in figures],
-        judged.metric.scale if judged.metric else 1.0,
-        _decimals_of_changes(judged, figures),
+        [None if change is None else change.interval for change in changes],
+        rows[0].scale,
+        count_change_digits(judged.metric, changes, without_limits=1),
         "change" in limited,
         signed=not holds_against_fp32(judged),
     )
-    time = _column([row.p50 for row in figures], 1 / unit, _decimals_of_times(figures, unit), "p50" in limited)
     shown = list_shown(judged, unit_name)
     columns = [
-        *_minimized(judged, figures),
-        (shown["p50"].terminal, time),
-        (shown["best"].terminal, _mark_reference(_mark_coarse(ratio, figures), figures)),
+        *_minimized(rows),
+        (shown["p50"].terminal, _column(times, 1 / unit, time_digits, "p50" in limited)),
+        (shown["best"].terminal, _mark_reference(_mark_coarse(ratio, rows, ratios), rows, ratios)),
         (shown[accuracy_key(judged)].terminal, change),
-        (shown["size"].terminal, [formatting.share(row.size, sizes) for row in figures]),
+        (shown["size"].terminal, [formatting.share(row.size_over_fp32, sizes) for row in rows]),
     ]
     titles, cells = zip(*columns, strict=True)
     return _table(judged, records, rulings, titles, list(zip(*cells, strict=True)))
 
 
-def _read(judged: Judged, record: Record, rulings: Rulings) -> _Figures:
-    return _Figures(
-        record=record,
-        p50=time_of(record),
-        ratio=rulings[record.case.id].over_fp32,
-        change=shown_of(judged, record),
-        size=compare.size_ratio(compare.like_for_like(record, judged.records), record),
-    )
-
-
-def _minimized(judged: Judged, figures: Sequence[_Figures]) -> list[tuple[str, list[str]]]:
+def _minimized(rows: Sequence[CaseRow]) -> list[tuple[str, list[str]]]:
     """The column of what the decision minimizes with its title; none where another column has it or no case has one."""
-    objective = judged.decide.minimize
-    values = [VALUES[objective](row.record) for row in figures]
+    objective = rows[0].judged.decide.minimize
+    values = [VALUES[objective](row.record) for row in rows]
     measured = [value for value in values if value is not None]
     if objective == "latency" or not measured:
         return []
     unit, name = unit_of(objective, measured)
-    places = formatting.decimals(Interval(value=min(measured)), 1 / unit)
-    cells = [formatting.DASH if value is None else formatting.fixed(value / unit, places) for value in values]
+    digits = formatting.decimals(Interval(value=min(measured)), 1 / unit)
+    cells = [formatting.DASH if value is None else formatting.fixed(value / unit, digits) for value in values]
     return [(f"{MINIMIZED[objective]['minimized']}, {name}", cells)]
 
 
-def _decimals_of_sizes(judged: Judged, figures: Sequence[_Figures]) -> int:
+def _decimals_of_sizes(rows: Sequence[CaseRow]) -> int:
     """None, or as many as tell a size from the limit that it breaks."""
-    places = 0
-    for row in figures:
-        budgets = [
-            check.threshold for check in judged.checks_of(row.record) if check.limit == "size" and check.threshold
-        ]
-        if budgets and row.size is not None:
-            places = formatting.places_beside([row.size * 100], budgets[0] * 100, places)
-    return places
-
-
-def _decimals_of_times(figures: Sequence[_Figures], unit: float) -> int:
-    """Three significant digits of the shortest."""
-    times = [row.p50.value for row in figures if row.p50 is not None]
-    return formatting.decimals(Interval(value=min(times)), 1 / unit) if times else 0
-
-
-def _decimals_of_changes(judged: Judged, figures: Sequence[_Figures]) -> int:
-    """Two of a share in percent, else what the narrowest limits support; more where a limit would read like the
-    margin."""
-    metric = judged.metric
-    if metric is None:
-        return 2
-    changes = [row.change for row in figures]
-    limited = [each.interval for each in changes if each is not None and each.interval.low != each.interval.high]
-    narrow = max((formatting.decimals(interval, metric.scale) for interval in limited), default=1)
-    return count_decimals(changes, metric.scale, 2 if metric.percent else narrow)
+    digits = 0
+    for row in rows:
+        checks = [check for check in row.judged.checks_of(row.record) if check.limit == "size" and check.threshold]
+        if checks and checks[0].threshold and row.size_over_fp32 is not None:
+            digits = formatting.places_beside([row.size_over_fp32 * 100], checks[0].threshold * 100, digits)
+    return digits
 
 
 def _column(
-    values: Sequence[Interval | None], scale: float, places: int, limited: bool, *, signed: bool = False
+    values: Sequence[Interval | None], scale: float, digits: int, limited: bool, *, signed: bool = False
 ) -> list[str]:
     """The cells of a column, all with so many decimals; limits that some have keep their place in those that have
     none."""
-    cells = [interval_cell(value, places, scale=scale, signed=signed) for value in values]
+    cells = [interval_cell(value, digits, scale=scale, signed=signed) for value in values]
     widest = max((len(cell.limits) for cell in cells), default=0)
     if not limited or not widest:
         return [cell.text for cell in cells]
     return [f"{cell.text} {cell.limits.ljust(widest)}" for cell in cells]
 
 
-def _mark_reference(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
+def _mark_reference(cells: Sequence[str], rows: Sequence[CaseRow], ratios: Sequence[Interval | None]) -> list[str]:
     """The cells, with ``REFERENCE`` for the fastest fp32, which is once as fast as itself; its brackets stand below
     those of the others."""
     width = max(map(len, cells), default=0)
     start = min((cell.index("[") for cell in cells if "[" in cell), default=0)
     text = REFERENCE.text if not start else f"{REFERENCE.text} {REFERENCE.limits}"
     text = text.rjust(start + len(text) - 2) if start else text
-    is_reference = [row.record.case.mode == "fp32" and row.ratio == Interval(value=1.0) for row in figures]
+    is_reference = [
+        row.record.case.mode == "fp32" and ratio == Interval(value=1.0) for row, ratio in zip(rows, ratios, strict=True)
+    ]
     return [text.ljust(width) if marked else cell for cell, marked in zip(cells, is_reference, strict=True)]
 
 
-def _mark_coarse(cells: Sequence[str], figures: Sequence[_Figures]) -> list[str]:
+def _mark_coarse(cells: Sequence[str], rows: Sequence[CaseRow], ratios: Sequence[Interval | None]) -> list[str]:
     """The cells, with ``COARSE`` in place of the limits of what was only screened."""
-    coarse = [is_coarse(row.record) and row.ratio is not None for row in figures]
+    coarse = [is_coarse(row.record) and ratio is not None for row, ratio in zip(rows, ratios, strict=True)]
     if not any(coarse):
         return list(cells)
     numbers = [cell.split()[0] for cell in cells]

@@ -16,11 +16,11 @@ from qbench.decide.judged import Judged, Rules, judge
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report import case_table, columns, terminal
-from qbench.report.candidates import candidates
 from qbench.report.cells import CaseRow, list_rows
 from qbench.report.columns import COLUMNS, OPEN, STORED, arrange, draw_cells, list_shown, write_guide
 from qbench.report.columns.column import Family
 from qbench.report.ruling import rule
+from qbench.report.summary import candidates
 
 GUIDE = Path(__file__).parents[2] / "qbench/guide/python.md"
 
