@@ -10,7 +10,7 @@ import typer
 from qbench.cli.completion import complete_run
 from qbench.cli.options import Json
 from qbench.cli.output import find_folder, terminal_width
-from qbench.errors import NotComparable
+from qbench.errors import NotComparable, UsageError
 
 if TYPE_CHECKING:
     from qbench.compare.paired_accuracy import Examples
@@ -82,8 +82,15 @@ def _examples_of(side: StoredRun | Baseline) -> Examples:
 
 
 def _read_stored(name: str) -> StoredRun | Baseline:
-    """A run, or a baseline where the name is that of a ``.jsonl`` file."""
-    from qbench.gate.baseline import SUFFIX, read_baseline
+    """A run, or a baseline where the name is that of a ``.jsonl`` file, which must not contradict itself."""
+    from qbench.gate.baseline import SUFFIX, examples_file, read_baseline
+    from qbench.gate.baseline_examples import AGAIN
     from qbench.record.stored_run import read_run
 
-    return read_baseline(Path(name)) if name.endswith(SUFFIX) else read_run(find_folder(name))
+    if not name.endswith(SUFFIX):
+        return read_run(find_folder(name))
+    baseline = read_baseline(Path(name))
+    if baseline.contradictions:
+        wrong = "; ".join(f"{case}: {contradiction}" for case, contradiction in baseline.contradictions.items())
+        raise UsageError(f"{examples_file(Path(name))}: {wrong}: they are of two runs; {AGAIN}")
+    return baseline

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from qbench.record.schema import Record
+from qbench.record.schema import ArtifactFacts, Record
 from qbench.record.stored_run import RunInfo
 
 CONTEXT = 2  # unchanged lines around a change of the suite's text
@@ -29,13 +29,29 @@ def _list_figures(records: Sequence[Record]) -> list[tuple[str, ...]]:
         (
             record.case.id,
             record.status,
-            f"{record.latency.p50_seconds or 0:.4g}" if record.latency else "",
-            f"{record.speedup.value:.4g}" if record.speedup else "",
+            *_list_times(record),
             f"{record.accuracy.value:.6g}" if record.accuracy else "",
-            record.artifact.sha256 if record.artifact else "",
+            *(_list_artifact(record.artifact) if record.artifact else ()),
         )
         for record in records
     )
+
+
+def _list_times(record: Record) -> list[str]:
+    """And memory."""
+    speedup, memory = record.speedup, record.memory
+    times = [
+        *([] if record.latency is None else [record.latency.p50_seconds]),
+        *([] if speedup is None else [speedup.value, speedup.low, speedup.high]),
+        *([] if memory is None else [memory.loaded_rss_bytes, memory.peak_rss_bytes]),
+    ]
+    return [f"{value or 0:.4g}" for value in times]
+
+
+def _list_artifact(artifact: ArtifactFacts) -> list[str]:
+    coverage = artifact.coverage
+    share = 0.0 if coverage is None else coverage.macs_int8
+    return [artifact.sha256, f"{artifact.size_bytes}", f"{share or 0:.6g}"]
 
 
 def differences(old: RunInfo, new: RunInfo) -> tuple[tuple[str, str, str], ...]:

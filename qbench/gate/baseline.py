@@ -39,12 +39,14 @@ SUFFIX = ".jsonl"
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
     """The records of a stored baseline, and what its run was; ``file`` is where it was read from, ``examples`` what it
-    keeps of each example, by case (empty: it keeps none)."""
+    keeps of each example, by case (empty: it keeps none), ``contradictions`` why those of a case are of another run
+    than its record."""
 
     info: RunInfo
     records: tuple[Record, ...]
     file: Path | None = None
     examples: Mapping[str, ExampleScores] = field(default_factory=dict)
+    contradictions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
 
 def read_baseline(file: Path) -> Baseline:
     """The baseline in a ``.jsonl`` file; raises ``UsageError`` where it or its ``.run.json`` is missing or wrong: NaN,
-    a case that stands there twice or no more, examples of another run."""
+    a case that stands there twice or no more."""
     if not file.is_file():
         raise UsageError(f"{file}: no such baseline; write one with `qbench baseline RUN`")
     if not info_file(file).is_file():
@@ -100,8 +102,8 @@ def read_baseline(file: Path) -> Baseline:
     _require_lines(file, info, records)
     examples = baseline_examples.read(examples_file(file))
     scores = {record.case.id: record.accuracy.value for record in records if record.accuracy is not None}
-    baseline_examples.require_same_run(examples_file(file), examples, scores)
-    return Baseline(info=info, records=records, file=file, examples=examples)
+    contradictions = baseline_examples.find_contradictions(examples, scores)
+    return Baseline(info=info, records=records, file=file, examples=examples, contradictions=contradictions)
 
 
 def _require_lines(file: Path, info: RunInfo, records: Sequence[Record]) -> None:

@@ -106,17 +106,18 @@ def read(file: Path) -> dict[str, ExampleScores]:
 AGAIN = "take it from where it was committed, or write the baseline again with `qbench baseline RUN`"
 
 
-def require_same_run(file: Path, cases: Mapping[str, ExampleScores], scores: Mapping[str, float]) -> None:
-    """Raises ``UsageError`` where the values of a case do not have the score of its record: the files that lie beside
-    each other are of two runs, as after a merge."""
-    for case, own in cases.items():
+def find_contradictions(cases: Mapping[str, ExampleScores], scores: Mapping[str, float]) -> dict[str, str]:
+    """By case, why its values are not those of its record: the files that lie beside each other are of two runs, as
+    after a merge."""
+    contradictions = {}
+    for case, examples in cases.items():
         if case not in scores:
-            raise UsageError(f"{file}: {case}: has no record in the baseline beside it; {AGAIN}")
-        if not own.facts and not math.isclose(float(own.values.mean()), scores[case], rel_tol=1e-5, abs_tol=1e-6):
-            raise UsageError(
-                f"{file}: {case}: its examples score {own.values.mean():g}, its record in the baseline "
-                f"{scores[case]:g}: they are of two runs; {AGAIN}"
-            )
+            contradictions[case] = "its examples have no record in the baseline beside them"
+        elif not examples.facts and not math.isclose(
+            mean := float(examples.values.mean()), scores[case], rel_tol=1e-5, abs_tol=1e-6
+        ):
+            contradictions[case] = f"its examples score {mean:g}, its record in the baseline {scores[case]:g}"
+    return contradictions
 
 
 def _same_keys(scores: ExampleScores, other: ExampleScores) -> bool:

@@ -1,4 +1,5 @@
-"""The gate's rule on the baseline itself: what one artifact cannot have twice is the same in both records of it.
+"""The gate's rule on the baseline itself: it does not contradict itself, and what one artifact cannot have twice is the
+same in both records of it.
 
 The bytes of a file decide its size. Under the same versions on the same kind of machine they decide what runs in int8,
 too, and with the same data the score, which is computed on one thread. Times and memory move from run to run, so that a
@@ -22,7 +23,10 @@ _RENEW = "take the baseline from where it was committed, or write it again with 
 
 
 def check_figures(evidence: Evidence, record: Record) -> Verdict | None:
-    """INVALID where the baseline has the very artifact with figures that it cannot have; None where it has not."""
+    """INVALID where the baseline contradicts itself, or has the very artifact with figures that it cannot have; None
+    where it does not."""
+    if evidence.baseline is not None and record.case.id in evidence.baseline.contradictions:
+        return report_contradiction(evidence, record.case.id, evidence.baseline.contradictions[record.case.id])
     old = evidence.base_of(record.case.id)
     if old is None or not evidence.is_same_file(record):
         return None
@@ -32,8 +36,17 @@ def check_figures(evidence: Evidence, record: Record) -> Verdict | None:
     if not differing:
         return None
     cause = "the baseline was edited" if edited else "the baseline was edited, or it is computed otherwise here"
-    rule = Rule(name="baseline", kind="case", case=record.case.id, place=evidence.place("matrix"))
-    return rule.verdict("INVALID", f"the same artifact, other figures: {', '.join(differing)}", f"{cause}; {_RENEW}")
+    return _refuse(evidence, record.case.id, f"the same artifact, other figures: {', '.join(differing)}", cause)
+
+
+def report_contradiction(evidence: Evidence, case: str, contradiction: str) -> Verdict:
+    """INVALID: what the baseline keeps of a case's examples is of another run than its record."""
+    return _refuse(evidence, case, contradiction, "they are of two runs")
+
+
+def _refuse(evidence: Evidence, case: str, text: str, cause: str) -> Verdict:
+    rule = Rule(name="baseline", kind="case", case=case, place=evidence.place("matrix"))
+    return rule.verdict("INVALID", text, f"{cause}; {_RENEW}")
 
 
 def without_base(evidence: Evidence, record: Record) -> Evidence:

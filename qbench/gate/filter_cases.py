@@ -40,4 +40,7 @@ def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[St
         skipped=tuple(skip for skip in run.info.plan.skipped if skip.id in matched),
     )
     kept = replace(run, info=replace(run.info, plan=plan), records=keep(run.records))
-    return kept, None if baseline is None else replace(baseline, records=keep(baseline.records))
+    if baseline is None:
+        return kept, None
+    contradictions = {case: text for case, text in baseline.contradictions.items() if case in matched}
+    return kept, replace(baseline, records=keep(baseline.records), contradictions=contradictions)

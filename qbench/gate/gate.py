@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
+from qbench.compare.environment import is_same_run
 from qbench.decide.cases import is_unmeasured
 from qbench.errors import NotComparable
 from qbench.gate import (
@@ -55,7 +56,7 @@ from qbench.gate.outcomes import Effect, Outcome, find_exit_code
 from qbench.gate.sequential_test import NotRun, Rerun
 from qbench.gate.settle import correct_for_rules, settle
 from qbench.gate.verdict import Evidence, Rule, Verdict
-from qbench.gate.whole_run import SAME_RUN, is_same_run, refuse_quick, report_newest
+from qbench.gate.whole_run import SAME_RUN, refuse_quick, report_newest
 from qbench.machine import fingerprint
 from qbench.portability.compare_hosts import OutputChange, compare_outputs, is_emulated
 from qbench.record import stored_run
@@ -120,7 +121,7 @@ def gate_run(
     verdicts = (*quick, *_judge(run, suite, against, reruns, ref))
     if newest is not None:
         verdicts = (report_newest(newest, run, suite.place("matrix")), *verdicts)
-    if against is not None and is_same_run(run.info, against.info):
+    if against is not None and is_same_run(run.info, against.info, run.records, against.records):
         notes = (*notes, SAME_RUN)
     return Gated(
         suite=run.info.suite.name,
@@ -295,19 +296,29 @@ def _settle_missing(evidence: Evidence, verdict: Verdict, side: Literal["gone", 
 
 
 def _find_absent(evidence: Evidence) -> list[Verdict]:
-    """Cases without a record: planned but not reached, or in the baseline and gone."""
+    """Cases without a record: planned but not reached, in the baseline and gone, or of no record of the baseline."""
     present = {record.case.id for record in evidence.records}
     planned = [case for case in evidence.info.plan.cases if case not in present]
     skipped = {skip.id: f"skipped: {skip.reason}" for skip in evidence.info.plan.skipped}
     absent = [
         case for case in evidence.deltas if case not in present and case not in planned and evidence.base_of(case)
     ]
-    return [
-        _case_verdict(
-            evidence, case, "MISSING", "no record", "the run did not reach it; go on with `qbench run --resume`"
-        )
-        for case in planned
-    ] + [_report_gone(evidence, case, skipped.get(case, "it is not in this run")) for case in absent]
+    contradictions = {} if evidence.baseline is None else evidence.baseline.contradictions
+    wrong = [
+        baseline_figures.report_contradiction(evidence, case, contradiction)
+        for case, contradiction in contradictions.items()
+        if case not in present
+    ]
+    return (
+        wrong
+        + [
+            _case_verdict(
+                evidence, case, "MISSING", "no record", "the run did not reach it; go on with `qbench run --resume`"
+            )
+            for case in planned
+        ]
+        + [_report_gone(evidence, case, skipped.get(case, "it is not in this run")) for case in absent]
+    )
 
 
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:

@@ -11,13 +11,6 @@ from qbench.record.stored_run import QUICK, RunInfo, StoredRun
 SAME_RUN = "the baseline was made of this very run, so nothing can have changed; gate a later run: `qbench run SUITE`"
 
 
-def is_same_run(run: RunInfo, baseline: RunInfo) -> bool:
-    """Whether both are one run: they started at one time, on one machine, of the same data and networks."""
-    return run.started is not None and all(
-        getattr(run, name) == getattr(baseline, name) for name in ("started", "environment", "digests")
-    )
-
-
 def refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
     """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
     sides = {"the run": run, "the baseline": baseline}

@@ -12,6 +12,7 @@ import pytest
 from made_records import CASE, FP32, fp32, info, int8
 from made_runs import run_folder
 
+from qbench.cli.compare import compare
 from qbench.datasets import overlap
 from qbench.datasets.base import Examples
 from qbench.errors import UsageError
@@ -158,16 +159,26 @@ def test_text_that_is_no_kept_file_is_one_message(tmp_path: Path, text: str) -> 
     assert ": :" not in str(raised.value)
 
 
-def test_examples_of_another_run_than_the_records_are_refused(tmp_path: Path) -> None:
-    """After a merge that took one file of each side their scores differ, and the gate says so."""
-    file = write_baseline(run(tmp_path / "a", 20), tmp_path / "x")
-    other = write_baseline(run(tmp_path / "b", 80), tmp_path / "y")
-    examples_file(file).write_bytes(examples_file(other).read_bytes())
-    with pytest.raises(UsageError, match=r"examples score 0\.92, its record in the baseline 0\.98: they are of two"):
-        read_baseline(file)
+def test_examples_of_another_run_than_the_records_are_invalid(tmp_path: Path) -> None:
+    """After a merge that took one file of each side their scores differ: the case is INVALID (exit code 3), and held
+    against nothing of the baseline; so is one whose examples have no record."""
+    first, second = run(tmp_path / "a", 20), run(tmp_path / "b", 80)
+    file = write_baseline(first, tmp_path / "x")
+    examples_file(file).write_bytes(examples_file(write_baseline(second, tmp_path / "y")).read_bytes())
+    with pytest.raises(
+        UsageError, match=r"examples score 0\.92, its record in the baseline 0\.98: they are of two runs;"
+    ):
+        compare(str(file), str(first))
+    gated = gate.gate_run(first, file, as_run=True)
+    said = {verdict.rule: f"{verdict.text}; {verdict.reason}" for verdict in gated.verdicts}
+    assert gated.exit_code == 3
+    assert said["baseline"].startswith("its examples score 0.92, its record in the baseline 0.98; they are of two runs")
+    assert not any(rule.endswith((" regression", "growth")) for rule in said)
     examples_file(file).write_text(damaged(lambda content: content["cases"].update({"x": content["cases"].pop(CASE)})))
-    with pytest.raises(UsageError, match="x: has no record"):
-        read_baseline(file)
+    gated = gate.gate_run(first, file, as_run=True)
+    (wrong,) = (verdict for verdict in gated.verdicts if verdict.outcome == "INVALID")
+    assert (gated.exit_code, wrong.case, wrong.rule) == (3, "x", "baseline")
+    assert "no record in the baseline" in wrong.text
 
 
 def test_a_metric_in_its_own_unit_is_tested_by_its_values(tmp_path: Path) -> None:

@@ -775,6 +775,27 @@ def test_judging_the_run_that_the_baseline_was_made_of_is_noted(tmp_path: Path) 
     assert gate.gate_run(later, baseline, as_run=True).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "factor"),
+    [
+        ("speedup", "value", 1.5),
+        ("speedup", "high", 1.5),
+        ("artifact", "size_bytes", 2),
+        ("memory", "peak_rss_bytes", 2),
+    ],
+)
+def test_an_edited_baseline_of_the_run_is_not_said_to_be_it(
+    tmp_path: Path, section: str, key: str, factor: float
+) -> None:
+    """Beside a FAIL by an edited figure no note says that nothing can have changed."""
+    baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
+    lines = [json.loads(line) for line in baseline.read_text().splitlines()]
+    edited = next(line for line in lines if line["case"]["mode"] != "fp32" and (line.get(section) or {}).get(key))
+    edited[section][key] *= factor
+    baseline.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert gate.gate_run(RUN_V1, baseline, as_run=True).notes == ()
+
+
 def test_json_holds_the_raw_numbers() -> None:
     """A program finds outcome, exit code and each verdict's value, limits and threshold."""
     data = json.loads(gate_text.as_json(SITUATIONS["fail_latency"].gated()))
