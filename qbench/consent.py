@@ -115,47 +115,58 @@ def note_suite(suite: Suite) -> str | None:
 
 def list_sources(suite: Suite, parts: Collection[Part] = PARTS) -> tuple[Source, ...]:
     """What these parts of a suite name beside what is built in."""
-    return tuple(
-        Source(text=f"{kind}: {_describe(written)}", digest=_digest(suite.base, part, written, files))
-        for part, kind, written, files in _list_written(suite)
-        if part in parts
-    )
+    sources = []
+    for named in _list_named(suite):
+        if named.part in parts:
+            code = [] if named.python is None else user_code.read_sources(named.python)
+            digest = _digest(suite.base, named.part, named.written, [*code, *named.files])
+            sources.append(Source(text=f"{named.kind}: {_describe(named.written)}", digest=digest))
+    return tuple(sources)
 
 
-def _list_written(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
-    """Each part that is not built in: what it is called, what the suite says of it, the code files that this names."""
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    """A part that is not built in: what it is called, what the suite says of it, the Python file and the other files
+    that this names."""
+
+    part: Part
+    kind: str
+    written: Any
+    python: Path | None = None
+    files: tuple[Path, ...] = ()
+
+
+def _list_named(suite: Suite) -> Iterator[_Named]:
     for model, reference in zip(suite.models, suite.references(), strict=True):
         if model.source is None and model.weights is None and not model.int8:
             continue
-        own = [] if reference.path is None else [reference.path]
-        code = list(user_code.read_sources(own[0])) if reference.source == "python" else own
+        python, files = None, tuple(file.path for file in reference.int8)
+        if reference.source == "python":
+            python = reference.path
+        elif reference.path is not None:
+            files = (reference.path, *files)
         written = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "int8"})
         written |= {"int8": [asdict(file) for file in model.int8]} if model.int8 else {}
-        yield "models", f"model {model.name}", written, [*code, *(file.path for file in reference.int8)]
-    yield from _list_training_code(suite)
+        yield _Named(part="models", kind=f"model {model.name}", written=written, python=python, files=files)
+    qat = suite.quantize.qat
+    for kind in training_code.KINDS:  # the losses and loops of the user's own that QAT calls
+        targets = dict.fromkeys(getattr(keys, kind) for keys in (qat, *qat.backends.values()))
+        for target in filter(training_code.is_python, targets):
+            python = _find_python(suite.base, target)
+            yield _Named(part="models", kind=f"QAT {kind}", written={"python": target}, python=python)
     dataset = suite.data.dataset
     if isinstance(dataset, dict):
-        python = suite.data.loader == "python"
-        yield "data", "data set", dataset, _find_python(suite.base, str(suite.data.value)) if python else []
+        python = _find_python(suite.base, str(suite.data.value)) if suite.data.loader == "python" else None
+        yield _Named(part="data", kind="data set", written=dataset, python=python)
     keys = getattr(suite.gate.accuracy.metric, "keys", None)
     if keys is not None:
         written = keys.model_dump(mode="json", exclude_defaults=True)
-        yield "metric", "score", written, _find_python(suite.base, keys.python)
+        yield _Named(part="metric", kind="score", written=written, python=_find_python(suite.base, keys.python))
 
 
-def _list_training_code(suite: Suite) -> Iterator[tuple[Part, str, Any, list[Path]]]:
-    """The losses and loops of the user's own that QAT calls."""
-    qat = suite.quantize.qat
-    for kind in training_code.KINDS:
-        named = dict.fromkeys(getattr(keys, kind) for keys in (qat, *qat.backends.values()))
-        for text in named:
-            if training_code.is_python(text):
-                yield "models", f"QAT {kind}", {"python": text}, _find_python(suite.base, text)
-
-
-def _find_python(base: Path, target: str) -> list[Path]:
-    """The sources of ``file.py:function``."""
-    return list(user_code.read_sources(base / regular_file.expand_home(target.rpartition(":")[0])))
+def _find_python(base: Path, target: str) -> Path:
+    """The file of ``file.py:function``."""
+    return base / regular_file.expand_home(target.rpartition(":")[0])
 
 
 def _digest(base: Path, part: Part, written: Any, files: Collection[Path]) -> str:

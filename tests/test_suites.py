@@ -18,7 +18,7 @@ from qbench.errors import DataError
 from qbench.gate.baseline import read_baseline
 from qbench.models.base import ModelReference
 from qbench.models.weights import code_digest
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.suite import read
@@ -234,7 +234,7 @@ def test_a_graph_whose_shapes_are_not_all_known_is_quantized(tmp_path, monkeypat
 def test_the_committed_baseline_is_of_the_suite_as_it_is():
     """Its cases are those that the suite plans, all ok, with what each example said; no rule needs its machine."""
     suite, baseline = read(SUITES / "ci.yaml"), read_baseline(SUITES.parent / "reports/baselines/ci.jsonl")
-    plan = make_plan(suite, load_backends(suite), cores=1)
+    plan = make_plan(suite, cores=1)
     assert {record.case.id for record in baseline.records if record.status == "ok"} == {
         planned.case.id for planned in plan.cases
     }

@@ -15,5 +15,5 @@ def plan(suite: Suite, only: Filter = None, overrides: Set = None, hosts: Hosts 
     read = suites.read(suite, with_hosts(overrides, hosts))
     cores = plans.measuring_cores(read, fingerprint.allowed_cores())
     memory = fingerprint.memory_bytes()
-    planned = plans.make_plan(read, plans.load_backends(read), cores=len(cores), only=only, memory_bytes=memory)
+    planned = plans.make_plan(read, cores=len(cores), only=only, memory_bytes=memory)
     print(plan_text.as_json(planned).rstrip() if as_json else plan_text.text(planned))

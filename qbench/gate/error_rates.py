@@ -31,7 +31,7 @@ from qbench.gate.sequential_test import ProcessPair, analyze, is_analysis_due, p
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import prepare_model
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.process.parent import Limits, call
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
@@ -181,7 +181,7 @@ def _artifact(progress: Silent) -> tuple[Suite, WorkerSpec]:
     limits, cores = Limits(), fingerprint.allowed_cores()
     request = request_of(suite.data, suite.base, train=False)
     data = call(prepare_data, request, root, limits=limits, progress=progress.advance)
-    plan = make_plan(suite, load_backends(suite), cores=len(cores))
+    plan = make_plan(suite, cores=len(cores))
     variant = next(planned.case.variant for planned in plan.cases if planned.case.variant.mode == "static")
     metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=True)
     model = call(prepare_model, variant.model, data, metric, root, limits=limits, progress=progress.advance)

@@ -17,6 +17,7 @@ from qbench.suite.suite import Suite
 MAX_CELLS = 1_000_000
 
 Axes = dict[str, Sequence[Any]]  # by CASE_KEYS, in their order
+Cell = tuple[Any, ...]  # a value of each axis
 
 
 def expand_matrix(suite: Suite) -> tuple[list[CaseKey], list[str]]:
@@ -30,20 +31,20 @@ def expand_matrix(suite: Suite) -> tuple[list[CaseKey], list[str]]:
     notes = _note_chosen_engines(suite)
     for index, limit in enumerate(excluded):
         before = len(cells)
-        cells = {key: None for key in cells if not _agrees(key, limit)}
+        cells = {cell: None for cell in cells if not _agrees(cell, limit)}
         if len(cells) == before:
             notes.append(_note_idle(suite, f"matrix.exclude[{index}]", "takes out no cell"))
-    for index, cell in enumerate(included):
-        if cell["recipe"] in of_files:
+    for index, restriction in enumerate(included):
+        if restriction["recipe"] in of_files:
             raise UsageError(
                 f"{suite.place(f'matrix.include[{index}].recipe')}: the cells of int8 files of your own are in the "
                 "matrix already, on every backend, number of threads and batch size; take some out with matrix.exclude"
             )
         before = len(cells)
-        cells |= _multiply(_restrict(axes, cell))
+        cells |= _multiply(_restrict(axes, restriction))
         if len(cells) == before:
             notes.append(_note_idle(suite, f"matrix.include[{index}]", "adds no cell"))
-    return list(cells), notes
+    return [make_case_key(*cell) for cell in cells], notes
 
 
 def _read_axes(suite: Suite) -> Axes:
@@ -60,20 +61,19 @@ def _require_few(suite: Suite, products: Sequence[Axes]) -> None:
         raise UsageError(f"{suite.place('matrix')}: the matrix has {count:,} cells; qbench plans up to {MAX_CELLS:,}")
 
 
-def _multiply(axes: Axes) -> dict[CaseKey, None]:
+def _multiply(axes: Axes) -> dict[Cell, None]:
     """Every combination once; fp32 has no recipe, so it stands there once for all of them."""
-    cells: dict[CaseKey, None] = {}
-    for model, mode, backend, threads, batch_size, recipe, host in itertools.product(*axes.values()):
-        named = DEFAULT if mode == "fp32" else recipe
-        cells[make_case_key(model, mode, backend, threads, batch_size, named, host)] = None
-    return cells
+    return {
+        (model, mode, backend, threads, batch_size, DEFAULT if mode == "fp32" else recipe, host): None
+        for model, mode, backend, threads, batch_size, recipe, host in itertools.product(*axes.values())
+    }
 
 
-def _list_cells_of_files(suite: Suite) -> dict[CaseKey, None]:
+def _list_cells_of_files(suite: Suite) -> dict[Cell, None]:
     """The cells of int8 files that the user brings: whatever modes and recipes the matrix has."""
     matrix = suite.matrix
     return {
-        make_case_key(model.name, file.mode, backend, threads, batch_size, file.recipe, host): None
+        (model.name, file.mode, backend, threads, batch_size, file.recipe, host): None
         for model in suite.models
         for file in model.int8
         for backend, threads, batch_size in itertools.product(
@@ -96,9 +96,9 @@ def _note_chosen_engines(suite: Suite) -> list[str]:
     ]
 
 
-def _agrees(key: CaseKey, limit: dict[str, Any]) -> bool:
+def _agrees(cell: Cell, limit: dict[str, Any]) -> bool:
     """Whether a cell has every value that an excluded cell gives."""
-    return all(getattr(key, name) == value for name, value in limit.items())
+    return all(limit.get(name, value) == value for name, value in zip(CASE_KEYS, cell, strict=True))
 
 
 def _restrict(axes: Axes, cell: dict[str, Any]) -> Axes:

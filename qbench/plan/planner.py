@@ -6,10 +6,8 @@ meaning, such as fp32 on fbgemm) a word in a note.
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -20,12 +18,12 @@ from qbench.hosts.base import NATIVE, Host
 from qbench.plan import notes as plan_notes
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
+from qbench.plan.filter import add_twins, find_references, match_globs, sort_cells
 from qbench.plan.matrix import expand_matrix
 from qbench.plan.resolve import Environment, resolve_cells
 from qbench.plan.variants import list_variants
-from qbench.record.schema import CaseKey
 from qbench.suite import Suite
-from qbench.suite.gate import CASE_KEYS, note_idle_overrides
+from qbench.suite.gate import note_idle_overrides
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
@@ -43,7 +41,6 @@ __all__ = [
 
 
 _NO_NODES: Mapping[str, int] = MappingProxyType({})
-Resolved = Mapping[CaseKey, PlannedCase | Skip]
 
 
 def load_backends(suite: Suite) -> dict[str, Backend]:
@@ -60,7 +57,7 @@ def load_backends(suite: Suite) -> dict[str, Backend]:
 
 def make_plan(
     suite: Suite,
-    backends: Mapping[str, Backend],
+    backends: Mapping[str, Backend] | None = None,
     *,
     cores: int,
     only: str | None = None,
@@ -68,12 +65,14 @@ def make_plan(
     nodes: Mapping[str, int] = _NO_NODES,
 ) -> Plan:
     """The plan of a suite on a machine with ``cores`` usable cores and so much memory (None: not known).
+    ``backends``: None loads those that it names.
 
     ``only`` keeps the cases whose id matches one of its comma-separated globs (and the baselines and twins they need).
     A cell with more threads than ``cores`` is skipped. ``nodes``: the cores of each host that is a class of a cluster's
     nodes. Raises ``UsageError`` where that leaves nothing to run, for a
-    glob without a match, a backend that ``backends`` lacks or a matrix beyond ``matrix.MAX_CELLS``.
+    glob without a match or a matrix beyond ``matrix.MAX_CELLS``.
     """
+    backends = load_backends(suite) if backends is None else backends
     cells, notes = expand_matrix(suite)
     listed = list_variants(suite, backends, cells)
     hosts: dict[str, Host] = {
@@ -81,21 +80,23 @@ def make_plan(
     }
     chosen = suite.measure.cores is not None
     resolved = resolve_cells(cells, listed, Environment(hosts=hosts, cores=cores, chosen=chosen, nodes=nodes))
-    asked = _with_twins([key for key in cells if key in resolved], resolved)
-    kept = asked if only is None else _match_globs(asked, only)
-    keys = _with_twins(kept, resolved)
-    references = _find_references(keys, resolved)
-    ordered = sorted([*keys, *references], key=_make_sort_key(backends, [*cells, *keys]))
+    asked = add_twins([key for key in cells if key in resolved], resolved)
+    kept = asked if only is None else match_globs(asked, only)
+    keys = add_twins(kept, resolved)
+    references = find_references(keys, resolved)
+    ordered = sort_cells([*keys, *references], backends, [*cells, *keys])
     planned = tuple(
         replace(case, added=True) if key in references else case
         for key in ordered
         if isinstance(case := resolved[key], PlannedCase)
     )
     skipped = tuple(skip for key in ordered if isinstance(skip := resolved[key], Skip))
-    if not planned:
-        _require_cores(suite, [skip for key in keys if isinstance(skip := resolved[key], Skip)])
-    notes += plan_notes.note_no_cases(listed, hosts, cells)
-    notes += note_idle_overrides(suite.gate, asked, suite.place, of="this suite")
+    too_wide = next((skip for key in keys if isinstance(skip := resolved[key], Skip) and skip.too_wide), None)
+    if not planned and too_wide is not None:  # fewer threads, or more cores, would have left something to run
+        place = "matrix.threads" if too_wide.key.threads in suite.matrix.threads else "matrix.include"
+        raise UsageError(f"{suite.place(place)}: {place}: nothing to run: {too_wide.reason}")
+    idle_overrides = note_idle_overrides(suite.gate, asked, suite.place, of="this suite")
+    notes += plan_notes.note_no_cases(listed, hosts, cells) + idle_overrides
     notes += plan_notes.note_idle_quantize_keys(suite, asked)
     notes += [f"--filter '{only}' keeps {len(kept)} of {len(asked)} cells"] * (len(kept) < len(asked))
     notes += plan_notes.note_planned(suite, planned, references, hosts)
@@ -105,44 +106,6 @@ def make_plan(
     return Plan(
         suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes), decision=make_decision_rule(suite)
     )
-
-
-def _match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
-    """The cells whose id matches one of the globs; each glob must match one."""
-    matched: set[str] = set()
-    for glob in (part.strip() for part in only.split(",")):
-        match = re.compile(fnmatch.translate(glob)).match
-        matches = {key.id for key in keys if match(key.id)}
-        if not matches:
-            some = ", ".join(key.id for key in keys[:5]) + (", …" if len(keys) > 5 else "") if keys else "none"
-            words = {word for key in keys for word in key.id.split("/")}
-            near = next((hint for part in glob.split("/") if (hint := registry.suggest(part, words - {part}))), ";")
-            raise UsageError(
-                f"--filter '{glob}' matches no case{near} ids are model/mode/backend/t<threads>/b<batch size>"
-                f"{'' if all(key.host == NATIVE for key in keys) else '[/<host>]'}: {some}"
-            )
-        matched |= matches
-    return [key for key in keys if key.id in matched]
-
-
-def _find_references(keys: list[CaseKey], resolved: Resolved) -> set[CaseKey]:
-    """The references that the cells that run need and that are not among the cells; and theirs."""
-    present, references = set(keys), set[CaseKey]()
-    pending = list(keys)
-    while pending:
-        case = resolved[pending.pop()]
-        reference = case.reference if isinstance(case, PlannedCase) else None
-        if reference is not None and reference not in present:
-            present.add(reference)
-            references.add(reference)
-            pending.append(reference)
-    return references
-
-
-def _with_twins(keys: list[CaseKey], resolved: Resolved) -> list[CaseKey]:
-    """The cells, then the fp32 twins of the QAT cells that run and that are not among them."""
-    twins = (case.twin for key in keys if isinstance(case := resolved[key], PlannedCase))
-    return [*dict.fromkeys([*keys, *(twin for twin in twins if twin is not None)])]
 
 
 def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
@@ -159,35 +122,3 @@ def measuring_cores(suite: Suite, allowed: tuple[int, ...]) -> tuple[int, ...]:
             "(taskset, docker --cpuset-cpus)"
         )
     return allowed if named is None else named
-
-
-def _require_cores(suite: Suite, skips: list[Skip]) -> None:
-    """Raises ``UsageError`` where fewer threads, or more cores, would have left something to run."""
-    skip = next((skip for skip in skips if skip.too_wide), None)
-    if skip is not None:
-        place = "matrix.threads" if skip.key.threads in suite.matrix.threads else "matrix.include"
-        raise UsageError(f"{suite.place(place)}: {place}: nothing to run: {skip.reason}")
-
-
-def _make_sort_key(backends: Mapping[str, Backend], keys: Iterable[CaseKey]) -> Callable[[CaseKey], tuple[int, ...]]:
-    """The sort key: model, threads, batch size, host, runtime, fp32 first, then backend and mode as in the suite."""
-    ranks: dict[str, dict[object, int]] = {name: {} for name in (*CASE_KEYS, "runtime")}
-    for key in keys:
-        for name in CASE_KEYS:
-            ranks[name].setdefault(getattr(key, name), len(ranks[name]))
-        ranks["runtime"].setdefault(backends[key.backend].runtime, len(ranks["runtime"]))
-
-    def rank_key(key: CaseKey) -> tuple[int, ...]:
-        return (
-            ranks["model"][key.model],
-            ranks["threads"][key.threads],
-            ranks["batch_size"][key.batch_size],
-            ranks["host"].get(key.host, -1),  # the reference of a host that does not time is native
-            ranks["runtime"][backends[key.backend].runtime],
-            key.mode != "fp32",
-            ranks["backend"].get(key.backend, -1),  # a reference's backend may stand nowhere in the suite
-            ranks["mode"].get(key.mode, -1),
-            ranks["recipe"].get(key.recipe, -1),
-        )
-
-    return rank_key

@@ -20,7 +20,7 @@ from qbench.models.base import FileFormat, OwnInt8
 from qbench.plan.cases import Case, Variant
 from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.quant.recipe import DEFAULT, TRAINING, Recipe
-from qbench.record.schema import CaseKey, find_fp32, make_case_key
+from qbench.record.schema import CaseKey, find_fp32
 from qbench.suite import Suite
 from qbench.suite.recipes import RecipeChoice
 
@@ -68,7 +68,7 @@ def name_variant(key: CaseKey) -> VariantName:
 def list_variants(suite: Suite, backends: Mapping[str, Backend], cells: Iterable[CaseKey]) -> Listed:
     """What each of the cells measures, then their fp32 and their twins, each once, whatever cells it has.
 
-    Raises ``UsageError`` for a backend that ``backends`` lacks, and for a recipe that the suite has not."""
+    Raises ``UsageError`` for a recipe that the suite has not."""
     variants = Variants(suite, backends)
     listed = {name: variants.describe(*name) for name in dict.fromkeys(name_variant(key) for key in cells)}
     for (model, *_), cell in [*listed.items()]:
@@ -83,46 +83,41 @@ class Variants:
     """The variants of one suite on these backends."""
 
     def __init__(self, suite: Suite, backends: Mapping[str, Backend]) -> None:
-        self.models = {reference.name: reference for reference in suite.references()}
+        self._models = {reference.name: reference for reference in suite.references()}
+        self._files = {(model.name, file.recipe): file for model in self._models.values() for file in model.int8}
         self._suite = suite
         self._backends = backends
         self._choices = {choice.name: choice for choice in suite.recipe}
         self._twins = _name_twins(suite)
 
-    def backend(self, name: str) -> Backend:
-        """The backend of that name."""
-        if name not in self._backends:
-            raise UsageError(registry.unknown("backend", name, self._backends))
-        return self._backends[name]
-
     def case(self, key: CaseKey) -> Case:
-        """The case of a key; cases of one variant share it."""
-        return Case(variant=self.variant(key), threads=key.threads, batch_size=key.batch_size, host=key.host)
+        """The case of a key."""
+        variant = self._make_variant(*name_variant(key))
+        return Case(variant=variant, threads=key.threads, batch_size=key.batch_size, host=key.host)
 
-    def variant(self, key: CaseKey) -> Variant:
-        """The variant that a case measures."""
-        model, mode, backend = self.models[key.model], key.mode, key.backend
-        file = model.own_int8(key.recipe)
-        recipe = self.recipe(mode, backend, key.recipe) if file is None else self.recipe_of_file(mode, backend, file)
-        return Variant(model=model, mode=mode, backend=backend, recipe=recipe)
+    def _make_variant(self, model: str, mode: str, backend: str, recipe: str) -> Variant:
+        reference = self._models[model]
+        file = self._files.get((model, recipe))
+        read = self.recipe(mode, backend, recipe) if file is None else self.recipe_of_file(mode, backend, file)
+        return Variant(model=reference, mode=mode, backend=backend, recipe=read)
 
     def describe(self, model: str, mode: str, name: str, recipe: str) -> CellVariant | NoVariant:
         """What the cells of a model, mode, backend and recipe measure."""
-        backend, file = self.backend(name), self.models[model].own_int8(recipe)
+        backend, file = self._backends[name], self._files.get((model, recipe))
         # fp32 is its runtime's, int8 nobody's that runs fp32 only.
         if backend.runtime != name if mode == "fp32" else backend.modes == ("fp32",):
             return NoVariant(backend=backend)
         form = None if file is None else file.format
         if (reason := self._why_no_recipe(mode, name, recipe, form)) is not None:
             return NoVariant(backend=backend, reason=reason)
-        variant = self.variant(make_case_key(model, mode, name, 1, 1, recipe))
+        variant = self._make_variant(model, mode, name, recipe)
         is_trained = mode == "qat" and recipe in self._choices
         twin = self._twins.get(_read_training(self._suite, name)) if is_trained else None
         return CellVariant(variant=variant, backend=backend, form=form, twin=twin)
 
     def find_fp32(self, key: CaseKey) -> CaseKey | None:
         """The like-for-like fp32 of a case, on the same host; None for that fp32 itself."""
-        reference = find_fp32(key, self.backend(key.backend).runtime)
+        reference = find_fp32(key, self._backends[key.backend].runtime)
         return None if key == reference else reference
 
     def recipe(self, mode: str, backend: str, name: str, changed: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
@@ -133,20 +128,20 @@ class Variants:
             twin = next(
                 (replace(training, name=twin) for training, twin in self._twins.items() if twin == name), recipe
             )
-            return replace(twin, target=recipe.target if self.backend(backend).machine_code else ())
+            return replace(twin, target=recipe.target if self._backends[backend].machine_code else ())
         least = recipe.min_coverage
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)
         recipe = RecipeChoice(name=recipe.name, keys=tuple(changed.items())).over(recipe)
         if mode == "dynamic":  # what counts as int8 there is the suite's to say: no recipe builds another file by it
             recipe = replace(recipe, min_coverage=least)
-        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+        return replace(self._backends[backend].resolve(mode, recipe), name=recipe.name)
 
     def recipe_of_file(self, mode: str, backend: str, file: OwnInt8) -> Recipe:
         """The recipe of a file that the user brings: of what the suite says of its mode, only the least coverage."""
         least = self._suite.quantize.recipe(mode, backend).min_coverage
         recipe = Recipe(name=file.recipe, file=file.file, min_coverage=least, canonicalize=False, clip_ranges=False)
-        return replace(self.backend(backend).resolve(mode, recipe), name=recipe.name)
+        return replace(self._backends[backend].resolve(mode, recipe), name=recipe.name)
 
     def _why_no_recipe(self, mode: str, backend: str, name: str, form: FileFormat | None) -> str | None:
         """Why a recipe has no meaning for a mode on a backend: another flow, or nothing that differs; None if it has.
@@ -157,17 +152,17 @@ class Variants:
         if mode == "fp32":
             return None
         if form is not None:
-            return None if form in self.backend(backend).int8_formats else _RUNS[form]
+            return None if form in self._backends[backend].int8_formats else _RUNS[form]
         if name not in self._choices:
             have = ", ".join(self._choices)
             place = self._suite.place("matrix.include")
             raise UsageError(f"{place}: matrix.include: no recipe named '{name}'; there are {have}")
-        if self._choices[name].own_qconfig and not self.backend(backend).own_qconfig:
+        if self._choices[name].own_qconfig and not self._backends[backend].own_qconfig:
             return (
                 "it cannot read the network's own qconfig, which is torch.ao's; fbgemm, x86, onednn and qnnpack can; "
                 "add the recipe default for it"
             )
-        flow, flows = self._choices[name].flow, self.backend(backend).flows
+        flow, flows = self._choices[name].flow, self._backends[backend].flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"
         recipe = replace(self.recipe(mode, backend, name), name=DEFAULT)

@@ -206,10 +206,10 @@ def _end(record: Record | None) -> None:
 
 def _plan(suite: Suite) -> Plan:
     from qbench.machine import fingerprint
-    from qbench.plan.planner import load_backends, make_plan, measuring_cores
+    from qbench.plan.planner import make_plan, measuring_cores
 
     cores = measuring_cores(suite, fingerprint.allowed_cores())
-    return make_plan(suite, load_backends(suite), cores=len(cores))
+    return make_plan(suite, cores=len(cores))
 
 
 def _beside(file: Path) -> Path:

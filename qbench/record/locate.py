@@ -1,19 +1,22 @@
-"""Which run is meant: a folder, or the latest of a suite."""
+"""Which run is meant: a folder, or the latest of a suite, and where `latest` points."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from qbench.errors import UsageError
-from qbench.files import regular_file, strict_json
+from qbench.files import atomic, regular_file, strict_json
 from qbench.files.stored_name import require_name
 from qbench.foreign_text import join_lines
 
 REPORTS = Path("reports")
 LATEST, RUN = "latest", "run.json"
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
 BASELINES = REPORTS / "baselines"
 
 
@@ -63,6 +66,35 @@ def is_quick(run: Path) -> bool:
         content = strict_json.parse(regular_file.read_text(run / RUN))
         return isinstance(content, dict) and content.get("quick") is not None
     return False
+
+
+def point_latest_at(folder: Path, *, quick: bool) -> None:
+    """``latest`` is this run, unless it is a later one already (names of runs begin with their time), or this is a
+    quick look and the other is none. What somebody else has put under this name stays there."""
+    link = folder.parent / LATEST
+    text = link.with_suffix(".txt")
+    later = link.is_symlink() and (link / RUN).is_file() and link.readlink().name > folder.name
+    if later or (quick and (link / RUN).is_file() and not is_quick(link)):
+        return
+    points = _is_pointer(text)
+    try:
+        if os.path.lexists(link) and not (link.is_symlink() and _NAME.fullmatch(str(link.readlink()))):
+            raise FileExistsError(link)
+        with atomic.replace_file(link) as part:
+            part.symlink_to(folder.name)
+        if points:  # it would go before the link
+            text.unlink()
+    except OSError:  # no symbolic links here, or something of that name: a text file serves instead
+        if points or not os.path.lexists(text):
+            atomic.write_text(text, f"{folder.name}\n")
+
+
+def _is_pointer(file: Path) -> bool:
+    """Whether a file is one that says which run is the latest, and nothing else."""
+    try:
+        return not file.is_symlink() and _NAME.fullmatch(regular_file.read_text(file).strip()) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None:

@@ -153,7 +153,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
             root=context.cache,
             limits=context.limits,
             progress=context.report_under(name),
-            train_qat=context.suite.limits.train_qat,
+            train_qat=context.train_qat,
             run_child=context.find_place(NATIVE).run_child_near(shared),
         )
 

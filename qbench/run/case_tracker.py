@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,14 +20,16 @@ _NO_ARTIFACTS: Mapping[str, Artifact] = {}
 class CaseTracker:
     """The cases of a plan and what became of them; several threads may break cases at once.
 
-    ``done`` are the ids of the cases that an earlier part of the run has recorded. ``stopping`` is set when the user
-    interrupts: from then on nothing breaks, since it is qbench that ended the children.
+    ``planned`` are all cases of the plan, ``started`` is when this part of the run began, ``done`` are the ids of the
+    cases that an earlier part has recorded. ``stopping`` is set when the user interrupts: from then on nothing breaks,
+    since it is qbench that ended the children.
     """
 
-    def __init__(self, plan: Plan, directory: RunDirectory, *, started: str) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, directory: RunDirectory, records: Iterable[Record], *, started: str) -> None:
+        self.planned = plan.cases
+        self.started = started
+        self._skipped = plan.skipped
         self._directory = directory
-        self._started = started
         self._lock = threading.RLock()
         self._compared: dict[str, list[PlannedCase]] = {}  # by reference
         self._of_variant: dict[str, list[Case]] = {}
@@ -37,18 +39,18 @@ class CaseTracker:
             self._of_variant.setdefault(planned.case.variant.id, []).append(planned.case)
         self._broken: dict[str, tuple[Status, str]] = {}  # case -> status, reason
         # A failed case is tried again: whatever made it fail may have been mended.
-        recorded = {record.case.id for record in directory.records() if record.status == "ok"}
+        recorded = {record.case.id for record in records if record.status == "ok"}
         self.done = recorded & {planned.case.id for planned in plan.cases}
         self.stopping = False
 
     def record_skips(self) -> None:
         """Records what the plan left out, with its reason."""
-        for skip in self._plan.skipped:
-            self._directory.append(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
+        for skip in self._skipped:
+            self._directory.write_record(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
 
     def open_cases(self) -> list[PlannedCase]:
         """The cases that still need work: not done, not broken; and the references and twins of such."""
-        unbroken = [planned for planned in self._plan.cases if planned.case.id not in self._broken]
+        unbroken = [planned for planned in self.planned if planned.case.id not in self._broken]
         undone = [planned for planned in unbroken if planned.case.id not in self.done]
         needed = {key for planned in undone for key in (planned.case.key, planned.reference, planned.twin)}
         return [planned for planned in unbroken if planned.case.key in needed]
@@ -60,7 +62,7 @@ class CaseTracker:
     def record_result(self, record: Record) -> None:
         """Records a case that was measured, unless an earlier part of this run has."""
         if record.case.id not in self.done:
-            self._directory.append(record)
+            self._directory.write_record(record)
 
     def break_cases(
         self,
@@ -79,7 +81,7 @@ class CaseTracker:
                     # A case that an earlier part of the run has measured keeps its record, but serves no other now.
                     if case.id not in self.done:
                         artifact = artifacts.get(case.variant.id)
-                        self._directory.append(self._broken_record(case, status, stage, str(error), artifact))
+                        self._directory.write_record(self._broken_record(case, status, stage, str(error), artifact))
             self._break_dependents({case.id for case in cases}, stage, artifacts)
 
     def _break_dependents(self, references: set[str], stage: str, artifacts: Mapping[str, Artifact]) -> None:
@@ -100,7 +102,7 @@ class CaseTracker:
             reason=reason,
             recipe=describe_recipe(artifact.recipe if artifact else case.variant.recipe),
             artifact=artifact.facts() if artifact else None,
-            started=self._started,
+            started=self.started,
         )
 
 

@@ -1,4 +1,4 @@
-"""What all stages of a run share: the suite and its plan, the run's folder, the cache, the cores, the progress."""
+"""What all stages of a run share: the run's folder and cases, the cache, the cores, the progress."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from qbench.fleet.fleet import Fleet
-from qbench.plan.planner import Plan
-from qbench.process.cpu_slots import Slots
 from qbench.process.memory_room import UNKNOWN_BYTES, MemoryRoom
 from qbench.process.parent import Limits, end_all, peak_bytes
 from qbench.process.place import Place
@@ -21,7 +19,6 @@ from qbench.process.work_queue import WorkQueue
 from qbench.progress.callback import Progress
 from qbench.run.case_tracker import CaseTracker
 from qbench.run.directory import RunDirectory
-from qbench.suite import Suite
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,33 +48,30 @@ class RunProgress(Protocol):
 class RunContext:
     """What every stage of a run is given beside the results of the stages before it.
 
-    ``cache`` is the open cache's root, ``cores`` are where cases are measured, ``jobs`` is how many things happen
-    beside each other while nothing is timed, ``here`` is this machine as a place for processes, ``memory`` what they
-    share, ``fleet`` are the nodes of the cluster that the run is on (None: it is on this machine alone).
+    ``limits`` is what one request to a child may take, ``cache`` the open cache's root, ``cores`` are where cases are
+    measured, ``jobs`` is how many things happen beside each other while nothing is timed, ``here`` is this machine as a
+    place for processes, ``memory`` what they share, ``fleet`` are the nodes of the cluster that the run is on (None: it
+    is on this machine alone). ``train_qat``: QAT that the cache does not hold is trained; ``emulated_samples``: how
+    many examples an emulated host answers.
     """
 
-    suite: Suite
-    plan: Plan
     directory: RunDirectory
     tracker: CaseTracker
+    limits: Limits
     cache: Path
     cores: tuple[int, ...]
     jobs: int
     here: Place
     memory: MemoryRoom
     progress: RunProgress
-    started: str
+    train_qat: bool
+    emulated_samples: int
     fleet: Fleet | None = None
 
     def find_place(self, host: str) -> Place:
         """Where the processes of a host run: on the nodes of its class, else on this machine."""
         of_host = None if self.fleet is None else self.fleet.find_class(host)
         return self.here if self.fleet is None or of_host is None else self.fleet.place(of_host.label)
-
-    @property
-    def limits(self) -> Limits:
-        """What one request to a child may take."""
-        return Limits(seconds=self.suite.limits.stage_seconds, memory_bytes=self.suite.limits.memory_bytes)
 
     def work_in_memory(self, function: Callable[..., Any], act: Callable[[], Result]) -> Result:
         """What ``act`` returns, which runs ``function`` in a child: as soon as there is memory for what earlier calls
@@ -143,36 +137,6 @@ class RunContext:
                     end_all()
                     wait(futures, timeout=_ENDING_SECONDS)
                 raise
-
-
-def open_context(
-    suite: Suite,
-    plan: Plan,
-    directory: RunDirectory,
-    *,
-    cache: Path,
-    cores: tuple[int, ...],
-    jobs: int,
-    progress: RunProgress,
-    fleet: Fleet | None = None,
-) -> RunContext:
-    """The context of a run that starts, or goes on, now."""
-    started = now()
-    here = jobs if fleet is None else min(jobs, len(fleet.own.cores))
-    return RunContext(
-        suite=suite,
-        plan=plan,
-        directory=directory,
-        tracker=CaseTracker(plan, directory, started=started),
-        cache=cache,
-        cores=cores,
-        jobs=jobs,
-        here=Place(slots=Slots(here)),
-        memory=MemoryRoom(jobs),
-        progress=progress,
-        started=started,
-        fleet=fleet,
-    )
 
 
 def now() -> str:

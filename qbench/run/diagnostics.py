@@ -27,7 +27,7 @@ def warn_of_guessing(context: RunContext, prepared: Prepared, evaluated: Evaluat
     """Notes each network whose fp32 is right no more often than by guessing: images that were not scaled, channels in
     another order and labels of another numbering all pass for data, and int8 agrees with fp32 on them."""
     checked: set[str] = set()
-    for planned in context.plan.cases:
+    for planned in context.tracker.planned:
         name, case = planned.case.variant.model.name, evaluated.get(planned.case.id)
         if planned.reference is not None or case is None or case.accuracy is None or name in checked:
             continue
@@ -63,7 +63,7 @@ def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluat
     """Writes the run folder's ``flips/``; without images the report still lists every flip."""
     pairs = {
         (evaluated[planned.case.id].predictions, evaluated[planned.reference.id].predictions)
-        for planned in context.plan.cases
+        for planned in context.tracker.planned
         if planned.reference is not None and planned.case.id in evaluated and planned.reference.id in evaluated
         if not is_emulated(planned.case)
     }
@@ -77,10 +77,8 @@ def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluat
 
 
 def keep_layer_numbers(context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant]) -> None:
-    """Writes the run folder's ``layers/`` where the suite asks for it: SQNR and cosine as the build has them, and what
+    """Writes the run folder's ``layers/``: SQNR and cosine as the build has them, and what
     evaluation data clips."""
-    if not context.suite.evaluate.layers:
-        return
     by_model = {name: _list_int8(context, built, name) for name in prepared.models}
     by_model = {name: variants for name, variants in by_model.items() if variants}
     context.progress.stage("layers", len(by_model))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import errno
 import json
-import os
-import re
 import secrets
 import shlex
 import tempfile
@@ -25,9 +23,8 @@ from qbench.files.stored_name import name_of
 from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
 from qbench.plan.planner import Plan
-from qbench.record import jsonl, schema
+from qbench.record import jsonl, locate, schema
 from qbench.record.commit import read_commit
-from qbench.record.locate import is_quick
 from qbench.record.schema import Record
 from qbench.record.stored_run import RUN, ExamplesInfo, read_info
 from qbench.suite import Suite
@@ -35,14 +32,16 @@ from qbench.suite.quick import OVERRIDES
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
-_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")  # of a run's folder
 
 
 class RunDirectory:
     """``reports/<suite>/<UTC time>-<short id>/``; records are appended from several threads, one at a time."""
 
-    def __init__(self, path: Path, digests: dict[str, str] | None = None, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, path: Path, digests: dict[str, str] | None = None, notes: tuple[str, ...] = (), *, quick: bool = False
+    ) -> None:
         self.path = path
+        self._quick = quick
         self._lock = threading.Lock()
         self._digests: dict[str, str] = digests or {}
         self._notes = notes
@@ -52,12 +51,12 @@ class RunDirectory:
         """Everything recorded so far."""
         return jsonl.read(self.path) if (self.path / jsonl.RECORDS).exists() else []
 
-    def append(self, record: Record) -> None:
+    def write_record(self, record: Record) -> None:
         """Adds one record and forces it to disk."""
         with self._lock, self._writing():
             jsonl.append(self.path / jsonl.RECORDS, record)
             if not self._shown:
-                _point_latest_at(self.path)
+                locate.point_latest_at(self.path, quick=self._quick)
                 self._shown = True
 
     def tidy(self) -> None:
@@ -202,36 +201,7 @@ def create(suite: Suite, out: Path | None) -> RunDirectory:
             pass
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another place with --out") from error
-    return RunDirectory(folder)
-
-
-def _point_latest_at(folder: Path) -> None:
-    """``latest`` is this run, unless it is a later one already (names of runs begin with their time), or this is a
-    quick look and the other is none. What somebody else has put under this name stays there."""
-    link = folder.parent / "latest"
-    text = link.with_suffix(".txt")
-    later = link.is_symlink() and (link / RUN).is_file() and link.readlink().name > folder.name
-    if later or (is_quick(folder) and (link / RUN).is_file() and not is_quick(link)):
-        return
-    points = _is_pointer(text)
-    try:
-        if os.path.lexists(link) and not (link.is_symlink() and _NAME.fullmatch(str(link.readlink()))):
-            raise FileExistsError(link)
-        with atomic.replace_file(link) as part:
-            part.symlink_to(folder.name)
-        if points:  # it would go before the link
-            text.unlink()
-    except OSError:  # no symbolic links here, or something of that name: a text file serves instead
-        if points or not os.path.lexists(text):
-            atomic.write_text(text, f"{folder.name}\n")
-
-
-def _is_pointer(file: Path) -> bool:
-    """Whether a file is one that says which run is the latest, and nothing else."""
-    try:
-        return not file.is_symlink() and _NAME.fullmatch(regular_file.read_text(file).strip()) is not None
-    except (OSError, UnicodeDecodeError):
-        return False
+    return RunDirectory(folder, quick=suite.quick)
 
 
 def reopen(folder: Path, suite: Suite) -> RunDirectory:
@@ -249,7 +219,7 @@ def reopen(folder: Path, suite: Suite) -> RunDirectory:
             raise OSError(errno.ELOOP, "records.jsonl is a link; nothing is written behind one")
     except OSError as error:
         raise UsageError(f"{folder}: cannot be gone on with: {error.strerror or error}") from error
-    return RunDirectory(folder, dict(info.digests), info.notes)
+    return RunDirectory(folder, dict(info.digests), info.notes, quick=info.quick is not None)
 
 
 def _describe_metric(spec: MetricSpec) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def emulate(
         host=case.host,
         batch_size=case.batch_size,
         native=native,
-        samples=context.suite.evaluate.emulated_samples,
+        samples=context.emulated_samples,
         of_classes=prepared.metric.load().percent if labels is None else labels.ndim == 1 and labels.dtype.kind in "iu",
     )
     predict_emulated(

@@ -22,10 +22,11 @@ from qbench.run.evaluate_stage import Evaluated
 from qbench.run.measure_nodes import Settings, measure_on_nodes
 from qbench.run.prepare_stage import Prepared
 from qbench.run.race_entry import enter_race
+from qbench.suite import Suite
 
 
 def measure(
-    context: RunContext, prepared: Prepared, built: Mapping[str, BuiltVariant], evaluated: Evaluated
+    context: RunContext, suite: Suite, prepared: Prepared, built: Mapping[str, BuiltVariant], evaluated: Evaluated
 ) -> Iterator[Record]:
     """The record of each open case as soon as its setting is measured, nothing beside it; those whose answers are
     predicted or emulated first, as they are. What a setting keeps for a resumed run is removed once its records were
@@ -38,7 +39,7 @@ def measure(
     settings = group_by_setting(planned for planned in cases if not _is_unmeasured(evaluated, planned))
     context.progress.stage("measure", len(settings))
     groups = [(setting_name(of_setting), planned) for of_setting, planned in settings.items()]
-    for of_setting, measured in _measure_settings(context, prepared, built, evaluated, groups):
+    for of_setting, measured in _measure_settings(context, suite, prepared, built, evaluated, groups):
         shared = replace(measured, seconds=measured.seconds / len(of_setting))
         for planned in of_setting:
             if planned.case.id in measured.latencies:
@@ -47,6 +48,7 @@ def measure(
 
 def _measure_settings(
     context: RunContext,
+    suite: Suite,
     prepared: Prepared,
     built: Mapping[str, BuiltVariant],
     evaluated: Evaluated,
@@ -57,9 +59,9 @@ def _measure_settings(
     def enter(planned: Sequence[PlannedCase]) -> Setting:
         described = [describe_case(context, built, evaluated, each) for each in planned]
         return Setting(
-            suite=context.suite,
+            suite=suite,
             data=prepared.data,
-            arms=tuple(enter_race(planned, described, context.suite, context.directory.path)),
+            arms=tuple(enter_race(planned, described, suite, context.directory.path)),
             cases={each.case.id: each.case for each in planned},
             artifacts={each.case.id: built[each.case.variant.id].artifact for each in planned},
             limits=context.limits,
@@ -123,7 +125,7 @@ def describe_case(
         predictions=f"predictions/{evaluation.predictions.name}",
         layers=context.directory.layers(case.variant.id),
         host=evaluation.host,
-        started=context.started,
+        started=context.tracker.started,
     )
 
 

@@ -14,17 +14,21 @@ from qbench.errors import UsageError
 from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
 from qbench.machine import fingerprint
-from qbench.plan.planner import load_backends, make_plan, measuring_cores
+from qbench.plan.planner import make_plan, measuring_cores
+from qbench.process.cpu_slots import Slots
+from qbench.process.memory_room import MemoryRoom
+from qbench.process.parent import Limits
+from qbench.process.place import Place
 from qbench.record.schema import Record
 from qbench.run import directory as run_directory
 from qbench.run.build_stage import build_variants
-from qbench.run.context import RunContext, RunProgress, now, open_context
+from qbench.run.case_tracker import CaseTracker
+from qbench.run.context import RunContext, RunProgress, now
 from qbench.run.diagnostics import keep_flip_images, keep_layer_numbers, warn_of_guessing
 from qbench.run.evaluate_stage import evaluate
 from qbench.run.expected_time import expect_seconds
 from qbench.run.hosts_stage import read_hosts
 from qbench.run.measure_stage import measure
-from qbench.run.metric_choice import recall_metric
 from qbench.run.prepare_stage import prepare
 from qbench.run.runtimes_stage import compare_runtimes
 from qbench.run.saturation_stage import name_layers
@@ -67,15 +71,15 @@ def run(
     cache = store.open_cache()
     with contextlib.nullcontext() if on is None else open_fleet(on, cache, progress.note) as fleet:
         context = open_run(suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress, fleet=fleet)
-        return _run_and_record(context, only, on)
+        return _run_and_record(context, suite, only, on)
 
 
-def _run_and_record(context: RunContext, only: str | None, on: str | None) -> RunResult:
+def _run_and_record(context: RunContext, suite: Suite, only: str | None, on: str | None) -> RunResult:
     """The result of a run, however it ends."""
     directory, elapsed, interrupted = context.directory, dict[str, float](), False
     try:
         with store.in_use(context.cache):
-            _run_stages(context, elapsed)
+            _run_stages(context, suite, elapsed)
         directory.tidy()
     except KeyboardInterrupt:
         interrupted = True
@@ -85,7 +89,7 @@ def _run_and_record(context: RunContext, only: str | None, on: str | None) -> Ru
         records=directory.records(),
         elapsed_seconds=elapsed,
         interrupted=interrupted,
-        resume=directory.resume_command(context.suite, only, on) if interrupted else None,
+        resume=directory.resume_command(suite, only, on) if interrupted else None,
     )
 
 
@@ -105,7 +109,6 @@ def open_run(
     home = None if fleet is None else fleet.home
     plan = make_plan(
         suite,
-        load_backends(suite),
         cores=len(cores) if home is None else min(len(cores), home.cores),
         only=only,
         memory_bytes=fingerprint.memory_bytes(),
@@ -113,24 +116,41 @@ def open_run(
     )
     if not plan.cases and not plan.skipped:
         raise UsageError(f"{suite.file}: nothing to run: {'; '.join(plan.notes) or 'the matrix holds no case'}")
-    cache = store.open_cache()
+    cache, started = store.open_cache(), now()
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
-    jobs = jobs or (len(fingerprint.allowed_cores()) if fleet is None else fleet.places)
-    context = open_context(suite, plan, directory, cache=cache, cores=cores, jobs=jobs, progress=progress, fleet=fleet)
+    records = directory.records()
+    tracker = CaseTracker(plan, directory, records, started=started)
+    cases = len(tracker.open_cases())
+    metric = suite.gate.accuracy.recall_metric(records, suite.base)
+    directory.write_info(suite, plan, metric, started=started, only=only)
+    tracker.record_skips()
     if (reason := consent.note_suite(suite)) is not None:
         progress.note(reason)
-    directory.write_info(suite, plan, recall_metric(suite, directory.records()), started=context.started, only=only)
-    progress.expect(expect_seconds(directory.path.parent, suite, cases=len(context.tracker.open_cases())))
-    return context
+    progress.expect(expect_seconds(directory.path.parent, suite, cases=cases))
+    jobs = jobs or (len(fingerprint.allowed_cores()) if fleet is None else fleet.places)
+    slots = Slots(jobs if fleet is None else min(jobs, len(fleet.own.cores)))
+    return RunContext(
+        directory=directory,
+        tracker=tracker,
+        limits=Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes),
+        cache=cache,
+        cores=cores,
+        jobs=jobs,
+        here=Place(slots=slots),
+        memory=MemoryRoom(jobs),
+        progress=progress,
+        train_qat=suite.limits.train_qat,
+        emulated_samples=suite.evaluate.emulated_samples,
+        fleet=fleet,
+    )
 
 
-def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
+def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) -> None:
     """All stages in order; ``elapsed`` gets how long each took."""
     if done := len(context.tracker.done):
-        context.progress.note(f"{done} of {len(context.plan.cases)} cases are done already")
-    context.tracker.record_skips()
+        context.progress.note(f"{done} of {len(context.tracker.planned)} cases are done already")
     with _timed(elapsed, "prepare"):
-        prepared = prepare(context)
+        prepared = prepare(context, suite)
     if prepared is None:
         return
     hosts = read_hosts(context)
@@ -142,9 +162,10 @@ def _run_stages(context: RunContext, elapsed: dict[str, float]) -> None:
         evaluated = compare_runtimes(context, prepared, built, evaluated)
         evaluated = name_layers(context, prepared, built, evaluated)
         keep_flip_images(context, prepared, evaluated)
-        keep_layer_numbers(context, prepared, built)
+        if suite.evaluate.layers:
+            keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):
-        for record in measure(context, prepared, built, evaluated):
+        for record in measure(context, suite, prepared, built, evaluated):
             context.tracker.record_result(record)
 
 

@@ -25,7 +25,7 @@ def name_layers(
 ) -> dict[str, EvaluatedCase]:
     """The cases, those of limited hosts whose kernels add in 16 bits with the layers that lose sums there. Counted is
     where the answers are not those of the native host, once for each artifact; no case fails by it."""
-    cases = {planned.case.id: planned.case for planned in context.plan.cases if planned.case.id in evaluated}
+    cases = {planned.case.id: planned.case for planned in context.tracker.planned if planned.case.id in evaluated}
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases.values():
         if _loses_sums(case, evaluated[case.id], _find_native(case, cases, evaluated)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from qbench.suite.types import Number, PythonTarget, Section, Yes, known, near, 
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.metrics.spec import MetricSpec
+    from qbench.record.schema import Record
 
 # What judges without `metric:`, with labels in the data and without.
 DEFAULTS = ("top1", "top1_agreement")
@@ -206,6 +208,15 @@ class AccuracyGate(Section):
         if isinstance(self.metric, OwnMetric):
             return self.metric.spec(base)
         return MetricSpec(name=DEFAULTS[1] if not labelled and not self.is_named else self.metric)
+
+    def recall_metric(self, records: Iterable[Record], base: Path) -> MetricSpec:
+        """The metric of the part of the run that these records come from; before any, that of data with labels."""
+        from qbench.metrics.spec import MetricSpec
+
+        metrics = {record.accuracy.metric for record in records if record.accuracy is not None}
+        if metrics == {OF_ANY_OUTPUTS} and not self.model_fields_set:
+            return MetricSpec(name=OF_ANY_OUTPUTS)
+        return self.choose_metric(base=base, labelled=metrics != {DEFAULTS[1]})
 
 
 def _perfect_score(metric: str) -> float | None:

@@ -26,7 +26,7 @@ from unittest.mock import Mock
 from qbench import suite as suites
 from qbench.errors import CaseError
 from qbench.fleet.schedule import Node, Schedule
-from qbench.plan.planner import Plan, PlannedCase, load_backends, make_plan
+from qbench.plan.planner import Plan, PlannedCase, make_plan
 from qbench.run.case_tracker import CaseTracker
 from qbench.run.context import RunContext
 from qbench.run.directory import RunDirectory
@@ -90,7 +90,7 @@ def coordinate(schedule: Schedule, places: int, cases: int) -> None:
     report("reading and planning", seconds, len(plan.cases))
     directory = Mock(spec=RunDirectory)
     directory.records.return_value = []
-    tracker, seconds = timed(lambda: CaseTracker(plan, directory, started=""))
+    tracker, seconds = timed(lambda: CaseTracker(plan, directory, [], started=""))
     report("tracking", seconds, len(plan.cases))
     context = Mock(spec=RunContext, jobs=places, fleet=None, tracker=tracker)
 
@@ -106,7 +106,7 @@ def coordinate(schedule: Schedule, places: int, cases: int) -> None:
     report(f"working in {places:,} threads", seconds, len(plan.cases))
     baselines = [planned.case for planned in plan.cases if planned.reference is None]
     _, seconds = timed(lambda: tracker.break_cases(baselines, "build", CaseError("no such layer")))
-    report("failing", seconds, directory.append.call_count)
+    report("failing", seconds, directory.write_record.call_count)
 
 
 def report(what: str, seconds: float, cases: int) -> None:
@@ -129,7 +129,7 @@ def make_large_plan(folder: Path, cases: int) -> Plan:
     lines = ["suite: large", "models:", *models, "data: {dataset: digits}", f"matrix: {matrix}"]
     (folder / "large.yaml").write_text("\n".join(lines))
     suite = suites.read(folder / "large.yaml")
-    return make_plan(suite, load_backends(suite), cores=2, memory_bytes=None)
+    return make_plan(suite, cores=2, memory_bytes=None)
 
 
 def measure_thread(count: int = 500) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from qbench.plan.planner import Plan, load_backends, make_plan
+from qbench.plan.planner import Plan, make_plan
 from qbench.suite import parse
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_plan_of_100_000_cells(benchmark: BenchmarkFixture) -> None:
 
     def plan() -> Plan:
         suite = parse(text)
-        return make_plan(suite, load_backends(suite), cores=64, only="*")
+        return make_plan(suite, cores=64, only="*")
 
     made = benchmark.pedantic(plan, rounds=3)
     # 5,000 cells of each mode and backend; without meaning: fp32 on three engines and three int8 modes on torch.
@@ -37,8 +37,8 @@ def test_plan_of_100_000_cells(benchmark: BenchmarkFixture) -> None:
 def test_plan_of_the_quickstart_as_a_process(benchmark: BenchmarkFixture) -> None:
     """Reading and planning the quickstart in a fresh interpreter."""
     code = (
-        "from qbench.suite import read; from qbench.plan.planner import load_backends, make_plan; "
-        "suite = read('suites/quickstart.yaml'); print(len(make_plan(suite, load_backends(suite), cores=1).cases))"
+        "from qbench.suite import read; from qbench.plan.planner import make_plan; "
+        "suite = read('suites/quickstart.yaml'); print(len(make_plan(suite, cores=1).cases))"
     )
 
     def process() -> str:

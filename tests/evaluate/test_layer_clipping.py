@@ -116,12 +116,11 @@ def test_examples_are_taken_evenly(count, size, starts):
     assert list(layer_clipping._batches(data, size)) == [(start, min(start + size, count)) for start in starts]
 
 
-def keep(tmp_path, int8, *, wanted=True):
+def keep(tmp_path, int8):
     """What ``keep_layer_numbers`` writes and notes for a run of one int8 variant."""
     variant = SimpleNamespace(id="net/static/fake", mode="static", backend="fake", model=SimpleNamespace(name="net"))
     files, notes = {}, []
     context = SimpleNamespace(
-        suite=SimpleNamespace(evaluate=SimpleNamespace(layers=wanted)),
         cache=tmp_path, limits=Limits(), report_under=lambda _: None,
         directory=SimpleNamespace(write_layers=lambda name, numbers: files.update({name: numbers})),
         progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None, note=notes.append),
@@ -138,7 +137,6 @@ def test_a_run_keeps_the_rows_of_each_variant_where_the_suite_asks_for_them(tmp_
     int8 = make_artifact(layer_numbers=(KNOWN,))
     monkeypatch.setattr("qbench.run.diagnostics.rows", lambda variants, *_, **__: dict.fromkeys(variants, ("row",)))
     assert keep(tmp_path, int8) == ({"net/static/fake": ("row",)}, [])
-    assert keep(tmp_path, int8, wanted=False) == ({}, [])
 
     def fail(*_, **__):
         raise BuildError("does not run")

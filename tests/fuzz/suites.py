@@ -20,7 +20,7 @@ from harness import Files, Fuzzer, main
 
 from qbench import suite as suites
 from qbench.plan import text as plan_text
-from qbench.plan.planner import load_backends, make_plan, measuring_cores
+from qbench.plan.planner import make_plan, measuring_cores
 
 ROOT = Path(__file__).parents[2]
 FILE = "suite.yaml"
@@ -143,7 +143,7 @@ def attempt(folder: Path) -> None:
     """Reads and plans the suite as ``qbench plan`` does, and asks for places as the gate does."""
     suite = suites.read(folder / FILE)
     cores = measuring_cores(suite, (0, 1))
-    plan = make_plan(suite, load_backends(suite), cores=len(cores), only=None)
+    plan = make_plan(suite, cores=len(cores), only=None)
     plan_text.text(plan)
     plan_text.as_json(plan)
     suite.references()

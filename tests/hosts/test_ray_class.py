@@ -6,7 +6,7 @@ import pytest
 
 from qbench import registry, suite
 from qbench.errors import UnknownName
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 
 TEXT = """
 suite: fleet
@@ -35,7 +35,7 @@ def test_a_class_is_named_by_its_label() -> None:
 
 def test_without_a_cluster_its_cases_are_skipped(read) -> None:
     """The reason says how to name the cluster."""
-    plan = make_plan(read, load_backends(read), cores=2)
+    plan = make_plan(read, cores=2)
     there = [skip for skip in plan.skipped if skip.key.host == "ray:zen4"]
     assert len(there) == 4
     assert all("--on ray://HOST:PORT" in skip.reason for skip in there)
@@ -43,7 +43,7 @@ def test_without_a_cluster_its_cases_are_skipped(read) -> None:
 
 def test_with_a_cluster_they_are_planned_for_the_cores_of_its_nodes(read) -> None:
     """A case needs as many cores as it has threads where it runs, not where the run was started."""
-    plan = make_plan(read, load_backends(read), cores=2, nodes={"ray:zen4": 1})
+    plan = make_plan(read, cores=2, nodes={"ray:zen4": 1})
     assert {planned.case.id for planned in plan.cases if planned.case.host == "ray:zen4"} == {
         "digits-cnn/fp32/torch/t1/b1/ray:zen4",
         "digits-cnn/static/onednn/t1/b1/ray:zen4",
@@ -55,5 +55,5 @@ def test_with_a_cluster_they_are_planned_for_the_cores_of_its_nodes(read) -> Non
 
 def test_a_class_that_the_cluster_lacks_is_a_skip_that_names_those_it_has(read) -> None:
     """Another cluster may have it: the suite is no error."""
-    plan = make_plan(read, load_backends(read), cores=2, nodes={"ray:graviton": 4})
+    plan = make_plan(read, cores=2, nodes={"ray:graviton": 4})
     assert {skip.reason for skip in plan.skipped} == {"the cluster has no nodes of this class; it has ray:graviton"}

@@ -434,12 +434,6 @@ def test_a_matrix_beyond_all_reason_is_refused() -> None:
         make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
 
 
-def test_a_backend_that_was_not_handed_in_is_a_usage_error() -> None:
-    """The caller must bring each backend of the matrix."""
-    with pytest.raises(UsageError, match="no backend named 'torch'"):
-        make_plan(suite("{backends: [x86], modes: [static]}"), {"x86": Stand("x86", "torch", INT8)}, cores=1)
-
-
 def test_load_backends_brings_the_runtimes_too() -> None:
     """What the registry gives for a suite is enough for its plan."""
     wanted = suite("{modes: [static], backends: [onednn], include: [{mode: fp32, backend: onnxruntime}]}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qbench import registry
-from qbench.plan.planner import Plan, load_backends, make_plan
+from qbench.plan.planner import Plan, make_plan
 from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
@@ -33,7 +33,7 @@ def _everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def plan(*overrides: str, only: str | None = None) -> Plan:
     """The plan of the suite with these overrides."""
     suite = parse(SUITE, overrides=overrides)
-    return make_plan(suite, load_backends(suite), cores=4, only=only)
+    return make_plan(suite, cores=4, only=only)
 
 
 def twins(found: Plan) -> dict[str, str | None]:

@@ -70,7 +70,7 @@ def test_each_guessing_network_is_noted_once_and_by_its_fp32_alone():
     scores = {"a/fp32": poor, "a/fp32/b": poor, "b/fp32": score(0.9, 0.88), "b/static": poor}
     evaluated = {case: SimpleNamespace(accuracy=accuracy) for case, accuracy in scores.items()}
     context = SimpleNamespace(
-        plan=SimpleNamespace(cases=cases),
+        tracker=SimpleNamespace(planned=cases),
         warn=notes.append,
     )
     warn_of_guessing(context, SimpleNamespace(data=data()), evaluated)
@@ -88,7 +88,7 @@ def keep_images(predictions, notes=None):
         for case, reference in ((FP32, None), (INT8, SimpleNamespace(id=FP32)), (MORE, SimpleNamespace(id=FP32)))
     ]
     context = SimpleNamespace(
-        plan=SimpleNamespace(cases=cases),
+        tracker=SimpleNamespace(planned=cases),
         directory=SimpleNamespace(path=Path("run")),
         limits=None,
         report_under=lambda name: None,

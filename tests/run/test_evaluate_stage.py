@@ -62,7 +62,7 @@ def go(folder):
     def go(*overrides):
         read = suite.read(folder / "s.yaml", list(overrides))
         context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Noted())
-        prepared = prepare(context)
+        prepared = prepare(context, read)
         built = build_stage.build_variants(context, prepared)
         evaluated = evaluate_stage.evaluate(context, prepared, built)
         return Outcome(context=context, prepared=prepared, built=built, evaluated=evaluated)

@@ -51,14 +51,20 @@ def planted(tmp_path_factory):
     (folder / "s.yaml").write_text(TEXT)
     read = suite.read(folder / "s.yaml")
     context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
-    prepared = prepare(context)
+    prepared = prepare(context, read)
     hosts = read_hosts(context)
     built = build_stage.build_variants(context, prepared)
     evaluated = evaluate_stage.evaluate(context, prepared, built, hosts)
     outputs = {case: np.load(known.predictions)["outputs"] for case, known in evaluated.items()}
     facts = {case: known.host for case, known in evaluated.items()}
     return SimpleNamespace(
-        outputs=outputs, facts=facts, context=context, prepared=prepared, built=built, evaluated=evaluated
+        outputs=outputs,
+        facts=facts,
+        context=context,
+        suite=read,
+        prepared=prepared,
+        built=built,
+        evaluated=evaluated,
     )
 
 
@@ -121,7 +127,7 @@ def test_what_is_predicted_is_not_measured(planted, monkeypatch):
         "measure_setting",
         lambda setting, *rest, **more: raced.extend(setting.arms) or MeasuredSetting(latencies={}),
     )
-    stages = planted.context, planted.prepared, planted.built, planted.evaluated
+    stages = planted.context, planted.suite, planted.prepared, planted.built, planted.evaluated
     results = list(measure_stage.measure(*stages))
     predicted = {case for case, facts in planted.facts.items() if facts.kind == "predicted"}
     assert {record.case.id for record in results} == predicted

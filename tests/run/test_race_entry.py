@@ -9,7 +9,7 @@ import pytest
 from made_records import fp32, info, int8
 
 from qbench import suite as suites
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.record.schema import CaseKey
 from qbench.record.stored_run import StoredRun
 from qbench.run import race_entry
@@ -28,7 +28,7 @@ quantize: {qat: {fp32_twin: true}}
 @pytest.fixture
 def planned():
     suite = suites.parse(SUITE, file="<test>")
-    return make_plan(suite, load_backends(suite), cores=2).cases
+    return make_plan(suite, cores=2).cases
 
 
 def describe(planned, **sizes: int):

@@ -170,7 +170,7 @@ def test_latest_is_a_run_that_has_something_to_show(finished, monkeypatch):
     first = finished.result
     link = first.folder.parent / "latest"
     assert link.resolve() == first.folder
-    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: None)  # as if it were killed here
+    monkeypatch.setattr(run, "_run_stages", lambda context, suite, elapsed: None)  # as if it were killed here
     second = go(finished.file, finished.folder)
     assert second.folder != first.folder
     assert link.resolve() == first.folder
@@ -182,7 +182,7 @@ def test_a_run_folder_is_there_whole_or_not_at_all(folder, monkeypatch):
     reports.mkdir(parents=True)
     kill_in_workplaces(reports / "20250101T000000Z-0000")
     assert len(list(reports.iterdir())) == 1
-    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: None)
+    monkeypatch.setattr(run, "_run_stages", lambda context, suite, elapsed: None)
     result = go(write(folder), folder)
     assert [path.name for path in reports.iterdir()] == [result.folder.name]
     assert {path.name for path in result.folder.iterdir()} == {"run.json", "samples", "predictions"}
@@ -204,7 +204,7 @@ def test_latest_is_never_an_earlier_run_again(tmp_path):
         (path / "run.json").write_text("{}")
     failed = schema.Record(case=CASE, status="failed", stage="build", reason="no")
     for path in reversed(folders):
-        RunDirectory(path).append(failed)
+        RunDirectory(path).write_record(failed)
     assert (tmp_path / "latest").resolve() == folders[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == [*[path.name for path in folders], "latest"]
 
@@ -264,7 +264,7 @@ def test_a_new_run_removes_nothing_of_the_users(folder, monkeypatch):
         os.utime(path, (0, 0))
     (reports / "latest.txt").write_text("the latest news")
     failed = schema.Record(case=CASE, status="failed", stage="build", reason="no")
-    monkeypatch.setattr(run, "_run_stages", lambda context, elapsed: context.directory.append(failed))
+    monkeypatch.setattr(run, "_run_stages", lambda context, suite, elapsed: context.directory.write_record(failed))
     result = go(write(folder), folder)
     assert all((path / "notes").exists() for path in users)
     assert (reports / "latest.txt").read_text() == "the latest news"
@@ -279,7 +279,7 @@ def test_latest_of_the_users_own_is_not_taken_away(tmp_path, target):
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     (tmp_path / "latest").symlink_to(target)
-    RunDirectory(folder).append(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
+    RunDirectory(folder).write_record(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
     assert str((tmp_path / "latest").readlink()) == target
     assert (tmp_path / "latest.txt").read_text() == f"{folder.name}\n"
 
@@ -290,7 +290,7 @@ def test_a_pipe_that_is_called_latest_is_not_waited_for(tmp_path):
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     os.mkfifo(tmp_path / "latest.txt")
-    RunDirectory(folder).append(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
+    RunDirectory(folder).write_record(schema.Record(case=CASE, status="failed", stage="build", reason="no"))
     assert (tmp_path / "latest").readlink() == Path(folder.name)
     assert (tmp_path / "latest.txt").is_fifo()
 
@@ -362,7 +362,7 @@ def test_a_calibration_subset_scores_as_a_run_with_its_seed_does(folder):
     for overrides in (["data.calibrate.seeds=2"], ["data.calibrate.seed=1"]):
         read = suite.read(file, overrides)
         context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=2, progress=Silent())
-        prepared = prepare(context)
+        prepared = prepare(context, read)
         built = build_stage.build_variants(context, prepared)
         outcomes.append((context.directory.path, built, evaluate(context, prepared, built)))
     (path, both, scores), (alone_path, alone, alone_scores) = outcomes
@@ -848,10 +848,9 @@ def test_a_network_that_reads_a_configuration_is_told_apart(folder):
     keys = set()
     for sign in ("1", "-1"):
         (folder / "sign.txt").write_text(sign)
-        context = run.open_run(
-            suite.read(file), out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent()
-        )
-        built = build_stage.build_variants(context, prepare(context))
+        read = suite.read(file)
+        context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
+        built = build_stage.build_variants(context, prepare(context, read))
         keys.add(built["mine/fp32/torch"].artifact.key)
     assert len(keys) == 2
 

@@ -53,10 +53,9 @@ def planted(tmp_path_factory):
     np.savez(folder / "data.npz", train_inputs=images[:64], train_labels=labels[:64],
              test_inputs=images[64:], test_labels=labels[64:])  # fmt: skip
     (folder / "s.yaml").write_text(TEXT)
-    context = run.open_run(
-        suite.read(folder / "s.yaml"), out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent()
-    )
-    prepared, hosts = prepare(context), read_hosts(context)
+    read = suite.read(folder / "s.yaml")
+    context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
+    prepared, hosts = prepare(context, read), read_hosts(context)
     built = build_stage.build_variants(context, prepared)
     evaluated = name_layers(context, prepared, built, evaluate_stage.evaluate(context, prepared, built, hosts))
     outputs = {case: np.load(known.predictions)["outputs"] for case, known in evaluated.items()}

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from qbench.errors import SuiteError, UsageError
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.suite import parse
 
 FORMS = {
@@ -168,7 +168,7 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(written, tmp_pat
 
 
 def plan(read):
-    return make_plan(read, load_backends(read), cores=2)
+    return make_plan(read, cores=2)
 
 
 def test_a_file_becomes_cases_whatever_modes_the_matrix_has():

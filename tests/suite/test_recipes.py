@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qbench.errors import SuiteError
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
@@ -20,7 +20,7 @@ def suite(recipe, *, modes="[fp32, static]", backends="[torch, onednn]", more=""
 
 
 def plan(read):
-    return make_plan(read, load_backends(read), cores=2)
+    return make_plan(read, cores=2)
 
 
 def ids(read):

@@ -16,7 +16,7 @@ from qbench import build, registry
 from qbench.errors import SuiteError
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Variant
-from qbench.plan.planner import load_backends, make_plan
+from qbench.plan.planner import make_plan
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.onnx import static as onnx_static
 from qbench.quant.onnx.formats import algorithms
@@ -67,7 +67,7 @@ def plugin(tmp_path, monkeypatch):
 
 def planned_cases(text):
     suite = parse(SUITE + text)
-    plan = make_plan(suite, load_backends(suite), cores=2)
+    plan = make_plan(suite, cores=2)
     recipes = {case.case.variant.backend: case.case.variant.recipe.calibrator for case in plan.cases}
     return {backend: calibrator for backend, calibrator in recipes.items() if calibrator is not None}, plan.notes
 

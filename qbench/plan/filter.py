@@ -1,0 +1,82 @@
+"""Which cells run: those that ``--filter`` keeps, the twins and references that they need, in their order. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from qbench import registry
+from qbench.errors import UsageError
+from qbench.plan.cases import PlannedCase, Skip
+from qbench.record.schema import NATIVE, CaseKey
+from qbench.suite.gate import CASE_KEYS
+
+if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
+    from qbench.backends.base import Backend
+
+Resolved = Mapping[CaseKey, PlannedCase | Skip]
+
+
+def match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
+    """The cells whose id matches one of the globs; each glob must match one."""
+    matched: set[str] = set()
+    for glob in (part.strip() for part in only.split(",")):
+        match = re.compile(fnmatch.translate(glob)).match
+        matches = {key.id for key in keys if match(key.id)}
+        if not matches:
+            some = ", ".join(key.id for key in keys[:5]) + (", …" if len(keys) > 5 else "") if keys else "none"
+            words = {word for key in keys for word in key.id.split("/")}
+            near = next((hint for part in glob.split("/") if (hint := registry.suggest(part, words - {part}))), ";")
+            raise UsageError(
+                f"--filter '{glob}' matches no case{near} ids are model/mode/backend/t<threads>/b<batch size>"
+                f"{'' if all(key.host == NATIVE for key in keys) else '[/<host>]'}: {some}"
+            )
+        matched |= matches
+    return [key for key in keys if key.id in matched]
+
+
+def find_references(keys: list[CaseKey], resolved: Resolved) -> set[CaseKey]:
+    """The references that the cells that run need and that are not among the cells; and theirs."""
+    present, references = set(keys), set[CaseKey]()
+    pending = list(keys)
+    while pending:
+        case = resolved[pending.pop()]
+        reference = case.reference if isinstance(case, PlannedCase) else None
+        if reference is not None and reference not in present:
+            present.add(reference)
+            references.add(reference)
+            pending.append(reference)
+    return references
+
+
+def add_twins(keys: list[CaseKey], resolved: Resolved) -> list[CaseKey]:
+    """The cells, then the fp32 twins of the QAT cells that run and that are not among them."""
+    twins = (case.twin for key in keys if isinstance(case := resolved[key], PlannedCase))
+    return [*dict.fromkeys([*keys, *(twin for twin in twins if twin is not None)])]
+
+
+def sort_cells(cells: Iterable[CaseKey], backends: Mapping[str, Backend], listed: Iterable[CaseKey]) -> list[CaseKey]:
+    """The cells by model, threads, batch size, host, runtime, fp32 first, then backend and mode, each as it comes among
+    those that are ``listed``."""
+    ranks: dict[str, dict[object, int]] = {name: {} for name in (*CASE_KEYS, "runtime")}
+    for key in listed:
+        for name in CASE_KEYS:
+            ranks[name].setdefault(getattr(key, name), len(ranks[name]))
+        ranks["runtime"].setdefault(backends[key.backend].runtime, len(ranks["runtime"]))
+
+    def rank_key(key: CaseKey) -> tuple[int, ...]:
+        return (
+            ranks["model"][key.model],
+            ranks["threads"][key.threads],
+            ranks["batch_size"][key.batch_size],
+            ranks["host"].get(key.host, -1),  # the reference of a host that does not time is native
+            ranks["runtime"][backends[key.backend].runtime],
+            key.mode != "fp32",
+            ranks["backend"].get(key.backend, -1),  # a reference's backend may stand nowhere in the suite
+            ranks["mode"].get(key.mode, -1),
+            ranks["recipe"].get(key.recipe, -1),
+        )
+
+    return sorted(cells, key=rank_key)
