@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.datasets.options import Scaled
 from qbench.errors import DataError
 
 Array = NDArray[Any]
@@ -61,6 +62,20 @@ class Preprocessing:
         if not self.reverse_channels:
             del parameters["reverse_channels"]  # so that records from before it was there are of the same data
         return hashlib.sha256(repr(sorted(parameters.items())).encode()).hexdigest()
+
+
+def read_preprocessing(
+    options: Scaled, *, scale: float = 1.0, to_float: bool = True, channel_axis: int = 1, reverse_channels: bool = False
+) -> Preprocessing:
+    """What the options make of raw numbers; ``scale`` where they name none."""
+    return Preprocessing(
+        scale=scale if options.scale is None else options.scale,
+        mean=options.mean,
+        std=options.std,
+        to_float=to_float,
+        channel_axis=channel_axis,
+        reverse_channels=reverse_channels,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

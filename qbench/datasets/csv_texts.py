@@ -28,8 +28,6 @@ from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
 NAME = "csv"
-COLUMNS = ("text", "label", "split")
-OPTIONS = (*COLUMNS, "classes", "delimiter", "encoding", *tokens.OPTIONS, *deduplicated_split.OPTIONS)
 ENDINGS = (".csv", ".tsv")
 SHOWN = 5
 
@@ -54,11 +52,12 @@ class CsvTexts(Dataset):
 
     preprocessing = Preprocessing(to_float=False)
 
-    def __init__(self, files: Mapping[str, Path], name: str, options: Mapping[str, Any], base: Path) -> None:
+    def __init__(self, files: Mapping[str, Path], name: str, options: opt.Csv, base: Path) -> None:
         self.name = name
-        self.options = dict(options)
-        self.tokens = tokens.read_tokens(NAME, options, base)
-        self.names, self.classes = _classes(options.get("classes"))
+        self.options = options
+        self.tokens = tokens.read_tokens(options, base)
+        self.names = options.classes if isinstance(options.classes, tuple) else None
+        self.classes = len(options.classes) if isinstance(options.classes, tuple) else options.classes
         self.sources = {split: _source(file, options) for split, file in files.items()}
         self._known: dict[str, Examples] | None = None
         lone = self.sources.get("")
@@ -90,7 +89,7 @@ class CsvTexts(Dataset):
         rows = source.rows()
         everything = self._of(source, rows)
         if source.split is None:
-            index = deduplicated_split.split_without_twins(NAME, self.options, everything)
+            index = deduplicated_split.split_without_twins(self.options, everything)
         else:
             of_row = np.array([row.others[0].strip() for row in rows])
             if "" in of_row:
@@ -107,36 +106,16 @@ class CsvTexts(Dataset):
         )
 
 
-def _source(file: Path, options: Mapping[str, Any]) -> Source:
-    delimiter = options.get("delimiter", "\t" if file.suffix.lower() == ".tsv" else ",")
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        raise DataError(f"{NAME}: delimiter: expected one character, got {delimiter!r}")
-    encoding = _text(options, "encoding", "utf-8")
-    names = read_header(file, delimiter=delimiter, encoding=encoding)
+def _source(file: Path, options: opt.Csv) -> Source:
+    is_tsv = file.suffix.lower() == ".tsv" and "delimiter" not in options.model_fields_set
+    delimiter = "\t" if is_tsv else options.delimiter
+    names = read_header(file, delimiter=delimiter, encoding=options.encoding)
     # A column that the suite names must be there; one with the usual name may.
-    label, split = (
-        _text(options, column, column) if column in options or column in names else None
-        for column in ("label", "split")
-    )
-    columns = Columns(text=_text(options, "text", "text"), label=label, others=() if split is None else (split,))
-    return Source(file=file, columns=columns, split=split, delimiter=delimiter, encoding=encoding)
-
-
-def _text(options: Mapping[str, Any], key: str, default: str) -> str:
-    value = options.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise DataError(f"{NAME}: {key}: expected text, got {value!r}")
-    return value
-
-
-def _classes(value: Any) -> tuple[tuple[str, ...] | None, int | None]:
-    """The names of the classes where a list gives them, and how many there are."""
-    if not isinstance(value, list | tuple):
-        return None, opt.read_whole(NAME, {"classes": value}, "classes", None, low=2)
-    names = tuple(str(name) for name in value)
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise DataError(f"{NAME}: classes: expected a number, or a list of different names, got {value!r}")
-    return names, len(names)
+    given = options.model_fields_set
+    label = options.label if "label" in given or options.label in names else None
+    split = options.split if "split" in given or options.split in names else None
+    columns = Columns(text=options.text, label=label, others=() if split is None else (split,))
+    return Source(file=file, columns=columns, split=split, delimiter=delimiter, encoding=options.encoding)
 
 
 def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) -> Array | None:
@@ -195,6 +174,6 @@ def _files(place: Path) -> dict[str, Path]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
-    opt.require_known(NAME, options, OPTIONS)
+    keys = opt.read(opt.Csv, options)
     place = opt.read_path(NAME, value, base)
-    return CsvTexts(_files(place), f"{NAME}:{value}", options, base)
+    return CsvTexts(_files(place), f"{NAME}:{value}", keys, base)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ import numpy as np
 
 from qbench.cache import store
 from qbench.cache.root import DOWNLOADS
-from qbench.datasets import deduplicated_split, tokens
+from qbench.datasets import deduplicated_split, image, tokens
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions
-from qbench.datasets.image import OPTIONS as IMAGES
-from qbench.datasets.image import Shape, pixels, read_preprocessing, shape_of
+from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions, read_preprocessing
+from qbench.datasets.image import Shape, pixels, shape_of
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError, out_of_memory
@@ -32,13 +30,11 @@ from qbench.files import regular_file
 
 NAME = "huggingface"
 COLUMNS = ("text", "image", "inputs")
-OWN = (*COLUMNS, "label", "config", "revision", "classes", *deduplicated_split.OPTIONS)
-OF_COLUMN = {
-    "text": tokens.OPTIONS,
-    "image": IMAGES,
-    "inputs": (*opt.PREPROCESSING, "to_float"),
+OF_COLUMN: dict[str, tuple[str, ...]] = {
+    "text": tuple(opt.Tokenized.model_fields),
+    "image": tuple(opt.Images.model_fields),
+    "inputs": (*opt.Scaled.model_fields, "to_float"),
 }
-OPTIONS = tuple(dict.fromkeys((*OWN, *(key for keys in OF_COLUMN.values() for key in keys))))
 SAVED = ("state.json", "dataset_dict.json")
 OLDEST = 4  # earlier versions run a script that lies in the data's folder
 
@@ -46,9 +42,9 @@ OLDEST = 4  # earlier versions run a script that lies in the data's folder
 class HuggingFace(Dataset):
     """Splits of one data set; rows are read when asked for."""
 
-    def __init__(self, tables: Mapping[str, Any], name: str, options: Mapping[str, Any], base: Path) -> None:
+    def __init__(self, tables: Mapping[str, Any], name: str, options: opt.HuggingFace, base: Path) -> None:
         self.name = name
-        self.options = dict(options)
+        self.options = options
         self.tables = dict(tables)
         self._lone = next(iter(self.tables)) if len(self.tables) == 1 else None
         self.splits = tuple(self.tables) if self._lone is None else SPLITS
@@ -58,14 +54,13 @@ class HuggingFace(Dataset):
         self.label = _label(self.tables, options)
         self.classes = _classes(self.tables, self.label, options)
         if self.kind == "text":
-            self.tokens = tokens.read_tokens(NAME, options, base)
+            self.tokens = tokens.read_tokens(options, base)
             self.preprocessing = Preprocessing(to_float=False)
         elif self.kind == "image":
-            self.shape = shape_of(NAME, options)
-            self.preprocessing = read_preprocessing(NAME, options, self.shape)
+            self.shape = shape_of(options)
+            self.preprocessing = image.read_preprocessing(options)
         else:
-            to_float = opt.read_choice(NAME, options, "to_float", (True, False), True)
-            self.preprocessing = replace(opt.read_preprocessing(NAME, options), to_float=to_float)
+            self.preprocessing = read_preprocessing(options, to_float=options.to_float)
 
     def load(self, split: str) -> Examples:
         """All rows of one split; ids are ``<split>[<row>]``."""
@@ -93,7 +88,7 @@ class HuggingFace(Dataset):
         if self._parts is None:
             assert self._lone is not None
             everything = self._rows(self._lone, np.arange(len(self.tables[self._lone])))
-            index = deduplicated_split.split_without_twins(NAME, self.options, everything)
+            index = deduplicated_split.split_without_twins(self.options, everything)
             self._parts = {name: everything.take(rows) for name, rows in index.items()}
         return self._parts
 
@@ -147,15 +142,15 @@ def _stacked(images: list[Array], shape: Shape, where: str) -> Array:
     return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
 
-def _columns(tables: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+def _columns(tables: Mapping[str, Any], options: opt.HuggingFace) -> tuple[str, tuple[str, ...]]:
     """What the model gets, of ``COLUMNS``, and from which columns."""
     features = _features(tables)
-    kinds = [kind for kind in COLUMNS if kind in options]
+    kinds = [kind for kind in COLUMNS if kind in options.model_fields_set]
     if len(kinds) > 1:
         raise DataError(f"{NAME}: {' and '.join(kinds)} are given; write one of them")
     images = [name for name, kind in features.items() if kind == "Image"]
     if kinds:
-        value = options[kinds[0]]
+        value = getattr(options, kinds[0])
         names = value if isinstance(value, list | tuple) and kinds[0] == "inputs" else [value]
         return kinds[0], tuple(_require_column(name, features, kinds[0]) for name in names)
     if len(images) == 1:
@@ -165,9 +160,10 @@ def _columns(tables: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[str
     raise DataError(f"{NAME}: say what the model gets: text:, image: or inputs: of the columns {', '.join(features)}")
 
 
-def _require_used(options: Mapping[str, Any], kind: str) -> None:
+def _require_used(options: opt.HuggingFace, kind: str) -> None:
     """An option that belongs to another kind of column would be ignored without a word."""
-    strange = [key for key in options if key not in (*OWN, *OF_COLUMN[kind])]
+    of_others = {key for keys in OF_COLUMN.values() for key in keys} - {*OF_COLUMN[kind]}
+    strange = [key for key in opt.HuggingFace.model_fields if key in options.model_fields_set & of_others]
     if strange:
         raise DataError(f"{NAME}: {strange[0]} does not go with {kind}: its options are {', '.join(OF_COLUMN[kind])}")
 
@@ -188,16 +184,16 @@ def _require_column(name: Any, features: Mapping[str, str], key: str) -> str:
     return str(name)
 
 
-def _label(tables: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+def _label(tables: Mapping[str, Any], options: opt.HuggingFace) -> str | None:
     features = _features(tables)
-    if options.get("label") is not None:
-        return _require_column(options["label"], features, "label")
-    return "label" if "label" in features and "label" not in options else None
+    if options.label is not None:
+        return _require_column(options.label, features, "label")
+    return "label" if "label" in features and "label" not in options.model_fields_set else None
 
 
-def _classes(tables: Mapping[str, Any], label: str | None, options: Mapping[str, Any]) -> int | None:
+def _classes(tables: Mapping[str, Any], label: str | None, options: opt.HuggingFace) -> int | None:
     own = None if label is None else getattr(next(iter(tables.values())).features[label], "num_classes", None)
-    return opt.read_whole(NAME, options, "classes", own, low=2)
+    return opt.read(opt.Classed, {"classes": own} | options.list_given(opt.Classed), NAME).classes
 
 
 def _labels(rows: Any, label: str, where: str) -> Array | None:
@@ -219,7 +215,7 @@ def _library() -> Any:
     return datasets
 
 
-def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+def _open(value: str, options: opt.HuggingFace, base: Path) -> Mapping[str, Any]:
     """Split -> table, as the library has them."""
     library = _library()
     library.disable_progress_bars()
@@ -230,8 +226,8 @@ def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, An
         else:
             target = str(place) if place.exists() else value
             downloads = store.open_cache() / DOWNLOADS / NAME
-            more = {"revision": options.get("revision"), "cache_dir": str(downloads)}
-            tables = library.load_dataset(target, options.get("config"), **more)
+            more = {"revision": options.revision, "cache_dir": str(downloads)}
+            tables = library.load_dataset(target, options.config, **more)
     except Exception as error:  # the library and its transports raise all kinds
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
@@ -243,7 +239,7 @@ def _open(value: str, options: Mapping[str, Any], base: Path) -> Mapping[str, An
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of a folder or of a data set on the hub; reads their columns, not the rows."""
-    opt.require_known(NAME, options, OPTIONS)
+    keys = opt.read(opt.HuggingFace, options)
     if not isinstance(value, str) or not value:
         raise DataError(f"{NAME}: expected a folder or a name on the hub, got {value!r}")
-    return HuggingFace(_open(value, options, base), f"{NAME}:{value}", options, base)
+    return HuggingFace(_open(value, keys, base), f"{NAME}:{value}", keys, base)

@@ -14,24 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Examples
+from qbench.datasets.base import Dataset, Examples, read_preprocessing
 from qbench.datasets.idx_format import find_file, read_idx
 from qbench.datasets.validation import check_dataset, read_labels, require_split
 from qbench.errors import DataError
 
-OPTIONS = ("classes", *opt.PREPROCESSING)
 PREFIXES = {"train": "train", "test": "t10k"}
 
 
 class Idx(Dataset):
     """The splits of a folder or of the given files."""
 
-    def __init__(self, name: str, files: Mapping[str, tuple[Path, Path | None]], options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, files: Mapping[str, tuple[Path, Path | None]], options: opt.Idx) -> None:
         self.name = name
         self.files = files
         self.splits = tuple(files)
-        self.classes = opt.read_whole("idx", options, "classes", None, low=2)
-        self.preprocessing = opt.read_preprocessing("idx", options, scale=1 / 255)
+        self.classes = options.classes
+        self.preprocessing = read_preprocessing(options, scale=1 / 255)
 
     def load(self, split: str) -> Examples:
         """All examples of one split, in the order of the file; ids are ``<split>[<position>]``."""
@@ -48,13 +47,13 @@ class Idx(Dataset):
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of the folder or files; reads no file yet."""
-    opt.require_known("idx", options, OPTIONS)
+    keys = opt.read(opt.Idx, options)
     if isinstance(value, Mapping):
-        return Idx(f"idx:{','.join(map(str, value))}", _name_files(value, base), options)
+        return Idx(f"idx:{','.join(map(str, value))}", _name_files(value, base), keys)
     folder = opt.read_path("idx", value, base)
     if not folder.is_dir():
         raise DataError(f"idx: {folder} is not a folder; name single files by {{train: {{inputs: f, labels: f}}}}")
-    return Idx(f"idx:{value}", _find_files(folder), options)
+    return Idx(f"idx:{value}", _find_files(folder), keys)
 
 
 def _name_files(value: Mapping[str, Any], base: Path) -> dict[str, tuple[Path, Path | None]]:

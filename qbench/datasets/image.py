@@ -6,15 +6,16 @@ import contextlib
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from qbench.datasets import base
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Preprocessing
+from qbench.datasets.base import Array
 from qbench.errors import DataError
 from qbench.files import regular_file
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 DEEP_MODES = ("I", "F")
 MAX_NAMED = 100
-OPTIONS = ("size", "resize", "channels", "layout", "order", *opt.PREPROCESSING)
-ORDERS = ("rgb", "bgr")
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
@@ -41,39 +40,17 @@ class Shape:
     layout: Literal["nchw", "nhwc"]
 
 
-def shape_of(loader: str, options: Mapping[str, Any]) -> Shape:
+def shape_of(options: opt.Images) -> Shape:
     """What the options ``size``, ``resize``, ``channels`` and ``layout`` of a data set make of its images."""
-    size = options.get("size")
-    pair = size if isinstance(size, list | tuple) else [size, size]
-    sides = [opt.read_whole(loader, {"size": side}, "size", None) for side in pair]
-    if len(sides) != 2 or (None in sides and size is not None):
-        raise DataError(f"{loader}: size: expected a whole number or [height, width], got {size!r}")
-    height, width = sides
-    resize = opt.read_whole(loader, options, "resize", None)
-    if resize is not None and (height is None or width is None):
-        raise DataError(f"{loader}: resize needs size, the height and width of the crop after it")
-    if resize is not None and height and width and height == width and resize < height:
-        raise DataError(f"{loader}: resize: the short side ({resize}) must be at least size ({height})")
-    return Shape(
-        size=(height, width) if height and width else None,
-        resize=resize,
-        channels=opt.read_choice(loader, options, "channels", (3, 1), 3),
-        layout=opt.read_choice(loader, options, "layout", ("nchw", "nhwc"), "nchw"),
-    )
+    return Shape(size=options.size, resize=options.resize, channels=options.channels, layout=options.layout)
 
 
-def read_preprocessing(loader: str, options: Mapping[str, Any], shape: Shape) -> Preprocessing:
+def read_preprocessing(options: opt.Images) -> base.Preprocessing:
     """What ``scale`` (default 1/255), ``mean``, ``std`` and ``order`` (``bgr``: the model takes blue first, as OpenCV
-    reads images; ``mean`` and ``std`` are then in that order, too) make of images of this shape."""
-    order = opt.read_choice(loader, options, "order", ORDERS, ORDERS[0])
-    if order != ORDERS[0] and shape.channels == 1:
-        raise DataError(f"{loader}: order: {order} is of 3 channels, channels is 1; take one of the two out")
-    return opt.read_preprocessing(
-        loader,
-        options,
-        scale=1 / 255,
-        channel_axis=1 if shape.layout == "nchw" else 3,
-        reverse_channels=order != ORDERS[0],
+    reads images; ``mean`` and ``std`` are then in that order, too) make of such images."""
+    axis = 1 if options.layout == "nchw" else 3
+    return base.read_preprocessing(
+        options, scale=1 / 255, channel_axis=axis, reverse_channels=options.order != opt.ORDERS[0]
     )
 
 

@@ -26,13 +26,11 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
 from qbench.datasets.image import ENDINGS, read_images, read_preprocessing, shape_of
-from qbench.datasets.image import OPTIONS as IMAGES
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 from qbench.files import regular_file
 
-OPTIONS = (*IMAGES, "seed", "test_share", "classes")
 SHOWN = 5  # names in a message
 SPLIT_NAMES = (
     *("train", "training", "test", "testing", "val", "valid", "validation"),
@@ -45,15 +43,15 @@ Labelled = tuple[Path, int | None]
 class ImageFolder(Dataset):
     """Images found when opened, read when asked for; raw inputs are uint8."""
 
-    def __init__(self, folder: Path, name: str, options: Mapping[str, Any], base: Path = Path()) -> None:
+    def __init__(self, folder: Path, name: str, options: opt.ImageFolder, base: Path = Path()) -> None:
         self.name = name
         self.folder = folder
-        self.shape = shape_of("image-folder", options)
-        self.preprocessing = read_preprocessing("image-folder", options, self.shape)
+        self.shape = shape_of(options)
+        self.preprocessing = read_preprocessing(options)
         files = _find(folder)
         names = sorted({name for classes in files.values() for name in classes if name != NO_CLASS})
-        self.labels, self.classes = _labels(names, options.get("classes"), base) if names else ({}, None)
-        if not names and options.get("classes") is not None:
+        self.labels, self.classes = _labels(names, options.classes, base) if names else ({}, None)
+        if not names and options.classes is not None:
             raise DataError(f"image-folder: classes: no image in {folder} lies in a class folder; take classes out")
         self.files = {split: self._labelled(classes) for split, classes in files.items()}
         if "" in self.files:
@@ -137,22 +135,21 @@ def _find(folder: Path) -> dict[str, dict[str, list[Path]]]:
     return splits
 
 
-def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, int], int]:
+def _labels(names: Sequence[str], classes: int | str | Sequence[str] | None, base: Path) -> tuple[dict[str, int], int]:
     """The label of each class folder, and the number of the model's classes."""
     if classes is None:
         return {name: label for label, name in enumerate(names)}, len(names)
     if isinstance(classes, int):
-        count = opt.read_whole("image-folder", {"classes": classes}, "classes", None) or 0
-        wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < count)]
+        wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < classes)]
         if wrong:
             raise DataError(
-                f"image-folder: classes: {count}: folders must then be called by the model's outputs, 0 to "
-                f"{count - 1}; these are not: {first_names(wrong, SHOWN)}; or give classes a file of names"
+                f"image-folder: classes: {classes}: folders must then be called by the model's outputs, 0 to "
+                f"{classes - 1}; these are not: {first_names(wrong, SHOWN)}; or give classes a file of names"
             )
         twice = sorted({name for name in names if sum(int(other) == int(name) for other in names) > 1})
         if twice:
             raise DataError(f"image-folder: classes: {first_names(twice, SHOWN)} are one class; keep one folder")
-        return {name: int(name) for name in names}, count
+        return {name: int(name) for name in names}, classes
     listed = _listed(classes, base)
     missing = [name for name in names if name not in listed]
     if missing:
@@ -160,7 +157,7 @@ def _labels(names: Sequence[str], classes: Any, base: Path) -> tuple[dict[str, i
     return {name: listed.index(name) for name in names}, len(listed)
 
 
-def _listed(classes: Any, base: Path) -> list[str]:
+def _listed(classes: str | Sequence[str], base: Path) -> list[str]:
     """The names of the model's classes in their order."""
     if isinstance(classes, str):
         file = opt.read_path("image-folder: classes", classes, base)
@@ -168,11 +165,8 @@ def _listed(classes: Any, base: Path) -> list[str]:
             classes = regular_file.read_text(file).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"image-folder: classes: {file} is no text file with one name a line: {error}") from error
-    if not isinstance(classes, list | tuple) or not classes or not all(isinstance(name, str) for name in classes):
-        raise DataError(
-            "image-folder: classes: expected a number, a list of folder names (in quotes where they are numbers) or a "
-            f"file with one a line, got {classes!r}"
-        )
+        if not classes:
+            raise DataError(f"image-folder: classes: {file} is empty; expected a name on each line")
     names = [name.strip() for name in classes]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -192,20 +186,19 @@ def _images(folder: Path) -> list[Path]:
     )
 
 
-def _split(files: Sequence[Labelled], options: Mapping[str, Any]) -> dict[str, list[Labelled]]:
+def _split(files: Sequence[Labelled], options: opt.ImageFolder) -> dict[str, list[Labelled]]:
     if len(files) < 2:
         raise DataError("image-folder: one image cannot be split into train and test")
-    test_share = opt.read_share("image-folder", options, "test_share", 0.25)
-    seed = opt.read_whole("image-folder", options, "seed", 0, low=0) or 0
     labels = _labels_of(files)
-    index = split_by_share(np.zeros(len(files)) if labels is None else labels, test_share=test_share, seed=seed)
+    groups = np.zeros(len(files)) if labels is None else labels
+    index = split_by_share(groups, test_share=options.test_share, seed=options.seed)
     return {split: [files[i] for i in index[split]] for split in SPLITS}
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The folder's splits and classes; lists the files, reads no image."""
-    opt.require_known("image-folder", options, OPTIONS)
+    keys = opt.read(opt.ImageFolder, options)
     folder = opt.read_path("image-folder", value, base)
     if not folder.is_dir():
         raise DataError(f"image-folder: {folder} is not a folder")
-    return ImageFolder(folder, f"image-folder:{value}", options, base)
+    return ImageFolder(folder, f"image-folder:{value}", keys, base)

@@ -110,11 +110,11 @@ FASHION = Source(
 
 def open_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.require_known("mnist", options, ())
+    opt.read(opt.Mnist, options)
     return Mnist(MNIST)
 
 
 def open_fashion_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """Fashion-MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.require_known("fashion-mnist", options, ())
+    opt.read(opt.FashionMnist, options)
     return Mnist(FASHION)

@@ -11,40 +11,32 @@ Options: ``classes``; ``scale``, ``mean``, ``std``; ``to_float: false`` for mode
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.npz_keys import DIMENSIONS, LAYOUTS, split_keys
+from qbench.datasets.base import Array, Dataset, Examples, read_preprocessing
+from qbench.datasets.npz_keys import DIMENSIONS, split_keys
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
 from qbench.files import npz_file
 
-OPTIONS = ("classes", *opt.PREPROCESSING, "to_float", "stored_layout", "test_share", "seed")
-
 
 class Npz(Dataset):
     """The splits of one file; arrays are read when asked for."""
 
-    def __init__(self, file: Path, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, file: Path, name: str, options: opt.Npz) -> None:
         self.name = name
         self.file = file
         self.keys = split_keys(_names(file), file)
         self.lone = self.keys.get("")
         self.splits = SPLITS if self.lone else tuple(sorted(self.keys))
-        self.classes = opt.read_whole("npz", options, "classes", None, low=2)
-        self.layout = opt.read_choice("npz", options, "stored_layout", LAYOUTS, "as-is")
-        self.test_share = opt.read_share("npz", options, "test_share", 0.25)
-        self.seed = opt.read_whole("npz", options, "seed", 0, low=0) or 0
-        self.preprocessing = replace(
-            opt.read_preprocessing("npz", options),
-            to_float=opt.read_choice("npz", options, "to_float", (True, False), True),
-        )
+        self.classes = options.classes
+        self.options = options
+        self.preprocessing = read_preprocessing(options, to_float=options.to_float)
 
     def load(self, split: str) -> Examples:
         """All examples of one split; ids are ``<split>[<position>]``."""
@@ -59,14 +51,18 @@ class Npz(Dataset):
         if self.lone:
             stratify = labels is not None and labels.dtype.kind != "f"
             groups = labels if labels is not None and stratify else np.zeros(len(examples))
-            examples = examples.take(split_by_share(groups, test_share=self.test_share, seed=self.seed)[split])
+            examples = examples.take(
+                split_by_share(groups, test_share=self.options.test_share, seed=self.options.seed)[split]
+            )
         return examples
 
     def _locate(self, key: str) -> str:
         return f"{self.file}: {key}"
 
     def _input(self, arrays: Mapping[str, Array], key: str) -> Array:
-        return _to_channels_first(read_inputs(arrays[key], self._locate(key)), self.layout, self._locate(key))
+        return _to_channels_first(
+            read_inputs(arrays[key], self._locate(key)), self.options.stored_layout, self._locate(key)
+        )
 
     def _arrays(self, keys: list[str]) -> dict[str, Array]:
         try:
@@ -99,8 +95,8 @@ def _to_channels_first(array: Array, layout: str, where: str) -> Array:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's splits; reads the names in the file, not the arrays."""
-    opt.require_known("npz", options, OPTIONS)
+    keys = opt.read(opt.Npz, options)
     file = opt.read_path("npz", value, base)
     if file.is_dir():
         raise DataError(f"npz: {file} is a folder; for folders of images use image-folder")
-    return Npz(file, f"npz:{value}", options)
+    return Npz(file, f"npz:{value}", keys)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from qbench import installation, registry
-from qbench.datasets import option_table
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.image import read_images, read_preprocessing, shape_of
@@ -32,9 +31,7 @@ CLASSES = 1000
 PACKAGE = "foolbox"
 PATTERN = "imagenet_[0-9][0-9]_*.jpg"
 COUNT = 20
-OPTIONS = option_table.OPTIONS["image-folder"]
-OF_PHOTOS = ("size", "resize", "order", *opt.PREPROCESSING)
-DEFAULTS = {"size": 224, "resize": 256, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+OF_FOLDERS = ("channels", "layout", "seed", "test_share", "classes")
 
 
 class Photos(Dataset):
@@ -44,9 +41,9 @@ class Photos(Dataset):
     splits = SPLITS
     classes = CLASSES
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self.shape = shape_of(NAME, options)
-        self.preprocessing = read_preprocessing(NAME, options, self.shape)
+    def __init__(self, options: opt.Imagenet) -> None:
+        self.shape = shape_of(options)
+        self.preprocessing = read_preprocessing(options)
         self.files = dict(zip(SPLITS, (_files()[::2], _files()[1::2]), strict=True))
 
     def load(self, split: str) -> Examples:
@@ -101,9 +98,10 @@ def _files() -> list[Path]:
     return files
 
 
-def _folder(value: Any, base: Path, options: Mapping[str, Any]) -> Dataset:
-    dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options={**DEFAULTS, **options})
-    if "classes" not in options and dataset.classes not in (None, CLASSES):
+def _folder(value: Any, base: Path, options: opt.Imagenet) -> Dataset:
+    given = options.model_dump(exclude={"scale"} if options.scale is None else set())
+    dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options=given)
+    if options.classes is None and dataset.classes not in (None, CLASSES):
         raise DataError(
             f"{NAME}: {value} has {dataset.classes} class folders, which cannot be matched with the model's {CLASSES} "
             "outputs; add classes: a file with the name of each output's folder, one a line, or all of them as a list"
@@ -113,7 +111,10 @@ def _folder(value: Any, base: Path, options: Mapping[str, Any]) -> Dataset:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The folder, or the photos; reads no image."""
+    keys = opt.read(opt.Imagenet, options)
     if value is not None:
-        return _folder(value, base, options)
-    opt.require_known(NAME, options, OF_PHOTOS)
-    return Photos({**DEFAULTS, **options})
+        return _folder(value, base, keys)
+    idle = [key for key in OF_FOLDERS if key in keys.model_fields_set]
+    if idle:
+        raise DataError(f"{NAME}: {idle[0]} is for a folder of your own: {{{NAME}: /path, {idle[0]}: …}}")
+    return Photos(keys)

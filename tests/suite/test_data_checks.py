@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 
 from qbench import registry
-from qbench.datasets.option_table import OPTIONS
+from qbench.datasets.options import OPTIONS
 from qbench.errors import SuiteError
 from qbench.suite import read
 
@@ -99,9 +98,30 @@ def test_the_functions_of_a_file_are_listed_with_how_many_more_there_are(tmp_pat
     assert said.endswith("it has step0, step1, step2, step3, step4, step5, step6, step7 and 3 more")
 
 
-def test_the_options_are_those_of_the_loaders() -> None:
-    """The table that a plan reads without numpy says what the loaders take."""
+def test_every_built_in_data_set_has_its_options() -> None:
+    """A plan knows the options of each by the model that the data set itself reads them with."""
     assert set(OPTIONS) == set(registry.BUILT_IN["dataset"])
-    for name, target in registry.BUILT_IN["dataset"].items():
-        module = importlib.import_module(target.partition(":")[0])
-        assert set(OPTIONS[name]) == set(getattr(module, "OPTIONS", ())), name
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("{image-folder: ., order: brg}", "/s.yaml:3:42: data.dataset.order: expected one of rgb, bgr, got 'brg'"),
+        ("{npz: x.npz, scale: 1/0}", "data.dataset.scale: expected a number such as 0.5 or 1/255, got '1/0'"),
+        ("{npz: x.npz, mean: [1, 2], std: [1, 2, 3]}", "s.yaml:3:17: data.dataset: mean has 2 channels, std has 3"),
+        ("{image-folder: ., resize: 8}", "data.dataset: resize needs size, the height and width of the crop after it"),
+        ("{imagenet: ., resize: 8}", "data.dataset.resize: the short side (8) must be at least size (224)"),
+        ("{python: my.py:plain, args: 3}", "data.dataset.args: expected a mapping of names to values, got 3"),
+        ("{csv: x.csv, tokens: [ids, ids]}", "data.dataset.tokens: expected a list of ids, mask, types, each once"),
+        ("{mnist: ., scale: 2}", "data.dataset: no option 'scale'; mnist takes no options"),
+    ],
+)  # fmt: skip
+def test_a_value_that_a_data_set_would_refuse_is_told_before_a_run(data: str, words: str, tmp_path: Path) -> None:
+    """`qbench plan` checks an option's value as the data set does, and says where it stands."""
+    assert words in problem(tmp_path, data=data)
+
+
+def test_all_problems_of_a_data_set_are_told_at_once(tmp_path: Path) -> None:
+    """One reading of the suite is enough to mend every option."""
+    said = problem(tmp_path, data="{npz: x.npz, classes: 1, seed: -1, sclae: 2}")
+    assert [words in said for words in ("dataset.classes: ", "dataset.seed: ", "no option 'sclae'")] == [True] * 3
