@@ -23,7 +23,6 @@ USED_BY_OTHERS = {
     "path_stats": "importlib asks a loader",
     "get_next": "ONNX Runtime's quantizer calls it of a data reader",
     "_should_skip_dynamo": "torch asks a dispatch mode",
-    "_non_linear_param_search": "torch's histogram observer calls it",
     "reportinfo": "pytest asks an item",
     "pytest_addoption": "a hook of pytest",
     "pytest_configure": "a hook of pytest",

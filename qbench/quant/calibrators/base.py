@@ -11,14 +11,15 @@ from qbench.quant.recipe import FLOWS
 from qbench.quant.scale_rules import QParams, amct_qparams
 
 Array = NDArray[Any]
+LEVELS = 256
 
 
 class Calibrator(ABC):
     """Sees each batch of one tensor once, keeps at most 256 KB, and gives its range.
 
     Registered under its ``name``, it can be named in a suite, in a configuration of ``qbench onnx`` and on its command
-    line. The torch flows use it through ``CalibratorObserver``, where they have no observer of that name
-    (``torch_calibrators.OBSERVERS``). Its other keyword arguments, with their defaults, are its options.
+    line; the torch flows use it through ``CalibratorObserver`` (but for ``moving_average``, where they take torch's).
+    Its other keyword arguments, with their defaults, are its options.
 
     ``asymmetric`` says which quantization the range is chosen for. The result does not depend on how the values are
     cut into batches, nor on their order, beyond the tolerance that the class states.
@@ -27,6 +28,8 @@ class Calibrator(ABC):
     name: ClassVar[str]
     # The flows in which a recipe may name it (``Recipe.flow``); a plan skips the static variants of other flows.
     flows: ClassVar[tuple[str, ...]] = FLOWS
+    # How many the quantization has that the range is chosen for; a flow with fewer says so before the first batch.
+    levels: int = LEVELS
 
     def __init__(self, *, asymmetric: bool = True) -> None:
         self.asymmetric = asymmetric

@@ -71,7 +71,7 @@ class Bins:
         starts = np.flatnonzero(edges_to_keep)
         return Bins(edges=self.edges[starts], counts=np.add.reduceat(self.counts, starts[:-1]))
 
-    def squared_error(self, scale: float, lowest: float, levels: int = 256) -> float:
+    def squared_error(self, scale: float, lowest: float, levels: int) -> float:
         """The sum of squared errors when every value goes to the nearest of the ``levels`` at lowest, lowest + scale,
         ...; values beyond the last go to it. The integral over each bin, without rounding of the bins."""
         steps = (self.edges - lowest) / scale

@@ -17,7 +17,7 @@ _ABSENT = 1e-4  # what a bin that the quantized distribution leaves empty is giv
 class Entropy(Counting):
     """The absolute values in BINS equal bins; of the ends at every eighth of them, the one where the clipped
     distribution P and the same after merging into levels Q have the least Kullback-Leibler divergence of Q from P.
-    Levels: 128, or 256 where all values have one sign and the quantization has an offset.
+    Levels: half of the quantization's, or all where all values have one sign and it has an offset.
 
     Zero is exact in every quantization, so that the first bin counts like the second. Bins are equally wide: a single
     outlier of more than some hundred times the rest leaves too few for them; percentile and mse do not mind.
@@ -33,7 +33,7 @@ class Entropy(Counting):
         reach = max(high, -low)
         if reach == 0:
             return 0.0, 0.0
-        levels = 256 if self.asymmetric and low * high >= 0 else 128
+        levels = self.levels if self.asymmetric and low * high >= 0 else self.levels // 2
         end = _find_best_end(folded.even(BINS, 0.0, reach), levels) / BINS * reach
         return self.mirrored(end) if not self.asymmetric else (max(low, -end), min(high, end))
 

@@ -12,14 +12,13 @@ from qbench.quant.calibrators.base import Array
 from qbench.quant.calibrators.bins import Bins
 from qbench.quant.calibrators.histogram import Counting
 
-LEVELS = 256
 STEP = 1e-5  # share of the values by which an end moves at a time
 BINS = (1024, 2048, 4096, 8192)  # what AMCT documents
 
 
 class Hfmg(Counting):
     """Starts from the whole range in ``num_of_bins`` equal bins and gives up STEP of the values at a time, on the side
-    where that frees more bins, until the squared error against 256 levels rises. Zero stays inside.
+    where that frees more bins, until the squared error against its levels rises. Zero stays inside.
 
     Order and batches shift the result by at most one of its bins. Source: AMCT's manual ("HFMG Algorithm"); the search
     is the one that torch.ao's HistogramObserver documents.
@@ -40,21 +39,20 @@ class Hfmg(Counting):
         if low == high:
             return low, high
         if self.asymmetric:
-            return _shrink_range(counted.even(self.num_of_bins, low, high), low, high)
+            return _shrink_range(counted.even(self.num_of_bins, low, high), low, high, self.levels)
         reach = max(high, -low)
-        return self.mirrored(_shrink_range(counted.folded().even(self.num_of_bins, 0.0, reach), 0.0, reach)[1])
+        counts = counted.folded().even(self.num_of_bins, 0.0, reach)
+        return self.mirrored(_shrink_range(counts, 0.0, reach, self.levels)[1])
 
 
 class SquaredErrorHistogram(Hfmg):
-    """What recipes call ``histogram``: ``Hfmg``, whose search is that of torch's HistogramObserver, by its common name.
-
-    The torch flows take torch's own observer for it.
-    """
+    """What recipes call ``histogram``: ``Hfmg``, whose search is that of torch's HistogramObserver, by its common
+    name."""
 
     name: ClassVar[str] = "histogram"
 
 
-def _shrink_range(counts: Array, low: float, high: float) -> tuple[float, float]:
+def _shrink_range(counts: Array, low: float, high: float, levels: int) -> tuple[float, float]:
     """The range at the last step that lowered the error."""
     edges = np.linspace(low, high, counts.size + 1)
     bins = Bins(edges=edges, counts=counts)
@@ -62,8 +60,8 @@ def _shrink_range(counts: Array, low: float, high: float) -> tuple[float, float]
     zero = min(int(np.searchsorted(edges, 0.0, side="right")) - 1, counts.size - 1)
     least, best = math.inf, (0, counts.size - 1)
     for first, last in _walk_ranges(counts, zero):
-        width = (edges[last + 1] - edges[first]) / LEVELS
-        error = bins.squared_error(width, edges[first] + width / 2, LEVELS)
+        width = (edges[last + 1] - edges[first]) / levels
+        error = bins.squared_error(width, edges[first] + width / 2, levels)
         if error > least:
             break
         least, best = error, (first, last)

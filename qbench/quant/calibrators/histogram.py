@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import HIGH, LOW
-from qbench.quant.calibrators.base import Calibrator
+from qbench.quant.calibrators.base import LEVELS, Calibrator
 from qbench.quant.calibrators.bins import Bins
 from qbench.quant.calibrators.extremes import CHUNK, find_extremes
 from qbench.quant.scale_rules import amct_qparams
@@ -129,10 +129,11 @@ class Counting(Calibrator):
         return max(self._histogram.low, -reach * -LOW / HIGH), min(self._histogram.high, reach)
 
     def error(self, bins: Bins, low: float, high: float) -> float:
-        """The sum of squared errors of quantizing the range as this calibrator's ``qparams`` would, offset rounded; of
-        a small range that of the same one 2**n times as wide. By the scale of 1 that AMCT gives to what it takes for
-        zeros no range is better than another, and torch's rule clips what lies outside."""
+        """The sum of squared errors of quantizing the range as this calibrator's ``qparams`` would, offset rounded, in
+        ``levels``; of a small range that of the same one 2**n times as wide. By the scale of 1 that AMCT gives to what
+        it takes for zeros no range is better than another, and torch's rule clips what lies outside."""
         exponent = math.frexp(high - low)[1]
         params = amct_qparams(math.ldexp(low, -exponent), math.ldexp(high, -exponent), symmetric=not self.asymmetric)
-        scale = math.ldexp(params.scale, exponent)
-        return bins.squared_error(scale, (LOW - params.zero_point) * scale)
+        wider = (LEVELS - 1) / (self.levels - 1)
+        scale = math.ldexp(params.scale, exponent) * wider
+        return bins.squared_error(scale, round((LOW - params.zero_point) / wider) * scale, self.levels)

@@ -13,7 +13,10 @@ from qbench.quant.calibrators.histogram import Counting
 FINE = 8  # bins to a step
 ROUNDS = 4  # of moving one end after the other
 _COARSE = [2 ** (-i / 4) for i in range(61)]  # shares of the whole range: down to 1 / 32768
-_CLOSE = [2 ** (i / 64) for i in range(-16, 17)]  # around the best of them, 1.1 % apart
+_CLOSE = (
+    [2 ** (i / 16) for i in range(-4, 5)],
+    [2 ** (i / 64) for i in range(-3, 4)],
+)  # around the best of them, in the end 1.1 % apart
 Ends = Callable[[float], tuple[float, float]]
 
 
@@ -58,9 +61,11 @@ class _Search:
 
     def share(self, ends: Ends, near: float | None = None) -> float:
         """The share whose range has the least error, the largest of equals; ``near``: looked for around it only."""
-        rough = min(_COARSE, key=lambda share: self._of(ends(share))) if near is None else near
-        close = sorted({min(rough * factor, 1.0) for factor in _CLOSE}, reverse=True)
-        return min(close, key=lambda share: self._of(ends(share)))
+        best = min(_COARSE, key=lambda share: self._of(ends(share))) if near is None else near
+        for factors in _CLOSE:
+            close = sorted({min(best * factor, 1.0) for factor in factors}, reverse=True)
+            best = min(close, key=lambda share: self._of(ends(share)))
+        return best
 
     def _of(self, ends: tuple[float, float]) -> float:
         octave = math.frexp((ends[1] - ends[0]) / 255)[1] - 1

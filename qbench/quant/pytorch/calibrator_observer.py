@@ -12,18 +12,18 @@ from qbench.quant.pytorch.torch_ao import UniformQuantizationObserverBase
 
 
 class CalibratorObserver(UniformQuantizationObserverBase):  # type: ignore[misc]  # torch is Any to mypy
-    """Shows a calibrator the values that pass; its range gets scale and zero point by torch's rule.
+    """Shows a calibrator, made with ``options``, the values that pass; its range for the levels of the observer (128
+    with ``reduce_range``) gets scale and zero point by torch's rule."""
 
-    The range is the one for 256 levels, whatever the levels are: of ``reduce_range`` it uses half.
-    """
-
-    def __init__(self, calibrator: str, **arguments: Any) -> None:
+    def __init__(self, calibrator: str, options: tuple[tuple[str, Any], ...] = (), **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.calibrator = calibrator  # a text: what shares calibrated ranges compares it
+        self.calibrator = f"{calibrator} {options}"  # a text: what shares calibrated ranges compares it
         self.register_buffer("min_val", torch.tensor(math.inf))
         self.register_buffer("max_val", torch.tensor(-math.inf))
         calibrator_class = registry.load("calibrator", calibrator)
-        self._calibrator = calibrator_class(asymmetric=self.qscheme != torch.per_tensor_symmetric)
+        self._calibrator = calibrator_class(asymmetric=self.qscheme != torch.per_tensor_symmetric, **dict(options))
+        self._calibrator.levels = self.quant_max - self.quant_min + 1
+        self._range: tuple[float, float] | None = None  # of what was seen so far; finding it takes milliseconds
 
     def forward(self, x: Any) -> Any:
         """The input as it came; its values are counted. Of values that are not finite only the ends are kept, which
@@ -33,6 +33,7 @@ class CalibratorObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
             low, high = torch.aminmax(values)
             self.min_val.copy_(torch.minimum(self.min_val, low))
             self.max_val.copy_(torch.maximum(self.max_val, high))
+            self._range = None
             if bool(torch.isfinite(low) & torch.isfinite(high)):
                 self._calibrator.add(values.cpu().numpy())
         return x
@@ -41,5 +42,6 @@ class CalibratorObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         """Scale and zero point of the range."""
         if not bool(torch.isfinite(self.min_val) & torch.isfinite(self.max_val)):
             return self._calculate_qparams(self.min_val, self.max_val)  # type: ignore[no-any-return]
-        low, high = self._calibrator.range()
-        return self._calculate_qparams(torch.tensor(low), torch.tensor(high))  # type: ignore[no-any-return]
+        self._range = self._range or self._calibrator.range()
+        low, high = (torch.tensor(end) for end in self._range)
+        return self._calculate_qparams(low, high)  # type: ignore[no-any-return]

@@ -16,11 +16,33 @@ from torch import nn
 from torch.nn import functional
 
 from qbench.quant.pytorch.torch_ao import FakeQuantizeBase, ObserverBase
-from qbench.quant.pytorch.torch_calibrators import Clipped
 
 Bounds = tuple[float, float]
 _FULL = (0, 255)  # the levels outside of which quint8 has none
 _ROUNDING = 1e-6  # of the scale, a float32
+
+
+class ClippedObserver(ObserverBase):  # type: ignore[misc]  # torch is Any to mypy
+    """Another observer or fake-quantize behind a clamp to [low, high]: a following ReLU6 or Hardtanh, pulled forward.
+
+    What passes on is clamped, too, so that the layers after it see what they would see behind the activation.
+    ``make`` builds the observer.
+    """
+
+    def __init__(self, make: Any, low: float, high: float) -> None:
+        inner = make()
+        super().__init__(dtype=inner.dtype, is_dynamic=bool(inner.is_dynamic))
+        self.inner, self.low, self.high = inner, low, high
+        for name in ("qscheme", "quant_min", "quant_max"):
+            setattr(self, name, getattr(inner, name))
+
+    def forward(self, x: Any) -> Any:
+        """The clamped input, as the inner one passes it on."""
+        return self.inner(x.clamp(self.low, self.high))
+
+    def calculate_qparams(self) -> tuple[Any, Any]:
+        """The inner one's scale and zero point."""
+        return self.inner.calculate_qparams()  # type: ignore[no-any-return]
 
 
 def fold(prepared: Any, apart: frozenset[str] = frozenset()) -> int:
@@ -37,7 +59,7 @@ def fold(prepared: Any, apart: frozenset[str] = frozenset()) -> int:
             continue
         behind = sum(watching(user, prepared) is observer for user in node.users)
         name = f"clipped_{count}"
-        prepared.add_submodule(name, Clipped(lambda observer=observer: observer, *bounds))
+        prepared.add_submodule(name, ClippedObserver(lambda observer=observer: observer, *bounds))
         source.target = name
         # No other part of the network widens the range: the clamp is not needed, in training neither.
         alone = _uses(observer, prepared) == behind
@@ -55,7 +77,7 @@ def drop(prepared: Any) -> int:
         bounds = _bounds(node, prepared)
         source = node.args[0] if bounds and node.args else None
         clipped = watching(source, prepared)
-        if bounds is None or not isinstance(clipped, Clipped) or (clipped.low, clipped.high) != bounds:
+        if bounds is None or not isinstance(clipped, ClippedObserver) or (clipped.low, clipped.high) != bounds:
             continue
         scale, zero = (float(value) for value in clipped.calculate_qparams())
         top = (_FULL[1] - zero) * scale

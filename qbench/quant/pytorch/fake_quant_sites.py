@@ -94,7 +94,7 @@ def _in_graphs(prepared: Any) -> Iterator[Site]:
 
 
 def _fake(part: Any) -> Any:
-    """The fake-quantize module that a module is, or that it clamps for (``torch_calibrators.Clipped``); else None."""
+    """The fake-quantize module that a module is, or that it clamps for (``ClippedObserver``); else None."""
     part = getattr(part, "inner", part)
     return part if hasattr(part, "fake_quant_enabled") and hasattr(part, "calculate_qparams") else None
 

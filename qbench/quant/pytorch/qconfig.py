@@ -11,7 +11,7 @@ from qbench import registry
 from qbench.errors import BuildError
 from qbench.quant.pytorch import torch_ao
 from qbench.quant.pytorch.calibrator_observer import CalibratorObserver
-from qbench.quant.pytorch.torch_calibrators import OBSERVERS, Clipped
+from qbench.quant.pytorch.clamp_fusion import ClippedObserver
 from qbench.quant.recipe import Recipe
 
 PERCENTILE = 99.99  # per cent of the values inside the range, where the recipe names none
@@ -50,7 +50,7 @@ def qconfig(engine: str, recipe: Recipe, *, training: bool, layer: type | None =
 def clipped(config: Any, low: float, high: float) -> Any:
     """The QConfig of a layer whose output goes into a clamp to [low, high] (ReLU6: 0 and 6) and nowhere else."""
     return torch_ao.QConfig(
-        activation=Clipped.with_args(make=config.activation, low=low, high=high), weight=config.weight
+        activation=ClippedObserver.with_args(make=config.activation, low=low, high=high), weight=config.weight
     )
 
 
@@ -105,31 +105,35 @@ def _make_activation(recipe: Recipe) -> Any:
 
 def _make_trained_activation(recipe: Recipe) -> Any:
     """Ranges follow the moving average in one fused operator, or the extremes."""
-    if recipe.calibrator not in (None, "moving_average", "minmax"):
+    name = recipe.calibrator or "moving_average"
+    if name not in ("moving_average", "minmax"):
         raise BuildError(
-            f"QAT cannot track ranges with the calibrator '{recipe.calibrator}', which is too slow in a training loop; "
+            f"QAT cannot track ranges with the calibrator '{name}', which is too slow in a training loop; "
             "use moving_average or minmax"
         )
     arguments = {
-        "observer": OBSERVERS[recipe.calibrator or "moving_average"],
         "dtype": torch.quint8,
         "qscheme": torch.per_tensor_symmetric if recipe.symmetric else torch.per_tensor_affine,
         "quant_min": 0,
         "quant_max": 127 if recipe.reduce_range else 255,
     }
-    fused = recipe.calibrator != "minmax"
-    return (torch_ao.FusedMovingAvgObsFakeQuantize if fused else torch_ao.FakeQuantize).with_args(**arguments)
+    if name == "minmax":
+        return torch_ao.FakeQuantize.with_args(observer=torch_ao.MinMaxObserver, **arguments)
+    return torch_ao.FusedMovingAvgObsFakeQuantize.with_args(observer=torch_ao.MovingAverageMinMaxObserver, **arguments)
 
 
 def activation_observer(recipe: Recipe) -> Any:
-    """The constructor of the observer that chooses an activation's range: torch's of the calibrator's name where there
-    is one, else one around the registered calibrator. Raises ``UnknownName`` for a name that is not registered."""
+    """The constructor of the observer around the calibrator that chooses an activation's range. Raises ``UnknownName``
+    for a name that is not registered.
+
+    ``moving_average`` is torch's own, of batches, as in QAT: the mean of the ends of single examples clips more (SQNR
+    of the logits on onednn: digits-cnn 17.8 dB instead of 31.3, MiniLM 5.9 instead of 11.1).
+    """
     name = registry.entry("calibrator", recipe.calibrator or "histogram").name
-    if name not in OBSERVERS:
-        return CalibratorObserver.with_args(calibrator=name)
-    if name == "percentile":
-        return OBSERVERS[name].with_args(percentile=recipe.percentile or PERCENTILE)
-    return OBSERVERS[name]
+    if name == "moving_average":
+        return torch_ao.MovingAverageMinMaxObserver
+    options = (("percentile", recipe.percentile or PERCENTILE),) if name == "percentile" else ()
+    return CalibratorObserver.with_args(calibrator=name, options=options)
 
 
 def _choose_levels(recipe: Recipe) -> dict[str, int]:

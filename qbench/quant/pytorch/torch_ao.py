@@ -30,7 +30,7 @@ _NAMESPACES = {
 _NAMES = {
     "torch.ao.quantization": (
         "DeQuantStub", "FakeQuantize", "FakeQuantizeBase", "FixedQParamsFakeQuantize", "FixedQParamsObserver",
-        "FusedMovingAvgObsFakeQuantize", "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver",
+        "FusedMovingAvgObsFakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver",
         "MovingAveragePerChannelMinMaxObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver",
         "QConfig", "QConfigMapping", "QuantStub", "QuantWrapper", "UniformQuantizationObserverBase", "convert",
         "default_dynamic_qconfig", "default_placeholder_observer", "disable_fake_quant", "disable_observer",

@@ -1,22 +1,19 @@
-"""Ranges: each calibrator against its own definition, bounded, in any order of batches; the QConfig of a recipe."""
+"""The QConfig of a recipe: its observers are the registered calibrators, in any order of batches."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from qbench import registry
 from qbench.errors import BuildError, UnknownName
 from qbench.quant.pytorch import qconfig, torch_ao
-from qbench.quant.pytorch.torch_calibrators import BINS, Clipped, Histogram, LeastSquares, Percentile
+from qbench.quant.pytorch.clamp_fusion import ClippedObserver
 from qbench.quant.recipe import Recipe
 
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
-OURS = (Percentile, LeastSquares)
+CALIBRATORS = registry.names("calibrator")
 
 
 def heavy(n=20_000, seed=0):
@@ -33,6 +30,11 @@ def seen(observer, *batches):
     return observer
 
 
+def observer_of(calibrator, *, symmetric=False, reduce_range=False):
+    recipe = Recipe(calibrator=calibrator, symmetric=symmetric, reduce_range=reduce_range)
+    return qconfig.qconfig("fbgemm", recipe, training=False).activation()
+
+
 def range_of(observer):
     """(low, high) that the chosen scale and zero point can represent."""
     scale, zero = (float(value) for value in observer.calculate_qparams())
@@ -45,128 +47,96 @@ def squared_error(x, observer):
     return float((x - (levels - zero) * scale).square().mean())
 
 
-@pytest.mark.parametrize("make", OURS)
-@settings(max_examples=15)
-@given(seed=st.integers(0, 1000), sizes=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=6), cut=st.integers(1, 50))
-def test_the_order_and_the_cut_of_batches_do_not_matter(make, seed, sizes, cut):
-    """The range is the same for any order of batches and any division into batches, bit for bit."""
-    generator = torch.Generator().manual_seed(seed)
-    batches = [torch.randn(100, generator=generator) * size for size in sizes]
-    calibrated = seen(make(), *batches)
-    other = seen(make(), *torch.cat(batches[::-1]).split(cut))
-    assert torch.equal(calibrated.counts, other.counts)
-    assert calibrated.chosen() == other.chosen()
-
-
-@pytest.mark.parametrize("make", OURS)
-def test_every_value_is_counted_in_its_bin(make):
-    """Counts are those of numpy's histogram over the same edges, for values of all sizes and at edges."""
-    x = torch.cat([heavy(), torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e-30, 31.999])])
-    observer = seen(make(), x[:7], x[7:])
-    expected, _ = np.histogram(x.double().numpy(), bins=observer.edges())
-    assert observer.counts.sum() == len(x)
-    assert np.array_equal(observer.counts.numpy(), expected)
-
-
-@pytest.mark.parametrize("make", OURS)
-def test_memory_does_not_grow_with_the_examples(make):
-    """What an observer keeps is the same after one batch and after many, below 256 KB."""
-
-    def kept(observer):
-        return sum(value.numel() * value.element_size() for value in observer.state_dict().values())
-
-    first, many = seen(make(), heavy(10)), seen(make(), *(heavy(10_000, seed) * 10**seed for seed in range(8)))
-    assert kept(first) == kept(many) < 256 * 1024
-
-
-@pytest.mark.parametrize("percentile", [99.0, 99.9, 100.0])
-def test_percentile_is_the_quantile_of_all_values(percentile):
-    """Both ends lie within a bin of the exact quantiles; at 100 they are the exact extremes."""
-    x = heavy()
-    observer = seen(Percentile(percentile=percentile), *x.split(777))
-    width = 2.0 ** (observer.exponent + 1) / BINS
-    tail = (1 - percentile / 100) / 2
-    low, high = observer.chosen()
-    assert low == pytest.approx(float(torch.quantile(x, tail, interpolation="higher")), abs=width)
-    assert high == pytest.approx(float(torch.quantile(x, 1 - tail, interpolation="lower")), abs=width)
-    if percentile == 100.0:
-        assert (low, high) == (float(x.min()), float(x.max()))
-
-
-@pytest.mark.parametrize("scheme", [torch.per_tensor_affine, torch.per_tensor_symmetric])
-def test_least_squares_has_less_error_than_any_other_calibrator(scheme):
-    """On data with two outliers its squared error is well below minmax's and not above the others' (mse)."""
-    x = torch.randn(400_000, generator=torch.Generator().manual_seed(0))
-    x[0], x[1] = 12.0, -12.0
-    makes = [torch_ao.MinMaxObserver, Histogram, Percentile, LeastSquares]
-    errors = [squared_error(x, seen(make(qscheme=scheme), *x.split(100_000))) for make in makes]
-    assert errors[-1] < 0.7 * errors[0]
-    assert errors[-1] <= 1.02 * min(errors)
-
-
-def test_least_squares_of_values_of_one_sign_keeps_zero_at_the_lowest_level():
-    """Behind a ReLU no level is lost below zero."""
-    observer = seen(LeastSquares(), heavy().relu())
-    assert int(observer.calculate_qparams()[1]) == 0
-
-
-@pytest.mark.parametrize("make", OURS)
-@pytest.mark.parametrize("value", [0.0, 3.0, -2.5])
-def test_a_constant_is_represented(make, value):
-    """A tensor of one value, zero too, gets a finite positive scale, and the value itself to within a step."""
-    observer = seen(make(), torch.full((100,), value))
-    scale, _ = observer.calculate_qparams()
-    low, high = range_of(observer)
-    assert 0 < float(scale) < 1
-    assert low - float(scale) <= value <= high + float(scale)
-
-
-@pytest.mark.parametrize("shape", ["wide", "growing", "positive", "constant"])
-def test_the_histogram_calibrator_is_torchs(shape):
-    """The faster search ends at torch's own scale and zero point, bit for bit."""
-    x = {"wide": heavy(), "growing": heavy() * torch.linspace(0.1, 3, 20_000), "positive": heavy().relu()}.get(
-        shape, torch.full((100,), 2.0)
-    )
-    ours, theirs = seen(Histogram(), *x.split(3000)), seen(torch_ao.HistogramObserver(), *x.split(3000))
-    assert all(torch.equal(a, b) for a, b in zip(ours.calculate_qparams(), theirs.calculate_qparams(), strict=True))
-
-
-@pytest.mark.parametrize("size", [1e-45, 1e-39, 1e-36, 1e-34])
-def test_the_histogram_takes_values_near_zero(size):
-    """A range whose bins are too narrow for float32 is one bin, not an error; larger values then widen it."""
-    tiny = torch.linspace(-1.0, 1.0, 100) * size
-    assert range_of(seen(Histogram(), tiny, tiny * 2))[1] < 1e-3
-    assert range_of(seen(Histogram(), tiny, torch.linspace(-1.0, 1.0, 1000)))[1] == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize("make", [torch_ao.MinMaxObserver, Histogram, Percentile, LeastSquares])
-def test_a_clipped_observer_sees_and_passes_on_what_a_relu6_would(make):
-    """Its range, its output and so what later layers see are those behind the clamp."""
-    x = heavy() * 4
-    clipped, behind = Clipped(make, 0.0, 6.0), make()
-    passed = clipped(x)
-    behind(nn.functional.relu6(x))
-    assert torch.equal(passed, nn.functional.relu6(x))
-    assert all(torch.equal(a, b) for a, b in zip(clipped.calculate_qparams(), behind.calculate_qparams(), strict=True))
-
-
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("calibrator", ["entropy", "ifmr", "hfmg"])
-def test_the_calibrators_of_onnx_files_choose_the_same_range(calibrator, symmetric):
-    """Behind torch's interface they see what passes, whatever its shape, and their range gets torch's scale; values
-    that are not finite show in the ends, which calibration refuses."""
-    scheme = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
-    observer = qconfig.activation_observer(Recipe(calibrator=calibrator))(dtype=torch.quint8, qscheme=scheme)
+@pytest.mark.parametrize("calibrator", [name for name in CALIBRATORS if name != "moving_average"])
+def test_the_range_is_that_of_the_registered_calibrator(calibrator, symmetric):
+    """Each calibrator of a torch flow, but for torch's moving average, is the one of ONNX files: it sees what passes,
+    whatever its shape, and its range gets torch's scale; of values that are not finite the ends tell."""
     values = heavy(6000).reshape(2, 3, 10, 100)
-    direct = registry.load("calibrator", calibrator)(asymmetric=not symmetric)
+    options = {"percentile": qconfig.PERCENTILE} if calibrator == "percentile" else {}
+    direct = registry.load("calibrator", calibrator)(asymmetric=not symmetric, **options)
     for part in values.split(1):
         direct.add(part.numpy())
+    observer = observer_of(calibrator, symmetric=symmetric)
     assert torch.equal(observer(values), values)
     low, high = direct.range()
     expected = observer._calculate_qparams(torch.tensor(low), torch.tensor(high))
     assert all(torch.equal(first, other) for first, other in zip(observer.calculate_qparams(), expected, strict=True))
     observer(torch.tensor([1.0, torch.inf]))
     assert observer.max_val == torch.inf
+
+
+@pytest.mark.parametrize("calibrator", ["minmax", "histogram", "percentile", "mse"])
+def test_the_order_and_the_cut_of_batches_do_not_matter(calibrator):
+    """Scale and zero point are the same for any order of batches and any division into batches, and whoever asked for
+    them in between, bit for bit."""
+    batches = [heavy(1000, seed + 3) * 10.0**seed for seed in range(-3, 3)]
+    observer = seen(observer_of(calibrator), *batches[:3])
+    observer.calculate_qparams()
+    calibrated = seen(observer, *batches[3:]).calculate_qparams()
+    again = seen(observer_of(calibrator), *torch.cat(batches[::-1]).split(37)).calculate_qparams()
+    assert all(torch.equal(first, other) for first, other in zip(calibrated, again, strict=True))
+
+
+@pytest.mark.parametrize("percentile", [99.0, 99.9, 100.0])
+def test_the_percentile_of_a_recipe_is_the_calibrators(percentile):
+    """What a recipe names is kept; 100 keeps the extremes."""
+    x = heavy()
+    observer = seen(qconfig.activation_observer(Recipe(calibrator="percentile", percentile=percentile))(), x)
+    tail = (1 - percentile / 100) / 2
+    low, high = range_of(observer)
+    assert high - low == pytest.approx(float(x.quantile(1 - tail) - x.quantile(tail)), rel=0.02)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("reduce_range", [False, True])
+def test_least_squares_has_less_error_than_any_other_calibrator(symmetric, reduce_range):
+    """On data with two outliers its squared error is well below minmax's and not above the others' (mse)."""
+    x = torch.randn(400_000, generator=torch.Generator().manual_seed(0))
+    x[0], x[1] = 12.0, -12.0
+    names = ("minmax", "histogram", "percentile", "mse")
+    observers = [observer_of(name, symmetric=symmetric, reduce_range=reduce_range) for name in names]
+    errors = {name: squared_error(x, seen(each, *x.split(10_000))) for name, each in zip(names, observers, strict=True)}
+    assert errors["mse"] < 0.7 * errors["minmax"]
+    assert errors["mse"] <= 1.02 * min(errors.values())
+
+
+def test_least_squares_of_values_of_one_sign_keeps_zero_at_the_lowest_level():
+    """Behind a ReLU no level is lost below zero."""
+    observer = seen(observer_of("mse"), heavy().relu())
+    assert int(observer.calculate_qparams()[1]) == 0
+
+
+@pytest.mark.parametrize("calibrator", CALIBRATORS)
+@pytest.mark.parametrize("value", [0.0, 3.0, -2.5])
+def test_a_constant_is_represented(calibrator, value):
+    """A tensor of one value, zero too, gets a finite positive scale, and the value itself to within a step."""
+    observer = seen(observer_of(calibrator), torch.full((100,), value))
+    scale, _ = observer.calculate_qparams()
+    low, high = range_of(observer)
+    assert 0 < float(scale) < 1
+    assert low - float(scale) <= value <= high + float(scale)
+
+
+@pytest.mark.parametrize("size", [1e-45, 1e-39, 1e-36, 1e-34])
+def test_the_histogram_takes_values_near_zero(size):
+    """Values that no scale can tell apart are no error; larger ones then widen the range."""
+    tiny = torch.linspace(-1.0, 1.0, 100) * size
+    assert range_of(seen(observer_of("histogram"), tiny, tiny * 2))[1] < 1e-3
+    larger = seen(observer_of("histogram"), tiny, torch.linspace(-1.0, 1.0, 1000))
+    assert range_of(larger)[1] == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("calibrator", ["minmax", "histogram", "percentile", "mse"])
+def test_a_clipped_observer_sees_and_passes_on_what_a_relu6_would(calibrator):
+    """Its range, its output and so what later layers see are those behind the clamp."""
+    x = heavy() * 4
+    make = qconfig.activation_observer(Recipe(calibrator=calibrator))
+    clipped, behind = ClippedObserver(make, 0.0, 6.0), make()
+    passed = clipped(x)
+    behind(nn.functional.relu6(x))
+    assert torch.equal(passed, nn.functional.relu6(x))
+    assert all(torch.equal(a, b) for a, b in zip(clipped.calculate_qparams(), behind.calculate_qparams(), strict=True))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
