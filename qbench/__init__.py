@@ -12,11 +12,11 @@ The way of the data through the rooms:
     evaluate    artifact + data set -> predictions, scores with intervals, paired changes against fp32
     measure     artifact + threads -> samples of latency
     record      all that is known of a case <-> one JSON line; a run read back from disk
-    run         the story: prepare, build, evaluate, measure, record
+    running     the story: prepare, build, evaluate, measure, record
     compare     baseline + contender records -> deltas with intervals
     decide      records + samples + the suite's rules -> what to ship, per setting
     report      records -> tables, plots, one HTML file
-    gate        deltas + policy -> verdicts and an exit code
+    gating      deltas + policy -> verdicts and an exit code
     cli         one module per subcommand; the only place that prints
 
 What users add to: backends, datasets, metrics, models and quant/calibrators. Beside the stages ``qbench.onnx``: an
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """The public functions, imported when they are first asked for: ``import qbench`` starts no heavy library."""
-    if name == "load":
-        return importlib.import_module("qbench.api").load
-    if name in ("run", "gate"):  # rooms that can be called
-        return importlib.import_module(f"qbench.{name}")
+    if name in ("run", "load", "gate"):
+        return getattr(importlib.import_module("qbench.api"), name)
     raise AttributeError(f"module 'qbench' has no attribute {name!r}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from qbench.decide.decision import Decision
-    from qbench.gate.gate import Gated
+    from qbench.gating.gate import Gated
     from qbench.record.stored_run import StoredRun
     from qbench.suite import Suite
 
@@ -77,7 +77,7 @@ def run(
     from qbench.progress.live import live
     from qbench.record.locate import find_run
     from qbench.report.build import build_report
-    from qbench.run import run as story
+    from qbench.running import run as story
 
     _require(isinstance(suite, str | os.PathLike | suites.Suite), "suite", suite, "a path or a qbench.suite.Suite")
     _require(not isinstance(overrides, str), "overrides", overrides, "a list of texts KEY=VALUE")
@@ -131,8 +131,8 @@ def gate(
     ``max_minutes``: most minutes of measuring.
     Raises ``NotComparable`` where run and baseline cannot be held against each other.
     """
-    from qbench.gate import gate as gates
-    from qbench.gate.rerun import Rerunner
+    from qbench.gating import gate as gates
+    from qbench.gating.rerun import Rerunner
     from qbench.progress.live import live
     from qbench.record import locate
     from qbench.record.stored_run import read_run

@@ -51,15 +51,15 @@ def two_threads():
 
 # Files that take longest, first: two workers take a file each, and one that began last would run on alone.
 LONGEST = (
-    "run/test_run.py",
+    "running/test_run.py",
     "backends/test_inductor.py",
     "pytest_plugin/test_items.py",
     "test_readme.py",
     "report/test_browser.py",
     "fleet/test_fleet.py",
-    "run/test_saturation_stage.py",
+    "running/test_saturation_stage.py",
     "test_build.py",
-    "gate/test_against.py",
+    "gating/test_against.py",
     "quant/onnx/test_onnxruntime_session.py",
     "quant/pytorch/test_narrow_weights.py",
     "train/test_train.py",

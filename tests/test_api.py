@@ -1,4 +1,4 @@
-"""Rules of qbench/api.py and callable_room.py: qbench from Python."""
+"""Rules of qbench/api.py: qbench from Python."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from qbench.errors import UsageError
 
 
 def test_importing_qbench_is_light_and_its_functions_are_there() -> None:
-    """No heavy library is loaded by the import; the functions stay callable after the rooms of their names are."""
+    """No heavy library is loaded by the import; the functions stay there after the rooms that serve them are."""
     code = (
         "import sys, qbench; early = set(sys.modules); assert callable(qbench.run) and callable(qbench.gate); "
-        "import qbench.run.run, qbench.gate.gate; assert callable(qbench.run) and callable(qbench.gate); "
+        "import qbench.running.run, qbench.gating.gate; assert callable(qbench.run) and callable(qbench.gate); "
         "print(sorted(early & {'torch', 'numpy', 'pandas', 'matplotlib', 'scipy', 'pydantic'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

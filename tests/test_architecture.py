@@ -25,7 +25,7 @@ PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("foreign_text",),
-    ("callable_room", "errors", "installation", "stats"),
+    ("errors", "installation", "stats"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),
@@ -43,7 +43,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "measure"),
     ("fleet", "decide"),
     ("portability",),
-    ("run", "gate", "report", "explain"),
+    ("running", "gating", "report", "explain"),
     ("ship",),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from qbench.cli import main
-from qbench.gate.markdown import marker
+from qbench.gating.markdown import marker
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / ".github" / "examples"

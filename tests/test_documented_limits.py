@@ -11,7 +11,7 @@ from qbench.compare import host_share
 from qbench.decide import probability
 from qbench.evaluate import as_called, runtime_difference, score
 from qbench.explain import trial
-from qbench.gate import markdown, sequential_test
+from qbench.gating import markdown, sequential_test
 from qbench.machine import canary, noise
 from qbench.measure import paired_difference, percentiles, race_rules
 from qbench.metrics import agreement

@@ -15,7 +15,7 @@ from PIL import Image
 from qbench import registry, user_code
 from qbench.datasets import photos
 from qbench.errors import DataError
-from qbench.gate.baseline import read_baseline
+from qbench.gating.baseline import read_baseline
 from qbench.models.base import ModelReference
 from qbench.models.weights import code_digest
 from qbench.plan.planner import make_plan

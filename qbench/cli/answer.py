@@ -17,7 +17,7 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     from qbench.record.stored_run import read_run
     from qbench.report import build, flips, names, ruling, terminal
     from qbench.report.run_warnings import warnings
-    from qbench.run import text as run_text
+    from qbench.running import text as run_text
 
     run, width = read_run(folder, lenient=True), terminal_width()
     judged = build.judge(run)

@@ -27,7 +27,7 @@ def baseline(
     The gate runs the baseline's artifacts again. They stay in the cache; with --keep-artifacts they also lie beside
     the baseline, to be committed or cached by CI.
     """
-    from qbench.gate import baseline as baselines
+    from qbench.gating import baseline as baselines
 
     file = baselines.write_baseline(find_folder(run, full=True), out, allow_failed=allow_failed)
     examples = baselines.examples_file(file)

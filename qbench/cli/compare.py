@@ -14,7 +14,7 @@ from qbench.errors import NotComparable, UsageError
 
 if TYPE_CHECKING:
     from qbench.compare.paired_accuracy import Examples
-    from qbench.gate.baseline import Baseline
+    from qbench.gating.baseline import Baseline
     from qbench.record.stored_run import StoredRun
 
 
@@ -37,7 +37,7 @@ def compare(
     from qbench.compare import text as compare_text
     from qbench.compare.changes import find_changes
     from qbench.compare.paired_accuracy import pair_accuracy
-    from qbench.gate import baseline as baselines
+    from qbench.gating import baseline as baselines
     from qbench.machine import fingerprint
     from qbench.progress.table import format_table
     from qbench.record.stored_run import StoredRun
@@ -73,7 +73,7 @@ def compare(
 
 def _examples_of(side: StoredRun | Baseline) -> Examples:
     """What a record's score rests on: a run's predictions, or what a baseline keeps of them."""
-    from qbench.gate.baseline import Baseline
+    from qbench.gating.baseline import Baseline
     from qbench.report.comparison import examples_of
 
     if isinstance(side, Baseline):
@@ -83,8 +83,8 @@ def _examples_of(side: StoredRun | Baseline) -> Examples:
 
 def _read_stored(name: str) -> StoredRun | Baseline:
     """A run, or a baseline where the name is that of a ``.jsonl`` file, which must not contradict itself."""
-    from qbench.gate.baseline import SUFFIX, examples_file, read_baseline
-    from qbench.gate.baseline_examples import AGAIN
+    from qbench.gating.baseline import SUFFIX, examples_file, read_baseline
+    from qbench.gating.baseline_examples import AGAIN
     from qbench.record.stored_run import read_run
 
     if not name.endswith(SUFFIX):

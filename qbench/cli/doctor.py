@@ -42,7 +42,7 @@ def doctor(
         if prepare is not None:
             output = _prepare(prepare, progress.note)
         elif control:
-            from qbench.gate import error_rates as gates
+            from qbench.gating import error_rates as gates
             from qbench.progress.table import TextTable, format_table
 
             rates = [*gates.simulations(), *gates.real(600.0 if seconds is None else seconds, progress=progress)]

@@ -16,8 +16,8 @@ from qbench.errors import UsageError
 from qbench.record.locate import committed_baseline
 
 if TYPE_CHECKING:
-    from qbench.gate.gate import Gated
-    from qbench.gate.rerun import Rerunner
+    from qbench.gating.gate import Gated
+    from qbench.gating.rerun import Rerunner
 
 
 def gate(
@@ -73,7 +73,7 @@ def gate(
     Exit code: 0 pass, 1 fail, 2 usage, 3 invalid (not comparable, no baseline, no case of the latest run ok),
     4 inconclusive (where the samples point to a change for the worse, or gate.inconclusive says so).
     """
-    from qbench.gate.rerun import Rerunner
+    from qbench.gating.rerun import Rerunner
     from qbench.progress.live import live
 
     if against is not None and (stored or baseline is not None or suite is not None):
@@ -89,7 +89,7 @@ def gate(
         if against is None:
             gated = _gate_run(run, baseline, None if stored else rerunner, only, suite)
         else:
-            from qbench.gate.against import Request, gate_against
+            from qbench.gating.against import Request, gate_against
 
             request = Request(suite=Path(run), ref=against, only=only, same_environment=same_environment, quiet=quiet)
             gated = gate_against(request, rerunner)
@@ -100,7 +100,7 @@ def gate(
 def _gate_run(
     run: str, baseline: Path | None, rerunner: Rerunner | None, only: str | None, suite: Path | None
 ) -> Gated:
-    from qbench.gate import gate as gates
+    from qbench.gating import gate as gates
     from qbench.record import locate
     from qbench.record.stored_run import read_run
 

@@ -14,7 +14,7 @@ from qbench.errors import UsageError
 from qbench.files import regular_file
 
 if TYPE_CHECKING:
-    from qbench.gate.gate import Gated
+    from qbench.gating.gate import Gated
 
 SUMMARY, WORKSPACE = "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"
 
@@ -36,10 +36,10 @@ def _write(file: Path, text: str, *, append: bool = False) -> None:
 
 def show(gated: Gated, *, junit: Path | None, markdown: Path | None, github: bool, as_json: bool) -> None:
     """Writes the files, prints the text or the JSON, and tells GitHub."""
-    from qbench.gate import github as annotations
-    from qbench.gate import junit as xml
-    from qbench.gate import markdown as comment
-    from qbench.gate import text
+    from qbench.gating import github as annotations
+    from qbench.gating import junit as xml
+    from qbench.gating import markdown as comment
+    from qbench.gating import text
 
     if junit is not None:
         _write(junit, xml.junit(gated))

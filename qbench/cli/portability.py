@@ -70,7 +70,7 @@ def _answer_here(run: StoredRun, artifacts: Path | None, suite: Path | None, *, 
     """The run with what its artifacts answer on this machine; raises ``UsageError`` where its data are not here."""
     from qbench.cache import store
     from qbench.errors import UsageError
-    from qbench.gate.baseline import artifact_file
+    from qbench.gating.baseline import artifact_file
     from qbench.portability.here import answer_here
     from qbench.process.parent import Limits
     from qbench.progress.live import live
@@ -99,8 +99,8 @@ def _answer_here(run: StoredRun, artifacts: Path | None, suite: Path | None, *, 
 def _find_suite(run: StoredRun, explicit: Path | None) -> Suite:
     """The suite whose data may be opened here."""
     from qbench.errors import UsageError
-    from qbench.gate.sequential_test import NotRun
-    from qbench.gate.trusted_suite import suite_to_open
+    from qbench.gating.sequential_test import NotRun
+    from qbench.gating.trusted_suite import suite_to_open
     from qbench.suite import parse
 
     info = run.info.suite

@@ -19,8 +19,8 @@ from qbench.record.locate import find_run
 
 if TYPE_CHECKING:
     from qbench.progress.live import Silent
-    from qbench.run.run import RunResult
-    from qbench.run.stopped import Asked
+    from qbench.running.run import RunResult
+    from qbench.running.stopped import Asked
 
 
 def run(
@@ -60,8 +60,8 @@ def run(
     (143 by SIGTERM, 129 by SIGHUP).
     """
     from qbench.progress.live import live
-    from qbench.run import run as story
-    from qbench.run import text as run_text
+    from qbench.running import run as story
+    from qbench.running import text as run_text
 
     interrupted = None if resume is None else find_run(resume, to_resume=True)
     asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
@@ -88,7 +88,7 @@ def _read_asked(
 ) -> Asked:
     """The suite that is named, or that of the interrupted run."""
     from qbench import suite as suites
-    from qbench.run.stopped import Asked, read_stopped
+    from qbench.running.stopped import Asked, read_stopped
 
     if suite is not None:
         return Asked(suite=suites.read(suite, overrides, quick=quick), only=only)
@@ -117,7 +117,7 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
 def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
     """The answer, the table, what failed or was skipped, warnings, the report's path, where the time went, and last the
     file to ship."""
-    from qbench.run import text as run_text
+    from qbench.running import text as run_text
 
     print_answer(result.folder, wide=wide)
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")

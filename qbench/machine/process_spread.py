@@ -1,8 +1,8 @@
 """How much processes of one artifact differ on one machine: what is known before any is measured.
 
-Standard deviations of natural logarithms, as recorded in fresh processes (``qbench/gate/traces``): ratios of two copies
-of one artifact differ by 1.5 to 2.1 % from one process to the next, the time of one in undisturbed blocks by 1.5 %. No
-number of blocks inside one process shows it.
+Standard deviations of natural logarithms, as recorded in fresh processes (``qbench/gating/traces``): ratios of two
+copies of one artifact differ by 1.5 to 2.1 % from one process to the next, the time of one in undisturbed blocks by
+1.5 %. No number of blocks inside one process shows it.
 """
 
 from __future__ import annotations

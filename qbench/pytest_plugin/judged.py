@@ -94,7 +94,7 @@ def _shared(request: Request) -> Iterator[Path]:
 
 
 def _make_run(request: Request) -> JudgedRun:
-    from qbench.run import run as story
+    from qbench.running import run as story
 
     only = None if request.cases is None else match_exactly(request.cases)
     try:
@@ -115,9 +115,9 @@ def match_exactly(cases: Sequence[str]) -> str:
 
 
 def _judge(request: Request, folder: Path) -> tuple[ItemVerdict, ...]:
-    from qbench.gate import gate as gates
-    from qbench.gate import text
-    from qbench.gate.rerun import Rerunner
+    from qbench.gating import gate as gates
+    from qbench.gating import text
+    from qbench.gating.rerun import Rerunner
 
     rerun: Any = None if request.stored else Rerunner(progress=request.progress, suite_file=Path(request.suite.file))
     only = None if request.cases is None else match_exactly(request.cases)

@@ -94,10 +94,10 @@ def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
 
 def _run(parsed, out: Path, *, only: str, jobs: int) -> dict[str, dict]:
     """The stages of ``qbench run`` up to the scores; a case that is still open then is ok."""
-    from qbench.run.build_stage import build_variants
-    from qbench.run.evaluate_stage import evaluate
-    from qbench.run.prepare_stage import prepare
-    from qbench.run.run import open_run
+    from qbench.running.build_stage import build_variants
+    from qbench.running.evaluate_stage import evaluate
+    from qbench.running.prepare_stage import prepare
+    from qbench.running.run import open_run
 
     context = open_run(parsed, out=out, only=only, resume=None, jobs=jobs, progress=Quiet())
     context.tracker.record_skips()

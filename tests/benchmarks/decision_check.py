@@ -31,8 +31,8 @@ import numpy as np
 
 from qbench.decide import decision, qualify
 from qbench.decide.cases import of_setting, setting_name
-from qbench.gate.baseline import artifact_file
-from qbench.gate.trusted_suite import suite_to_open
+from qbench.gating.baseline import artifact_file
+from qbench.gating.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
 from qbench.record.locate import find_run
 from qbench.record.schema import Record
@@ -114,7 +114,7 @@ def read_inputs(run: StoredRun, suite_file: Path | None) -> tuple[Any, ...]:
     from qbench.cache import store
     from qbench.data import request_of
     from qbench.data_preparation import prepare_data
-    from qbench.gate.sequential_test import NotRun
+    from qbench.gating.sequential_test import NotRun
     from qbench.process.parent import Limits, call
     from qbench.suite import parse
 

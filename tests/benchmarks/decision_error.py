@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from qbench.decide.cases import settings
 from qbench.decide.decision import Decision, decide_setting
 from qbench.decide.judged import Rules, judge
-from qbench.gate.error_rates import traces
+from qbench.gating.error_rates import traces
 from qbench.record.schema import Accuracy, ArtifactFacts, CaseKey, Coverage, Flips, Latency, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals

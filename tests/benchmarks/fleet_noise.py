@@ -29,7 +29,7 @@ from fleet_nodes import RAY, end_processes
 from record_noise import record_pairs, specify_copies
 
 from qbench.fleet import ray_load
-from qbench.gate.error_rates import CHANGES, Trace, simulated
+from qbench.gating.error_rates import CHANGES, Trace, simulated
 
 CONDITIONS = ("no Ray", "idle raylet, kept off", "idle raylet, anywhere")
 SETTLED_SECONDS = 5.0  # a node that was just started is not idle

@@ -27,9 +27,9 @@ from qbench import suite as suites
 from qbench.errors import CaseError
 from qbench.fleet.schedule import Node, Schedule
 from qbench.plan.planner import Plan, PlannedCase, make_plan
-from qbench.run.case_tracker import CaseTracker
-from qbench.run.context import RunContext
-from qbench.run.directory import RunDirectory
+from qbench.running.case_tracker import CaseTracker
+from qbench.running.context import RunContext
+from qbench.running.directory import RunDirectory
 
 PLACES = 4
 

@@ -20,9 +20,9 @@ from functools import cache
 
 import numpy as np
 
-from qbench.gate.error_rates import _pairs, traces
-from qbench.gate.sequential_test import InterimAnalysis, ProcessPair, analyze, is_analysis_due
-from qbench.gate.verdict import HARM
+from qbench.gating.error_rates import _pairs, traces
+from qbench.gating.sequential_test import InterimAnalysis, ProcessPair, analyze, is_analysis_due
+from qbench.gating.verdict import HARM
 from qbench.stats import intervals, multiple_testing, noninferiority, thresholds
 from qbench.stats.multiple_testing import FAMILY_ERROR
 from qbench.stats.noninferiority import NonInferiority

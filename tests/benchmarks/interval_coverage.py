@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import skew
 
-from qbench.gate.error_rates import traces
+from qbench.gating.error_rates import traces
 from qbench.measure.paired_difference import difference_over_generations
 from qbench.metrics.base import WholeMetric
 from qbench.metrics.classes import F1

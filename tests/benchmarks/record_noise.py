@@ -4,7 +4,7 @@
     python tests/benchmarks/record_noise.py reports/ci/latest quiet
     python tests/benchmarks/record_noise.py reports/ci/latest busy
 
-Each writes ``qbench/gate/traces/<name>.npz``: ``log_ratios`` (processes x blocks), the natural log ratios of the block
+Each writes ``qbench/gating/traces/<name>.npz``: ``log_ratios`` (processes x blocks), the natural log ratios of block
 minima of a round of two copies of the same artifact, whose truth is 0, and ``control_log_ratios``, those of a third
 copy. ``busy`` runs a memory-hungry loop on the other core meanwhile. The committed traces were recorded in neighbouring
 blocks, on a 2-vCPU KVM guest, Intel Xeon with AMX and AVX512-VNNI, torch 2.13.0, digits-cnn static onednn (about
@@ -87,7 +87,7 @@ def main(folder: Path, name: str) -> None:
         ratios, controls = record_pairs(specify_copies(folder), PROCESSES)
     finally:
         hog.kill()
-    file = Path(__file__).parents[2] / "qbench/gate/traces" / f"{name}.npz"
+    file = Path(__file__).parents[2] / "qbench/gating/traces" / f"{name}.npz"
     np.savez_compressed(file, log_ratios=ratios, control_log_ratios=controls)
     medians = np.median(ratios, axis=1)
     print(name, ratios.shape, "between processes:", medians.std(ddof=1), "within:", ratios.std(axis=1).mean())

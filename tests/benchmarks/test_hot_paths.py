@@ -19,8 +19,8 @@ from made_runs import run_folder
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from qbench import registry, suite
-from qbench.gate import gate, text
-from qbench.gate.baseline import Baseline
+from qbench.gating import gate, text
+from qbench.gating.baseline import Baseline
 from qbench.record import jsonl
 from qbench.record.schema import Record
 from qbench.report.build import build_report

@@ -21,16 +21,16 @@ from qbench.cli import answer, main
 from qbench.compare.environment import SAME_RUN
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
-from qbench.gate import baseline, gate
-from qbench.gate.gate import Gated, Outcome, Verdict
-from qbench.gate.rerun import Rerunner
+from qbench.gating import baseline, gate
+from qbench.gating.gate import Gated, Outcome, Verdict
+from qbench.gating.rerun import Rerunner
 from qbench.hosts.emulated_arm import EmulatedArm
 from qbench.machine.peak import Effort
 from qbench.record.jsonl import read, write
 from qbench.record.schema import CaseKey, Record
 from qbench.record.stored_run import QuickInfo, SuiteInfo
-from qbench.run import run
-from qbench.run.run import RunResult
+from qbench.running import run
+from qbench.running.run import RunResult
 
 ROOT = Path(__file__).parent.parent.parent
 QUICKSTART = str(ROOT / "suites" / "quickstart.yaml")

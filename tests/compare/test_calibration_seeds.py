@@ -13,8 +13,8 @@ from made_runs import run_folder
 
 from qbench import suite
 from qbench.compare import calibration_seeds
-from qbench.gate import gate
-from qbench.gate import text as gate_text
+from qbench.gating import gate
+from qbench.gating import text as gate_text
 from qbench.record import jsonl
 from qbench.record.schema import CalibrationSeeds, Record
 from qbench.record.stored_run import MetricInfo, read_run

@@ -23,9 +23,9 @@ from qbench.process.cpu_slots import Slots
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.record.schema import read_case_id
-from qbench.run import build_stage, evaluate_stage, run
-from qbench.run.hosts_stage import read_hosts
-from qbench.run.prepare_stage import prepare
+from qbench.running import build_stage, evaluate_stage, run
+from qbench.running.hosts_stage import read_hosts
+from qbench.running.prepare_stage import prepare
 
 HASWELL = Emulated("Haswell")
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"

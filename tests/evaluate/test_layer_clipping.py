@@ -19,7 +19,7 @@ from qbench.evaluate.layer_clipping import Variant, rows
 from qbench.models.base import ModelReference
 from qbench.network import Model
 from qbench.process.parent import Limits
-from qbench.run.diagnostics import keep_layer_numbers
+from qbench.running.diagnostics import keep_layer_numbers
 
 NETWORK = """
 import torch
@@ -135,12 +135,12 @@ def keep(tmp_path, int8):
 def test_a_run_keeps_the_rows_of_each_variant_where_the_suite_asks_for_them(tmp_path, monkeypatch):
     """And where fp32 cannot be looked at, what the build knew, with a note: no case fails by it."""
     int8 = make_artifact(layer_numbers=(KNOWN,))
-    monkeypatch.setattr("qbench.run.diagnostics.rows", lambda variants, *_, **__: dict.fromkeys(variants, ("row",)))
+    monkeypatch.setattr("qbench.running.diagnostics.rows", lambda variants, *_, **__: dict.fromkeys(variants, ("row",)))
     assert keep(tmp_path, int8) == ({"net/static/fake": ("row",)}, [])
 
     def fail(*_, **__):
         raise BuildError("does not run")
 
-    monkeypatch.setattr("qbench.run.diagnostics.rows", fail)
+    monkeypatch.setattr("qbench.running.diagnostics.rows", fail)
     note = "net: what its layers clip is not known: does not run"
     assert keep(tmp_path, int8) == ({"net/static/fake": (KNOWN,)}, [note])

@@ -18,9 +18,9 @@ from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.record.jsonl import from_line, to_line
 from qbench.record.schema import OtherRuntime
-from qbench.run import runtimes_stage
-from qbench.run.build_stage import BuiltVariant
-from qbench.run.evaluate_stage import EvaluatedCase
+from qbench.running import runtimes_stage
+from qbench.running.build_stage import BuiltVariant
+from qbench.running.evaluate_stage import EvaluatedCase
 
 ONNX = Recipe(flow="onnx", calibrator="minmax")
 

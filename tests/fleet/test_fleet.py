@@ -33,7 +33,7 @@ from qbench.fleet.schedule import Node
 from qbench.process import imports, reaper
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
-from qbench.run import run
+from qbench.running import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 LIMITS = Limits(seconds=120)

@@ -25,14 +25,14 @@ from qbench.compare import text as compare_text
 from qbench.compare.changes import find_changes
 from qbench.decide import decision
 from qbench.errors import QbenchError
-from qbench.gate import gate, github, junit, markdown
-from qbench.gate import text as gate_text
-from qbench.gate.baseline import locate_artifacts, read_baseline, to_text, write_baseline
+from qbench.gating import gate, github, junit, markdown
+from qbench.gating import text as gate_text
+from qbench.gating.baseline import locate_artifacts, read_baseline, to_text, write_baseline
 from qbench.progress.table import align
 from qbench.record.locate import find_run
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.report import build, case_table, comparison, flips, frame, ruling, run_warnings, summary, terminal
-from qbench.run import text as run_text
+from qbench.running import text as run_text
 
 DATA = Path(__file__).parents[1] / "data" / "records"
 RUN, BASELINE = "run", "base"

@@ -9,11 +9,11 @@ import pytest
 
 from qbench import suite
 from qbench.errors import UsageError
-from qbench.gate.gate import gate_run
+from qbench.gating.gate import gate_run
 from qbench.progress.live import Silent
 from qbench.record import stored_run
 from qbench.report.build import judge
-from qbench.run import run
+from qbench.running import run
 
 TEXT = """
 suite: small

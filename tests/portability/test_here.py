@@ -15,8 +15,8 @@ from qbench.cache.store import open_cache
 from qbench.data import request_of
 from qbench.data_preparation import prepare_data
 from qbench.errors import UsageError
-from qbench.gate.baseline import artifact_file, write_baseline
-from qbench.gate.baseline import locate_artifacts as keep_artifacts
+from qbench.gating.baseline import artifact_file, write_baseline
+from qbench.gating.baseline import locate_artifacts as keep_artifacts
 from qbench.machine.peak import Peak
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.portability.here import GONE, _require_same_examples, answer_here
@@ -24,7 +24,7 @@ from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
 from qbench.report.build import judge
-from qbench.run import run
+from qbench.running import run
 
 NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
 TEXT = f"""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from qbench.gate import gate as gates
-from qbench.gate.rerun import Rerunner
+from qbench.gating import gate as gates
+from qbench.gating.rerun import Rerunner
 from qbench.pytest_plugin import judged
 from qbench.pytest_plugin.judged import Request, match_exactly
 from qbench.suite import parse

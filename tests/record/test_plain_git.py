@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.gate.worktrees import find_repository
+from qbench.gating.worktrees import find_repository
 from qbench.record.commit import read_commit
 from qbench.record.plain_git import GitFailed, ask_git, check_out
 

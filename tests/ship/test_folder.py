@@ -21,7 +21,7 @@ from qbench.errors import UsageError
 from qbench.progress.live import Silent
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.registry import load
-from qbench.run import run
+from qbench.running import run
 from qbench.ship.folder import plain_name, write_folder
 
 NETWORKS = Path(__file__).parents[1] / "fixtures" / "networks.py"

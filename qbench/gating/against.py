@@ -1,0 +1,128 @@
+"""A suite as it is committed, held against the same suite at another commit.
+
+Both commits are checked out into folders of their own and built there, each in a child process, the other commit in an
+environment of its own where its requirements differ. Then the gate runs the artifacts of both, interleaved, each under
+the libraries that built it: an upgrade is part of what is judged. What runs is the code of both commits, which is what
+was asked for; artifacts that they bring along do not run, since both are built here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qbench.errors import NotComparable, QbenchError, UsageError, first_names
+from qbench.gating.baseline import write_baseline
+from qbench.gating.environments import compare_requirements, make_environment
+from qbench.gating.gate import Gated, gate_run
+from qbench.gating.rerun import Rerunner
+from qbench.gating.worktrees import find_repository
+from qbench.record.locate import REPORTS
+
+# Latency is measured by the gate, both sides in turn: what a run itself measures is a first look at each case.
+_SET = ("measure.spend=screening",)
+_INTERRUPTED = (129, 130, 143)  # by SIGHUP, Ctrl-C and SIGTERM, as a shell says it
+Build = Callable[["Side", "Request"], Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked: the suite's file, the other commit, where the run of this one lands, which cases.
+    ``same_environment``: whatever the requirements say, both sides are built in this one."""
+
+    suite: Path
+    ref: str
+    out: Path | None = None
+    only: str | None = None
+    same_environment: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One commit: its name, its folder, the suite's file in it, where its run lands, the interpreter that builds it."""
+
+    name: str
+    tree: Path
+    suite: Path
+    out: Path
+    python: Path = Path(sys.executable)
+
+
+def gate_against(request: Request, rerunner: Rerunner, *, build: Build | None = None) -> Gated:
+    """The verdicts on the suite as committed, against the commit ``request.ref``.
+
+    Raises ``UsageError`` where the suite lies in no repository or the other commit lacks it, ``NotComparable`` where a
+    side has no case that is ok.
+    """
+    if not request.suite.is_file():
+        raise UsageError(f"{request.suite}: no such suite; --against takes the file of a suite, not a run")
+    repository = find_repository(request.suite)
+    base, head = repository.commit(request.ref), repository.commit("HEAD")
+    path = request.suite.resolve().relative_to(repository.top).as_posix()
+    for name, commit in ((request.ref, base), ("HEAD", head)):
+        if not repository.has(commit, path):
+            raise NotComparable(f"{path} is not in {name} ({commit[:12]}): there is nothing to hold it against")
+    if changed := repository.uncommitted():
+        rerunner.progress.note(f"not judged, since not committed: {first_names(changed)}")
+    with repository.checked_out([base, head]) as trees, tempfile.TemporaryDirectory(prefix="qbench-against-") as home:
+        old = Side(name=request.ref, tree=trees[0], suite=trees[0] / path, out=Path(home) / "runs")
+        new = Side(name="HEAD", tree=trees[1], suite=trees[1] / path, out=(request.out or REPORTS).absolute())
+        old = replace(old, python=_find_interpreter(request, old, new, rerunner) or old.python)
+        folders = [(build or build_side)(side, request) for side in (old, new)]
+        rerunner = replace(rerunner, suite_file=new.suite, baseline_paths=_list_paths(old))
+        gated = _judge(folders, old, rerunner, Path(home), request)
+    return replace(gated, baseline=Path(f"{request.ref}@{base[:12]}"))
+
+
+def _find_interpreter(request: Request, old: Side, new: Side, rerunner: Rerunner) -> Path | None:
+    """The interpreter of the other commit's own environment, where it needs one."""
+    differing = compare_requirements(old.tree, new.tree)
+    if not differing:
+        return None
+    if request.same_environment:
+        rerunner.progress.note(f"{first_names(differing)} differ, and both sides are built in this environment")
+        return None
+    rerunner.progress.note(f"{first_names(differing)} differ: making an environment for {request.ref}")
+    return make_environment(old.tree, old.out.parent / "environment")
+
+
+def _list_paths(side: Side) -> tuple[str, ...]:
+    """Where the interpreter of a side finds its packages; empty where it is this one."""
+    if side.python == Path(sys.executable):
+        return ()
+    command = [str(side.python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return tuple(json.loads(done.stdout))
+
+
+def build_side(side: Side, request: Request) -> Path:
+    """The folder of a side's run, made by ``qbench run`` in a process of its own, in its own folder."""
+    below = Path.cwd().resolve()
+    top = find_repository(request.suite).top
+    here = side.tree / below.relative_to(top) if below.is_relative_to(top) else side.tree
+    here = here if here.is_dir() else side.tree
+    command = [str(side.python), "-m", "qbench", "run", os.path.relpath(side.suite, here), "--out", str(side.out)]
+    command += [word for setting in _SET for word in ("--set", setting)]
+    command += ["--filter", request.only] if request.only is not None else []
+    done = subprocess.run([*command, "--json", *(["--quiet"] if request.quiet else [])], cwd=here,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)  # fmt: skip
+    if done.returncode in _INTERRUPTED:
+        raise KeyboardInterrupt
+    if done.returncode not in (0, 1):
+        raise UsageError(f"{side.name}: its suite could not be run (see above); command: {' '.join(command)}")
+    return Path(str(json.loads(done.stdout)["folder"]))
+
+
+def _judge(folders: Sequence[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:
+    try:
+        baseline = write_baseline(folders[0], home / "baseline", allow_failed=True)
+    except QbenchError as error:
+        raise NotComparable(f"{old.name}: {error}") from error
+    return gate_run(folders[1], baseline, rerun=rerunner, only=request.only, as_run=True, ref=request.ref)

@@ -1,0 +1,208 @@
+"""A case that is run again: fresh processes of the baseline's artifact twice, of the run's, and where a speed-up is
+promised of its fp32, one generation after the other, in the race's rounds (``measure.generation``).
+
+Rounds of one block each in random order, ratios of blocks of one round: what slows a round cancels. Where a process
+dies, the case ends with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from qbench.errors import CaseError
+from qbench.gating.sequential_test import (
+    ANALYSES,
+    InterimAnalysis,
+    ProcessPair,
+    Rerun,
+    analyze,
+    analyze_promise,
+    analyze_start,
+    process_pair,
+)
+from qbench.measure.generation import Generation, Pace
+from qbench.measure.group import RemoteWorker
+from qbench.measure.pairing import Minima, pair_minima
+from qbench.measure.protocol import CONTROL
+from qbench.measure.series import Series
+from qbench.measure.worker import WorkerSpec
+from qbench.process.parent import Limits
+
+BASELINE, CONTENDER, FP32 = "baseline", "contender", "fp32"
+# 20 rounds of 6 ms blocks take half a second beside the 3 to 5 s that fresh interpreters take to start, and leave
+# 0.5 % of spread within a process beside the 1 to 1.5 % from one to the next.
+ROUNDS = 20
+# For long calls: 1.2 s of blocks for each arm keep 12 generations within 90 s at 50 ms a call.
+MAX_SECONDS = 1.2
+WARMUP_CALLS, WARMUP_SECONDS = 10, 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRules:
+    """What is to be decided: the largest slowdown (0.05: 5 %), the smallest speed-up over fp32, the largest growth of
+    the cold start; None: not asked."""
+
+    tolerance: float | None = None
+    promise: float | None = None
+    start: float | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a rule at all."""
+        return any(rule is not None for rule in (self.tolerance, self.promise, self.start))
+
+    @property
+    def sharing(self) -> int:
+        """How many of them are tests on the time of a call, which share their error."""
+        return sum(rule is not None for rule in (self.tolerance, self.promise))
+
+
+@dataclass(kw_only=True)
+class LiveCase:
+    """One case with what it has shown so far. ``specs``: the artifact of each arm, by ``BASELINE``, ``CONTENDER`` and,
+    where a speed-up is promised, ``FP32``."""
+
+    case: str
+    specs: Mapping[str, WorkerSpec]
+    rules: LiveRules
+    limits: Limits
+    seed: int = 0
+    open_remote: Callable[..., Any] = RemoteWorker
+    clock: Callable[[], float] = time.monotonic
+    pairs: list[ProcessPair] = field(default_factory=list)
+    spent: float = 0.0
+    _error: CaseError | None = None
+    _analyses: dict[str, InterimAnalysis] = field(default_factory=dict)
+    _series: dict[str, Series] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a rule is still undecided, and more process pairs may decide it."""
+        if self._error is not None or len(self.pairs) >= ANALYSES[-1]:
+            return False
+        return not self._analyses or not all(analysis.decided for analysis in self._analyses.values())
+
+    @property
+    def seconds_per_pair(self) -> float:
+        """What a process pair took on average; 0 before the first."""
+        return self.spent / len(self.pairs) if self.pairs else 0.0
+
+    def run_pair(self) -> None:
+        """One more generation of fresh processes, and an interim analysis where one is due."""
+        started = self.clock()
+        try:
+            self.pairs.append(self._measure_generation(len(self.pairs)))
+        except CaseError as error:
+            self._error = error
+        self.spent += self.clock() - started
+        if self._error is None and len(self.pairs) in ANALYSES:
+            self._analyze()
+
+    def conclude(self) -> Rerun:
+        """What is known, whether it is decided or not."""
+        analyses = {} if self._error else self._analyses
+        return Rerun(
+            pairs=tuple(self.pairs),
+            analysis=analyses.get("time"),
+            promise=analyses.get("promise"),
+            start=analyses.get("start"),
+            reason=None if self._error is None else str(self._error),
+            cut=self.is_open,
+            spent=self.spent,
+        )
+
+    def _analyze(self) -> None:
+        rules = self.rules
+        # Without a rule of its own the change is known all the same, and decides nothing.
+        tolerance = 0.05 if rules.tolerance is None else rules.tolerance
+        analyses = {"time": analyze(self.pairs, tolerance, rules=max(1, rules.sharing))}
+        if rules.tolerance is None:
+            analyses["time"] = replace(analyses["time"], decided=True)
+        if rules.promise is not None:
+            analyses["promise"] = analyze_promise(self.pairs, rules.promise, rules=rules.sharing)
+        if rules.start is not None and all(pair.start is not None for pair in self.pairs):
+            analyses["start"] = analyze_start(self.pairs, rules.start)
+        self._analyses = analyses
+
+    def _measure_generation(self, number: int) -> ProcessPair:
+        """Raises ``CaseError`` with the reason where a process dies, or nothing can be kept."""
+        opened: dict[str, list[Any]] = {}
+
+        def open_worker(arm: str) -> Any:
+            worker = self.open_remote(self.specs[arm], limits=self.limits, fresh=True)
+            opened.setdefault(arm, []).append(worker)
+            return worker
+
+        entries = [(self._series.setdefault(arm, Series(case=arm)), arm) for arm in self.specs]
+        entries.append((self._series.setdefault(CONTROL, Series(case=CONTROL)), BASELINE))
+        Generation(
+            number=number,
+            entries=entries,
+            pace=Pace(
+                rounds=ROUNDS,
+                most_seconds=MAX_SECONDS,
+                warmup_calls=WARMUP_CALLS,
+                warmup_seconds=WARMUP_SECONDS,
+                clock=self.clock,
+            ),
+            open_worker=open_worker,
+            shuffle=random.Random(f"{self.seed}/{number}"),
+            advance=lambda number: None,
+        ).run()
+        for series, _ in entries:
+            if series.error is not None:
+                raise CaseError(f"{_NAMES[series.case]}: {series.error}")
+        return self._summarize(number, opened)
+
+    def _summarize(self, number: int, opened: Mapping[str, Sequence[Any]]) -> ProcessPair:
+        minima = {case: _list_minima(series, number) for case, series in self._series.items()}
+
+        def ratios(case: str, other: str) -> Any:
+            return pair_minima(minima[case], minima[other]).get(number, ())
+
+        pair = process_pair(ratios(CONTENDER, BASELINE), ratios(CONTROL, BASELINE))
+        if pair is None:
+            raise CaseError("none of its blocks can be kept: the machine was suspended in each")
+        speedup = ratios(FP32, CONTENDER) if FP32 in self.specs else ()
+        arms = [arm for arm in (BASELINE, CONTENDER, FP32) if minima.get(arm)]
+        return replace(
+            pair,
+            speedup=float(np.median(speedup)) if len(speedup) else None,
+            start=_compare_starts(opened),
+            seconds=tuple(float(np.median(list(minima[arm].values()))) / 1e9 for arm in arms),
+        )
+
+
+_NAMES = {
+    BASELINE: "the baseline's artifact",
+    CONTENDER: "the artifact of this run",
+    CONTROL: "the noise check, a second copy of the baseline's artifact",
+    FP32: "the fp32 that the speed-up is over",
+}
+
+
+def _list_minima(series: Series, number: int) -> Minima:
+    """The fastest call of each block of one generation."""
+    keys = zip(series.process, series.round, series.timings, strict=True)
+    return {(process, at): max(1.0, float(timing.calls_ns.min())) for process, at, timing in keys if process == number}
+
+
+def _compare_starts(opened: Mapping[str, Sequence[Any]]) -> float | None:
+    """ln of the contender's load and first call over the mean of both copies of the baseline; None where not known."""
+    starts = {
+        arm: [
+            math.log(max(1e-9, worker.facts.load_seconds + worker.facts.first_call_seconds))
+            for worker in workers
+            if worker.facts is not None
+        ]
+        for arm, workers in opened.items()
+    }
+    base, new = starts.get(BASELINE), starts.get(CONTENDER)
+    return math.fsum(new) / len(new) - math.fsum(base) / len(base) if base and new else None

@@ -1,0 +1,263 @@
+"""Stage 9, running: the baseline's artifact and the run's, again, in the same session on the same machine.
+
+What is decided early leaves; the time that may be spent goes to the rules that are still open (``live_case``,
+``sequential_test``): all open cases get process pairs up to the next interim analysis, then those that are still open.
+A stored latency is for trends only: it differs by 16 to 22 % from one process to the next.
+
+A case whose artifact is the baseline's, byte by byte, has nothing to be measured, unless each side has versions of its
+own that run it (``baseline_paths``). One whose baseline artifact is gone,
+or that another kind of machine built, is not run: the stored speed-ups are then compared, and the verdict says so. A
+process that dies makes its case INVALID; the others go on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qbench import registry
+from qbench.backends.libraries import list_runtime_libraries
+from qbench.cache import store
+from qbench.compare import compare
+from qbench.data import Data, request_of
+from qbench.data_preparation import prepare_data
+from qbench.decide.cases import is_int8, is_unmeasured
+from qbench.errors import CaseError
+from qbench.gating.baseline import Baseline, artifact_file
+from qbench.gating.identical import differing_host, is_same_file, list_updates
+from qbench.gating.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
+from qbench.gating.policy import resolve
+from qbench.gating.sequential_test import ANALYSES, NotRun, Rerun
+from qbench.gating.trusted_suite import suite_to_open
+from qbench.machine import fingerprint
+from qbench.measure.group import RemoteWorker
+from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.plan.planner import measuring_cores
+from qbench.process import imports
+from qbench.process.parent import Limits, call
+from qbench.progress.live import Silent
+from qbench.record.schema import Record
+from qbench.record.stored_run import StoredRun
+from qbench.suite import Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerunner:
+    """Runs again every case that the baseline and the run have as different artifacts; the gate calls it with what it
+    read. ``most_seconds`` of measuring for all of them together."""
+
+    progress: Silent
+    open_remote: Callable[..., Any] = RemoteWorker
+    clock: Callable[[], float] = time.monotonic
+    most_seconds: float = math.inf
+    trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
+    suite_file: Path | None = None  # where the user says that the run's suite is
+    # Where the interpreter that built the baseline finds its packages: its artifacts run under those (empty: these).
+    baseline_paths: tuple[str, ...] = ()
+
+    def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
+        """By case, what running it again gave, or why it could not be run."""
+        cases = [
+            (old, new)
+            for old, new in _pair_cases(run, baseline)
+            if (not is_same_file(old, new) or self._has_own_versions(run, baseline, new))
+            and _list_rules(suite, new).asks
+        ]
+        if not cases:
+            return {}
+        with store.in_use(store.open_cache()):
+            return self._rerun_all(cases, run, suite, baseline)
+
+    def _rerun_all(
+        self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
+    ) -> dict[str, Rerun | NotRun]:
+        cores = measuring_cores(suite, fingerprint.allowed_cores())
+        data = _prepare_data(run, suite_to_open(run, suite, self.suite_file))
+        self.progress.stage("gate", len(cases))
+        prepared: dict[str, LiveCase | NotRun] = {}
+        for old, new in cases:
+            files = _find_files(old, new, baseline, trust_beside=self.trust_beside)
+            if isinstance(files, NotRun):
+                live: LiveCase | NotRun = files
+            else:
+                live = (
+                    data if isinstance(data, NotRun) else self._prepare(new, files, run, baseline, data, cores, suite)
+                )
+            prepared[new.case.id] = live
+            if isinstance(live, NotRun):
+                self.progress.note(f"{new.case.id}: not run again: {live.reason}")
+                self.progress.advance(new.case.id)
+        self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
+        return {
+            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=bool(self.baseline_paths))
+            for case, live in prepared.items()
+        }
+
+    def _use_own_versions(self, spec: WorkerSpec, baseline: Baseline) -> WorkerSpec:
+        """The worker of a baseline's artifact, under the versions that built it where they lie in a place of their own;
+        they are read back from the process."""
+        if not self.baseline_paths:
+            return spec
+        return replace(
+            spec,
+            environment={**spec.environment, **imports.name_paths(self.baseline_paths)},
+            versions={name: baseline.info.versions.get(name) for name in list_runtime_libraries(spec.backend)},
+        )
+
+    def _has_own_versions(self, run: StoredRun, baseline: Baseline, new: Record) -> bool:
+        """Whether the two sides of a case can run, and do, under different versions."""
+        changed = list_updates(baseline.info.versions, run.info.versions, new.case.backend)
+        return bool(self.baseline_paths and changed)
+
+    def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
+        """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
+        tolerance = suite.gate.latency.max_regression
+        live = LiveCase(
+            case=case,
+            specs={BASELINE: baseline, CONTENDER: contender},
+            rules=LiveRules(tolerance=0.05 if tolerance is None else tolerance),
+            limits=_limit(suite),
+            seed=suite.measure.seed,
+            open_remote=self.open_remote,
+            clock=self.clock,
+        )
+        self._run_open([live])
+        return live.conclude()
+
+    def _run_open(self, cases: Sequence[LiveCase]) -> None:
+        """Process pairs for all cases up to each interim analysis in turn, until none is open or the time is over."""
+        started = self.clock()
+        for most in ANALYSES:
+            for live in [live for live in cases if live.is_open]:
+                while live.is_open and len(live.pairs) < most:
+                    if self.clock() - started + live.seconds_per_pair > self.most_seconds:
+                        break  # another case may take less
+                    self.progress.advance(
+                        f"{live.case}: process pair {len(live.pairs) + 1}", len(live.pairs) / ANALYSES[-1]
+                    )
+                    live.run_pair()
+                if not live.is_open:
+                    self.progress.advance(live.case)
+
+    def _prepare(
+        self,
+        new: Record,
+        files: tuple[Path, Path],
+        run: StoredRun,
+        baseline: Baseline,
+        data: Data,
+        cores: tuple[int, ...],
+        suite: Suite,
+    ) -> LiveCase | NotRun:
+        """The case, ready to be run; the reason where it cannot be."""
+        reason = _explain_obstacle(new, run, baseline, cores)
+        if reason is not None:
+            return NotRun(reason=reason)
+        rules = _list_rules(suite, new)
+        specs = {
+            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data), baseline),
+            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
+        }
+        fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
+        fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
+        if fp32 is None or fp32_file is None:
+            rules = replace(rules, promise=None)  # the run's own figure is judged
+        else:
+            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data)
+        return LiveCase(
+            case=new.case.id,
+            specs=specs,
+            rules=rules,
+            limits=_limit(suite),
+            seed=suite.measure.seed,
+            open_remote=self.open_remote,
+            clock=self.clock,
+        )
+
+
+def _list_rules(suite: Suite, record: Record) -> LiveRules:
+    """What the suite asks of a case that only running it again can tell."""
+    gate, _ = resolve(suite.gate, record.case, suite.place)
+    return LiveRules(
+        tolerance=gate.latency.max_regression,
+        promise=gate.latency.min_speedup,
+        start=gate.cold_start.max_regression,
+    )
+
+
+def _limit(suite: Suite) -> Limits:
+    return Limits(seconds=suite.limits.stage_seconds, memory_bytes=suite.limits.memory_bytes)
+
+
+def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record]]:
+    """The int8 cases that are ok in both, the baseline's record first."""
+    before = {record.case.id: record for record in baseline.records if record.status == "ok"}
+    return [
+        (before[record.case.id], record)
+        for record in run.records
+        if is_int8(record) and not is_unmeasured(record) and record.case.id in before
+    ]
+
+
+def _prepare_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
+    """The suite's data, from the cache where the run left it: what is timed is called with real examples."""
+    if isinstance(suite, NotRun):
+        return suite
+    request = request_of(suite.data, suite.base, train=any(record.case.mode == "qat" for record in run.records))
+    try:
+        data: Data = call(prepare_data, request, store.open_cache(), limits=_limit(suite))
+    except CaseError as error:
+        return NotRun(reason=f"the suite's data cannot be read: {error}")
+    return data
+
+
+def _find_files(old: Record, new: Record, baseline: Baseline, *, trust_beside: bool) -> tuple[Path, Path] | NotRun:
+    """The baseline's artifact and the run's. One that lies beside the baseline came with a commit, whose author would
+    own this machine; one in the cache was built here."""
+    old_file = artifact_file(old, beside=baseline.file if trust_beside else None)
+    if old_file is None and not trust_beside and artifact_file(old, beside=baseline.file) is not None:
+        return NotRun(
+            reason="the baseline's artifact is not in the cache, only beside the baseline, and it is native code: "
+            "--trust-baseline-artifacts runs it, where you know who committed it"
+        )
+    if old_file is None:
+        return NotRun(reason="the baseline's artifact is neither beside the baseline nor in the cache")
+    new_file = artifact_file(new, beside=None)
+    return (
+        NotRun(reason="the artifact of this run is no longer in the cache")
+        if new_file is None
+        else (old_file, new_file)
+    )
+
+
+def _explain_obstacle(new: Record, run: StoredRun, baseline: Baseline, cores: tuple[int, ...]) -> str | None:
+    """Why the two artifacts cannot be run on these cores; None where they can."""
+    here = fingerprint.fingerprint()
+    for whose, environment in (
+        ("the baseline's artifact", baseline.info.environment),
+        ("this run", run.info.environment),
+    ):
+        field = differing_host(environment, here)
+        if field is not None:
+            return f"{whose} was built on another kind of machine ({field} differs)"
+    return (
+        None if new.case.threads <= len(cores) else f"it takes {new.case.threads} cores, {len(cores)} may be used here"
+    )
+
+
+def _describe_worker(record: Record, name: str, file: Path, cores: tuple[int, ...], data: Data) -> WorkerSpec:
+    key = record.case
+    return WorkerSpec(
+        case=name,
+        backend=key.backend,
+        file=file,
+        threads=key.threads,
+        batch_size=key.batch_size,
+        cores=cores[-key.threads :],  # as a run chooses them: the first core serves interrupts and the coordinator
+        inputs=data.evaluation(0, min(data.evaluation_count, INPUTS * key.batch_size)),
+        environment=registry.load("host", key.host).environment(),
+    )

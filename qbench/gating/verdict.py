@@ -1,0 +1,345 @@
+"""What the gate's rules share: the evidence that they read, and ``Rule``, which builds every verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from qbench.compare import compare
+from qbench.compare import text as compare_text
+from qbench.decide.limits import CaseRules, LimitCheck
+from qbench.gating.identical import differing_host, is_same_file, list_updates
+from qbench.gating.outcomes import OUTCOMES, Effect, Outcome
+from qbench.gating.policy import resolve
+from qbench.gating.sequential_test import NotRun, Rerun
+from qbench.portability.compare_hosts import OutputChange
+from qbench.record.example_scores import ExampleScores
+from qbench.record.schema import CaseKey, Flips, Record
+from qbench.record.stored_run import RunInfo
+from qbench.stats import examples_needed, mcnemar, multiple_testing, thresholds
+from qbench.stats.noninferiority import NonInferiority
+
+if TYPE_CHECKING:
+    from qbench.gating.baseline import Baseline
+    from qbench.suite import GateSpec
+
+HARM = 0.05
+# What a rule is about; tests of one kind on one case share their error (Holm).
+Kind = Literal["run", "case", "time", "metric", "size", "cold start", "memory", "coverage", "portability"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveTimes:
+    """Typical seconds of a call, as run again here and now: of the baseline's artifact, of the run's, and of its fp32
+    where it ran along. ``pairs``: process pairs that they rest on; ``spent``: seconds that measuring took."""
+
+    baseline: float | None
+    contender: float | None
+    fp32: float | None = None
+    pairs: int = 0
+    spent: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One rule on one case. ``text`` holds the numbers, ``reason`` why it is not PASS, ``place`` the rule's
+    file:line in the suite, ``rule`` its name and ``kind`` what it is about. ``default``: the key that would set the
+    rule, where the suite does not write it; ``place`` is then the nearest section that it writes.
+
+    ``value``, its limits at ``level`` and ``threshold`` are raw (ratios, or the metric's own scale, better positive).
+    ``p_value`` is the FAIL side's, scaled to a 5 % test, None where the rule does not rest on samples; ``p_harm`` is
+    that of any change for the worse, however small; ``spent`` the share of the tolerance or margin that the estimate
+    takes up (None: there is no earlier value). ``way`` says how time was judged: ``live``, by running both artifacts
+    again (``times``), or by ``stored`` figures. ``identical``: the artifact is the baseline's, byte by byte, run by
+    the same versions on the same kind of host, so nothing was measured. ``decides`` says what would decide an
+    INCONCLUSIVE, ``examples`` how many where examples would; ``mcnemar_p``: the mid-p value of "no answer's correctness
+    changed". ``settled``: what an INCONCLUSIVE or MISSING does by the suite's ``inconclusive`` and ``missing``, else
+    None.
+    """
+
+    outcome: Outcome
+    case: str
+    rule: str
+    place: str
+    text: str
+    kind: Kind = "case"
+    default: str | None = None
+    reason: str | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    threshold: float | None = None
+    p_value: float | None = None
+    p_harm: float | None = None
+    spent: float | None = None
+    way: Literal["live", "stored"] | None = None
+    times: LiveTimes | None = None
+    identical: bool = False
+    decides: str | None = None
+    examples: int | None = None
+    mcnemar_p: float | None = None
+    settled: Effect | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the rule comes from, for people: its line in the suite, or the key whose default it is."""
+        return self.place if self.default is None else f"default of {self.default}"
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to the exit code."""
+        return self.settled or OUTCOMES[self.outcome][0]
+
+    def unless(self, doubt: str | None) -> Verdict:
+        """The verdict, or INCONCLUSIVE for that reason where there is one."""
+        return self if doubt is None else replace(self, outcome="INCONCLUSIVE", reason=doubt)
+
+    def points_to_harm(self, cases: int) -> bool:
+        """Whether the samples show a change for the worse at 5 %, without a correction where their estimate is beyond
+        what is allowed. A lesser one must be shown among all ``cases`` that may have changed: of twenty harmless ones
+        that were built anew, one has p < 0.05."""
+        if self.p_harm is None:
+            return False
+        beyond = self.spent is None or self.spent >= 1
+        return self.p_harm < (HARM if beyond else HARM / max(1, cases))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What every rule may read. ``deltas`` are against the stored baseline, by case; ``pairs`` gives the metric of each
+    example for a record and its fp32, where predictions are stored; ``examples`` what the record's score rests on,
+    example by example, ``change`` its outputs against those of another, and ``score_of_facts`` the metric of what it
+    has no value of for each; ``reruns`` what running the artifacts of a case again gave, empty where that was not asked
+    for; ``ref`` the commit that the baseline was built from, None where it is a committed file."""
+
+    records: Sequence[Record]
+    info: RunInfo
+    policy: GateSpec
+    place: Callable[[str], str]
+    baseline: Baseline | None
+    deltas: dict[str, compare.Delta]
+    pairs: compare.Pairs
+    examples: Callable[[Record], ExampleScores | None] = lambda record: None
+    score_of_facts: Callable[[Any], float] | None = None
+    change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None
+    reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
+    ref: str | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do about something that is better than in the baseline."""
+        return advise_improved(self.ref)
+
+    @cached_property
+    def changed_cases(self) -> int:
+        """How many int8 cases are there whose artifact is not the baseline's, or is run by other versions."""
+        int8 = (record for record in self.records if record.status == "ok" and record.case.mode != "fp32")
+        return sum(not self.is_unchanged(record) for record in int8)
+
+    def of_case(self, case: CaseKey) -> Evidence:
+        """The same with the rules that hold for the case, overrides put in."""
+        policy, place = resolve(self.policy, case, self.place)
+        return replace(self, policy=policy, place=place)
+
+    @property
+    def limits(self) -> CaseRules:
+        """The suite's limits, as what is held against them takes them."""
+        return CaseRules(gate=self.policy, place=self.place)
+
+    def limit(self, record: Record, name: str, key: str, threshold: float | None = None) -> LimitCheck:
+        """A limit that a key of the suite (``gate.size.max_growth``) sets for a case, nothing held against it yet."""
+        return self.limits.limit(record, name, key, threshold)
+
+    def rule(self, check: LimitCheck, kind: Kind, *, way: Literal["live", "stored"] | None = None) -> Rule:
+        """What is said of a limit of the suite, with where that is written; its default where it is not."""
+        assert check.key is not None
+        assert check.place is not None
+        _, section, field = check.key.split(".")
+        written = field in getattr(self.policy, section).model_fields_set
+        return Rule(
+            name=check.limit,
+            kind=kind,
+            case=check.record.case.id,
+            place=check.place,
+            default=None if written else check.key,
+            threshold=check.threshold,
+            way=way,
+        )
+
+    def base_of(self, case: str) -> Record | None:
+        """The baseline's record of a case, where it is ok."""
+        delta = self.deltas.get(case)
+        base = None if delta is None else delta.base
+        return base if base is not None and base.status == "ok" else None
+
+    def is_same_file(self, record: Record) -> bool:
+        """Whether the artifact is the baseline's, byte by byte."""
+        return is_same_file(self.base_of(record.case.id), record)
+
+    def is_unchanged(self, record: Record) -> bool:
+        """Whether the artifact is the baseline's, byte by byte, and run by the same versions."""
+        return self.is_same_file(record) and not self.list_updates(record)
+
+    def list_updates(self, record: Record) -> list[str]:
+        """The runtimes of the case that the baseline had in another version."""
+        if self.baseline is None:
+            return []
+        return list_updates(self.baseline.info.versions, self.info.versions, record.case.backend)
+
+    def name_updates(self, record: Record) -> str:
+        """``onnxruntime 1.20.0 -> 1.32.0``: the same with both versions; empty where there are none."""
+        if self.baseline is None:
+            return ""
+        old, new = self.baseline.info.versions, self.info.versions
+        return ", ".join(f"{name} {old[name]} -> {new.get(name)}" for name in self.list_updates(record))
+
+    def judge_unchanged(self, rule: Rule, record: Record) -> Verdict | None:
+        """The verdict where nothing that was built has changed, so that nothing is to be measured; None where it has.
+
+        PASS on the same kind of host. What the same file takes on another kind than the baseline's, no figure of the
+        baseline tells: INCONCLUSIVE, which holds no change (``settle``).
+        """
+        if self.baseline is None or not self.is_unchanged(record):
+            return None
+        field = differing_host(self.baseline.info.environment, self.info.environment)
+        if field is None:
+            verdict = rule.verdict("PASS", "identical: the baseline's artifact, byte by byte")
+            return replace(verdict, identical=True)
+        reason = (
+            f"the baseline was measured on another kind of host ({field} differs), which tells nothing of this one; "
+            "`--against REF` measures both sides here"
+        )
+        return rule.verdict("INCONCLUSIVE", "the baseline's artifact, byte by byte, by the same versions", reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One rule on one case, not checked yet: every verdict is built here. ``place`` is the rule's file:line, ``kind``,
+    ``default``, ``threshold`` and ``way`` as in ``Verdict``."""
+
+    name: str
+    case: str
+    place: str
+    kind: Kind
+    default: str | None = None
+    threshold: float | None = None
+    way: Literal["live", "stored"] | None = None
+
+    def verdict(self, outcome: Outcome, text: str, reason: str | None = None) -> Verdict:
+        """The verdict that needs no number: what is missing, cannot be compared, or has failed."""
+        return Verdict(
+            outcome=outcome,
+            case=self.case,
+            rule=self.name,
+            kind=self.kind,
+            place=self.place,
+            default=self.default,
+            text=text,
+            reason=reason,
+            threshold=self.threshold,
+            way=self.way,
+        )
+
+    def say_number(self, check: LimitCheck, text: str, reason: str, *, improved: float | None = None) -> Verdict:
+        """The verdict on a number without an interval; ``reason`` is that of a FAIL. IMPROVED below ``improved``."""
+        assert check.measured is not None
+        assert check.outcome is not None
+        if check.outcome == "FAIL":
+            verdict = self.verdict("FAIL", text, reason)
+        else:
+            better = improved is not None and check.measured.value < improved
+            verdict = self.verdict("IMPROVED" if better else check.outcome, text)
+        return replace(verdict, value=check.measured.value)
+
+    def say_interval(self, check: LimitCheck, text: str, *, unchanged: float | None = None) -> Verdict:
+        """The verdict on an interval. ``unchanged``: the value that means no change (None: there is no earlier one);
+        better by more than the tolerance is IMPROVED."""
+        interval, threshold, level = check.measured, check.threshold, check.level
+        assert interval is not None
+        assert threshold is not None
+        assert level is not None
+        assert check.outcome is not None
+        beyond: Literal["above", "below"] = "below" if check.side == "above" else "above"
+        p_beyond = partial(
+            thresholds.p_value_beyond, interval, side=beyond, level=level, degrees_of_freedom=check.freedom
+        )
+        spans = "too few samples for an interval" if interval.low is None else "the interval spans the threshold"
+        reasons = {"PASS": None, "FAIL": "the whole interval is beyond the threshold", "INCONCLUSIVE": spans}
+        verdict = replace(
+            self.verdict(check.outcome, text, check.doubt or reasons[check.outcome]),
+            value=interval.value,
+            low=interval.low,
+            high=interval.high,
+            level=level,
+            p_value=multiple_testing.scale_p_value(p_beyond(threshold), level),
+            p_harm=None if interval.low is None else p_beyond(threshold if unchanged is None else unchanged),
+            spent=None if unchanged is None else _share_spent(interval.value, unchanged, threshold),
+        )
+        if check.outcome == "PASS" and unchanged is not None and interval.high is not None:
+            better = interval.high < unchanged and interval.value * threshold < unchanged**2
+            verdict = replace(verdict, outcome="IMPROVED") if better else verdict
+        return verdict
+
+    def say_test(
+        self,
+        check: LimitCheck,
+        text: str,
+        *,
+        failed: str,
+        n: int,
+        flips: Flips | None,
+        improves: bool = False,
+    ) -> Verdict:
+        """The verdict of a non-inferiority test on ``n`` examples; ``failed`` is the reason of a FAIL. ``improves``:
+        against the baseline; what is shown to be better, and by more than the margin, is IMPROVED."""
+        test = check.test
+        assert test is not None
+        assert self.threshold is not None
+        decides = compare_text.would_decide(test, n)
+        reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n, decides)}
+        low = test.delta.low
+        better = improves and low is not None and low > 0 and test.delta.value > -self.threshold
+        harm = None if low is None else thresholds.p_value_beyond(test.delta, 0.0, side="below", level=test.level)
+        return replace(
+            self.verdict("IMPROVED", text)
+            if better and test.outcome == "PASS"
+            else self.verdict(test.outcome, text, reasons[test.outcome]),
+            value=test.delta.value,
+            low=low,
+            high=test.delta.high,
+            level=test.level,
+            p_value=None if test.p_worse is None else multiple_testing.scale_p_value(test.p_worse, test.level),
+            p_harm=harm,
+            spent=_share_spent(test.delta.value, 0.0, self.threshold),
+            decides=decides if test.outcome == "INCONCLUSIVE" else None,
+            examples=None if test.examples is None or examples_needed.are_many(test.examples, n) else test.examples,
+            mcnemar_p=None if flips is None else mcnemar.midp(flips.harmful, flips.beneficial),
+        )
+
+
+def _share_spent(value: float, unchanged: float, threshold: float) -> float | None:
+    """How far an estimate has gone from no change towards the threshold; None where that allows no change."""
+    return None if threshold == unchanged else (value - unchanged) / (threshold - unchanged)
+
+
+def format_level(level: float, why: str = "") -> str:
+    """``(98.75 %: 4 looks share 5 %)``: the level of an interval, and why it is that."""
+    return f"({level * 100:g} %{': ' if why else ''}{why})"
+
+
+def advise_improved(ref: str | None) -> str:
+    """What to do about something better than in the baseline, which is a committed file or the commit ``ref``."""
+    if ref is None:
+        return "keep it with `qbench baseline RUN`"
+    return f"nothing to write, {ref} has it as soon as this is merged"
+
+
+def _explain_undecided(test: NonInferiority, n: int, decides: str | None) -> str:
+    if test.delta.low is None:
+        return "the examples support no interval"
+    return (test.reason or "the interval spans the margin") + (
+        f"; {decides} would decide, there are {n:,}" if decides else ""
+    )

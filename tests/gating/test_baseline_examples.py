@@ -1,0 +1,225 @@
+"""What a baseline keeps of its examples, and the gate against such a baseline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import CASE, FP32, fp32, info, int8
+from made_runs import run_folder
+
+from qbench.cli.compare import compare
+from qbench.datasets import overlap
+from qbench.datasets.base import Examples
+from qbench.errors import UsageError
+from qbench.gating import baseline_examples, gate
+from qbench.gating.baseline import examples_file, read_baseline, write_baseline
+from qbench.gating.verdict import Verdict
+from qbench.record.schema import Accuracy, Record
+from qbench.record.stored_run import MetricInfo, SuiteInfo
+from qbench.stats.interval_type import Interval
+
+N = 1000
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.integers(0, 256, (N, 12)).astype(np.uint8)
+LABELS = RANDOM.integers(0, 3, N)
+SUITE = """suite: demo
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {}
+gate:
+  accuracy: {metric: METRIC, margin: 1.0}
+"""
+
+
+def outputs(wrong: int, seed: int) -> np.ndarray:
+    """Scores of three classes; so many of the examples are wrong."""
+    places = np.random.default_rng(seed).permutation(N)[:wrong]
+    changed = LABELS.copy()
+    changed[places] = (changed[places] + 1) % 3
+    return np.eye(3, dtype=np.float32)[changed]
+
+
+def run(folder: Path, wrong: int, *, metric: str = "top1", seed: int = 1, order: Any = slice(None)) -> Path:
+    """A run on disk: fp32 and int8 with the same answers, so many of them wrong."""
+    from qbench import registry
+
+    judge = registry.load("metric", metric)
+    arguments = outputs(wrong, seed)[order]
+    value = float(judge.value(arguments, LABELS[order]))
+    own_metric = MetricInfo(name=metric, percent=judge.percent, higher_is_better=judge.higher_is_better)
+    described = info(
+        (FP32, CASE), metric=own_metric, suite=SuiteInfo(name="demo", text=SUITE.replace("METRIC", metric))
+    )
+    plain = Accuracy(metric=metric, value=value, low=None, high=None, n=N)
+    changed = replace(plain, delta=Interval(value=0.0, low=-0.001, high=0.001))
+    records = [replace(fp32(), accuracy=plain), replace(int8(accuracy=changed), predictions="predictions/int8.npz")]
+    path = run_folder(folder, [replace(records[0], predictions="predictions/fp32.npz"), records[1]], described)
+    (path / "predictions").mkdir()
+    arrays = {
+        "outputs": arguments,
+        "labels": LABELS[order],
+        "ids": np.arange(N).astype(str),
+        "contents": overlap.digest_examples(Examples(inputs=(IMAGES[order],), labels=None)),
+    }
+    for name in ("fp32", "int8"):
+        np.savez(path / "predictions" / f"{name}.npz", **arrays)
+    return path
+
+
+def regression(folder: Path, baseline: Path) -> Verdict:
+    """The verdict of the metric against the baseline's int8."""
+    gated = gate.gate_run(folder, baseline)
+    (verdict,) = (verdict for verdict in gated.verdicts if verdict.rule.endswith("regression"))
+    return verdict
+
+
+@pytest.mark.parametrize("metric", ["top1", "f1", "balanced_accuracy", "recall:1"])
+def test_a_loss_of_both_is_found_by_every_metric_of_classes(tmp_path: Path, metric: str) -> None:
+    """Twelve points less for fp32 and int8 alike is FAIL, the same answers in another order PASS, whether the metric is
+    a mean over examples or made from all of them."""
+    baseline = write_baseline(run(tmp_path / "old", 20, metric=metric), tmp_path)
+    worse = regression(run(tmp_path / "worse", 140, metric=metric, seed=2), baseline)
+    assert worse.outcome == "FAIL"
+    assert worse.value == pytest.approx(-0.12, abs=0.03)
+    order = np.random.default_rng(5).permutation(N)
+    same = regression(run(tmp_path / "same", 20, metric=metric, order=order), baseline)
+    assert same.outcome == "PASS"
+    assert "identical" in same.text
+
+
+def test_the_file_is_small_and_the_same_for_the_same_run(tmp_path: Path) -> None:
+    """A bit an example and case, and keys once: 8.5 kB for 1,000 examples; nothing depends on the folder's name."""
+    file = examples_file(write_baseline(run(tmp_path / "a", 20), tmp_path / "x"))
+    two = examples_file(write_baseline(run(tmp_path / "b", 20), tmp_path / "y"))
+    assert file.read_bytes() == two.read_bytes()
+    assert file.stat().st_size < 8600
+    content = baseline_examples.read(file)
+    assert list(content) == [CASE]
+    assert content[CASE].values.sum() == N - 20
+
+
+def test_a_baseline_without_predictions_keeps_no_examples_and_none_of_a_former_one(tmp_path: Path) -> None:
+    """What an earlier baseline left beside it must not be held against another run's records."""
+    file = write_baseline(run(tmp_path / "a", 20), tmp_path)
+    bare = run_folder(tmp_path / "b", [fp32(), int8()], info())
+    assert write_baseline(bare, tmp_path) == file
+    assert not examples_file(file).exists()
+    assert read_baseline(file).examples == {}
+
+
+def damaged(change: Any) -> str:
+    """The text of a kept file of two examples after a change to it."""
+    content: dict[str, Any] = {
+        "schema": 1,
+        "n": 2,
+        "contents": "AAAAAAABAAAAAAAC",
+        "ids": None,
+        "cases": {CASE: {"form": "f4", "shape": [2], "facts": False, "values": "AACAPwAAAAA="}},
+    }
+    change(content)
+    return json.dumps(content)
+
+
+DAMAGE = {
+    "NaN or infinite": lambda content: content["cases"][CASE].update(values="AADAfwAAAAA="),
+    "expected 8 for the shape": lambda content: content["cases"][CASE].update(values="AACAPw=="),
+    "expected 2 examples": lambda content: content["cases"][CASE].update(shape=[3]),
+    "contents: 6 bytes, expected 12": lambda content: content.update(contents="AAAAAAAB"),
+    "cases.*values: ": lambda content: content["cases"][CASE].update(values=5),
+    "schema": lambda content: content.update(schema=7),
+    "greater than": lambda content: content.update(n=0),
+    "less than": lambda content: content["cases"][CASE].update(shape=[2, 10**12]),
+    "base64|padding|characters": lambda content: content["cases"][CASE].update(values="?"),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGE)
+def test_a_damaged_file_is_one_message(tmp_path: Path, said: str) -> None:
+    """NaN, wrong lengths and types are said with the file and what to do; nothing is taken on trust."""
+    file = tmp_path / "demo.examples.json"
+    file.write_text(damaged(lambda content: None))
+    assert baseline_examples.read(file)[CASE].values.tolist() == [1.0, 0.0]
+    file.write_text(damaged(DAMAGE[said]))
+    with pytest.raises(UsageError, match=rf"demo\.examples\.json: .*(?:{said}).*write the baseline again"):
+        baseline_examples.read(file)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, "\x00"])
+def test_text_that_is_no_kept_file_is_one_message(tmp_path: Path, text: str) -> None:
+    """Cut, empty, nested too deep: a usage error, without an empty place where the whole text is at fault."""
+    file = tmp_path / "demo.examples.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="write the baseline again") as raised:
+        baseline_examples.read(file)
+    assert ": :" not in str(raised.value)
+
+
+def test_examples_of_another_run_than_the_records_are_invalid(tmp_path: Path) -> None:
+    """After a merge that took one file of each side their scores differ: the case is INVALID (exit code 3), and held
+    against nothing of the baseline; so is one whose examples have no record."""
+    first, second = run(tmp_path / "a", 20), run(tmp_path / "b", 80)
+    file = write_baseline(first, tmp_path / "x")
+    examples_file(file).write_bytes(examples_file(write_baseline(second, tmp_path / "y")).read_bytes())
+    with pytest.raises(
+        UsageError, match=r"examples score 0\.92, its record in the baseline 0\.98: they are of two runs;"
+    ):
+        compare(str(file), str(first))
+    gated = gate.gate_run(first, file, as_run=True)
+    said = {verdict.rule: f"{verdict.text}; {verdict.reason}" for verdict in gated.verdicts}
+    assert gated.exit_code == 3
+    assert said["baseline"].startswith("its examples score 0.92, its record in the baseline 0.98; they are of two runs")
+    assert not any(rule.endswith((" regression", "growth")) for rule in said)
+    examples_file(file).write_text(damaged(lambda content: content["cases"].update({"x": content["cases"].pop(CASE)})))
+    gated = gate.gate_run(first, file, as_run=True)
+    (wrong,) = (verdict for verdict in gated.verdicts if verdict.outcome == "INVALID")
+    assert (gated.exit_code, wrong.case, wrong.rule) == (3, "x", "baseline")
+    assert "no record in the baseline" in wrong.text
+
+
+def test_a_metric_in_its_own_unit_is_tested_by_its_values(tmp_path: Path) -> None:
+    """An error of each example (lower is better) is kept as a number; equal errors of another artifact leave the room
+    that so many examples may hide."""
+    values = np.abs(np.random.default_rng(3).normal(1.0, 0.1, N))
+    verdicts = []
+    for shift, sha in ((0.0, "0"), (0.0, "1"), (0.5, "1")):
+        verdicts.append(_own(values, values + shift, sha))
+    assert [verdict.outcome for verdict in verdicts] == ["PASS", "PASS", "FAIL"]
+    assert verdicts[0].text.startswith("1, identical") or "identical" in verdicts[0].text
+    assert verdicts[1].low is not None
+    assert verdicts[1].low < 0
+    assert verdicts[2].value == pytest.approx(-0.5, abs=1e-6)
+
+
+def _own(old: np.ndarray, new: np.ndarray, sha: str) -> Verdict:
+    from qbench import suite
+    from qbench.gating.baseline import Baseline
+    from qbench.record.example_scores import ExampleScores
+
+    keys = np.arange(N, dtype=np.uint64)
+    policy = suite.parse(SUITE.replace("METRIC", "mae").replace("1.0", "0.1"), file="s.yaml")
+    own_info = info(metric=MetricInfo(name="mae", percent=False, higher_is_better=False))
+
+    def record(values: np.ndarray, name: str) -> Record:
+        value = float(values.mean())
+        record = int8(accuracy=Accuracy(metric="mae", value=value, low=value, high=value, n=N))
+        assert record.artifact is not None
+        return replace(record, artifact=replace(record.artifact, sha256=name * 64))
+
+    baseline = Baseline(
+        info=own_info, records=(record(old, "0"),), examples={CASE: ExampleScores(values=old, contents=keys)}
+    )
+    verdicts = gate.gate(
+        [fp32(), record(new, sha)],
+        own_info,
+        policy.gate,
+        place=policy.place,
+        baseline=baseline,
+        examples=lambda record: ExampleScores(values=new, contents=keys),
+    )
+    (verdict,) = (verdict for verdict in verdicts if verdict.rule == "mae regression")
+    return verdict

@@ -1,0 +1,54 @@
+"""Rules of qbench/gating/baseline_lines.py: what a committed line holds, and how it reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from made_records import RUN_V1, failed, int8
+
+from qbench.gating.baseline_lines import to_line
+from qbench.record import jsonl
+from qbench.record.stored_run import read_run
+
+RECORDS = read_run(RUN_V1).records
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.case.id)
+def test_a_line_is_small_and_a_record(record) -> None:
+    """At most a third of what the run stores; what is read back is the same case, artifact and score."""
+    line = to_line(record)
+    assert len(line) <= max(400, len(jsonl.to_line(record)) / 2)
+    kept = jsonl.from_line(line)
+    assert (kept.case, kept.status, kept.reason) == (record.case, record.status, record.reason)
+    if record.artifact is not None:
+        assert kept.artifact is not None
+        assert (kept.artifact.sha256, kept.artifact.size_bytes) == (record.artifact.sha256, record.artifact.size_bytes)
+    if record.accuracy is not None:
+        assert kept.accuracy is not None
+        assert kept.accuracy.value == pytest.approx(record.accuracy.value, rel=1e-5)
+
+
+def test_figures_have_no_more_digits_than_they_bear() -> None:
+    """A speed-up of 2.123456789 is 2.123; an exact count stays exact."""
+    record = int8(size_bytes=1_234_567)
+    assert record.speedup is not None
+    line = json.loads(to_line(replace(record, speedup=replace(record.speedup, value=2.123456789))))
+    assert line["speedup"]["value"] == 2.123
+    assert line["artifact"]["size_bytes"] == 1_234_567
+    assert line["accuracy"]["value"] == 0.97
+
+
+def test_keys_are_sorted_and_defaults_left_out() -> None:
+    """So that a change of a baseline shows what changed, and nothing else."""
+    line = to_line(int8())
+    keys = list(json.loads(line))
+    assert keys == sorted(keys)
+    assert "null" not in line.replace('"p99_seconds": null', "")
+    assert "observed" not in keys
+
+
+def test_a_failed_case_keeps_its_reason() -> None:
+    """A baseline that was written with failed cases says which."""
+    assert jsonl.from_line(to_line(failed())) == failed()

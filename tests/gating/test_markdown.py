@@ -1,0 +1,95 @@
+"""Rules of qbench/gating/markdown.py: one sentence, the changed rows, the rest folded; nothing in it breaks out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from made_records import info, same_as_golden
+from made_verdicts import GATES, HOSTILE, IDENTICAL, SIZE, SLOW, SLOWER_WITHIN, hostile, make_gated
+
+from qbench.foreign_text import CONTROL
+from qbench.gating import markdown
+from qbench.record.commit import Commit
+from qbench.record.stored_run import RunInfo
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_every_outcome_has_its_comment(name: str) -> None:
+    """The golden file of each: the marker, one sentence, what changed, and the rest folded."""
+    comment = markdown.markdown(make_gated(GATES[name][1]))
+    assert comment.startswith("<!-- qbench-gate: demo -->\n**qbench gate: ")
+    assert same_as_golden(f"gate_markdown_{name}.md", comment)
+
+
+def described(commit: Commit | None, **environment: object) -> RunInfo:
+    """A run of that commit on CPU A with two cores, or on what is given."""
+    return info(commit=commit, environment={"cpu": "CPU A", "cores_allowed": 2, **environment})
+
+
+HEAD, BASE = Commit(sha="1a2b3c4d5e6f" * 3, changed=True), Commit(sha="9" * 40)
+
+
+@pytest.mark.parametrize(
+    ("run", "held", "text"),
+    [
+        (
+            described(HEAD),
+            described(BASE),
+            "Run: commit `1a2b3c4d5` with changes, on CPU A (2 cores). Baseline: commit `999999999`, on the same kind "
+            "of machine.",
+        ),
+        (
+            described(None),
+            described(BASE, cpu="CPU B", cores_allowed=1),
+            "Run: of no known commit, on CPU A (2 cores). Baseline: commit `999999999`, on CPU B (1 core).",
+        ),
+        (
+            described(BASE),
+            described(BASE, isa=["avx2"]),
+            "Run: commit `999999999`, on CPU A (2 cores). Baseline: commit `999999999`, on CPU A (2 cores) with other "
+            "isa.",
+        ),
+        (info(commit=BASE, environment={}), None, "Run: commit `999999999`, on a CPU that is not named."),
+    ],
+)
+def test_commit_and_machine_of_both_sides_are_named(run: RunInfo, held: RunInfo | None, text: str) -> None:
+    """A reader of a pull request sees what was held against what, and whether that was on one kind of machine."""
+    assert text in markdown.markdown(replace(make_gated([SIZE]), run=run, held=held)).split("\n")
+
+
+def test_only_what_changed_is_open() -> None:
+    """A slowdown within the tolerance is seen at once; identical artifacts and equal sizes are folded."""
+    comment = markdown.markdown(make_gated([IDENTICAL, SIZE, SLOWER_WITHIN]))
+    unfolded, _, folded = comment.partition("<details>")
+    assert unfolded.count("| **PASS** |") == 1
+    assert "+2.0 %" in unfolded
+    assert folded.count("| **PASS** |") == 2
+    assert "1 of them on artifacts identical to the baseline's" in folded
+
+
+@pytest.mark.parametrize("outcome", ["FAIL", "PASS"])
+def test_a_comment_always_fits(outcome: str) -> None:
+    """Thousands of long rows: GitHub's limit holds, and the rows left out are counted, open ones and folded ones."""
+    many = [replace(SLOW, outcome=outcome, low=1.0, case=f"{number}/{'x' * 2000}") for number in range(3000)]
+    comment = markdown.markdown(make_gated([*many, *([SIZE] * 3000)]))
+    assert len(comment) < markdown.MOST_CHARACTERS
+    shown = comment.count("| **")
+    left = sum(map(int, re.findall(r"and (\d+) more rows", comment)))
+    assert shown + left == 6000
+    assert comment.endswith("</details>\n")
+
+
+def test_hostile_words_stay_words() -> None:
+    """No raw HTML, new cell, link, mention, reference, formula, comment or control character comes of a name."""
+    comment = markdown.markdown(hostile())
+    assert not CONTROL.search(comment)
+    assert comment.count("<!--") == comment.count("-->") == 1
+    assert "-->" not in markdown.marker("--> <b>")[5:-3]
+    plain = re.sub(r"(?<!\\)`[^`]*`", "", comment)
+    for broken in (r"\$", "@", r"(?<!&)#", "://", r"<(?!/?(details|summary|span)>|!--)"):
+        assert not re.search(broken, plain), broken
+    for row in (line for line in comment.splitlines() if line.startswith("| **")):
+        assert row.replace("\\|", "").count("|") == 7
+    assert HOSTILE not in comment

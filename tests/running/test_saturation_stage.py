@@ -1,0 +1,113 @@
+"""Layers that lose sums on another host are named, by each engine's own kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from qbench import suite
+from qbench.backends import openvino
+from qbench.hosts.limited import AVX2
+from qbench.machine import fingerprint
+from qbench.progress.live import Silent
+from qbench.running import build_stage, evaluate_stage, run
+from qbench.running.hosts_stage import read_hosts
+from qbench.running.prepare_stage import prepare
+from qbench.running.saturation_stage import _loses_sums, name_layers
+
+NETWORKS = Path(__file__).parent.parent / "fixtures" / "networks.py"
+BACKENDS = ["fbgemm", "x86", "onednn", "onnxruntime", *(["openvino"] if openvino.BACKEND.missing() is None else [])]
+TEXT = f"""
+suite: planted
+models: [{{name: net, source: {{python: "{NETWORKS}:half_loud"}}}}]
+data: {{dataset: {{npz: data.npz}}, calibrate: {{samples: 32}}}}
+matrix:
+  modes: [static]
+  backends: [{", ".join(BACKENDS)}]
+  exclude: [{{recipe: safe, backend: fbgemm}}, {{recipe: safe, backend: x86}}]
+recipe: [{{name: full, reduce_range: false, narrow_weights: false}}, {{name: safe, target: [avx2]}}]
+hosts: [native, avx2]
+"""
+
+
+def why_no_avx2() -> str | None:
+    """Why this machine cannot show kernels that add in 16 bits beside those that do not; None where it can."""
+    if (missing := AVX2.missing()) is not None:
+        return missing
+    if "avx512_vnni" not in fingerprint.isa():
+        return "this CPU adds in 16 bits natively"
+    return "a variable limits this process already" if fingerprint.switches() else None
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """The facts and outputs by case of a network whose first layer alone loses sums."""
+    if (reason := why_no_avx2()) is not None:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("planted")
+    images = np.random.default_rng(0).uniform(0.7, 1.0, (104, 64)).astype(np.float32)
+    labels = np.arange(104) % 10
+    np.savez(folder / "data.npz", train_inputs=images[:64], train_labels=labels[:64],
+             test_inputs=images[64:], test_labels=labels[64:])  # fmt: skip
+    (folder / "s.yaml").write_text(TEXT)
+    read = suite.read(folder / "s.yaml")
+    context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
+    prepared, hosts = prepare(context, read), read_hosts(context)
+    built = build_stage.build_variants(context, prepared)
+    evaluated = name_layers(context, prepared, built, evaluate_stage.evaluate(context, prepared, built, hosts))
+    outputs = {case: np.load(known.predictions)["outputs"] for case, known in evaluated.items()}
+    return SimpleNamespace(outputs=outputs, facts={case: known.host for case, known in evaluated.items()})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_planted_layer_is_named_and_no_other(planted, backend):
+    """On every engine, with most of its sums: of 32 examples where the engine ran, of all where it was predicted."""
+    facts = planted.facts[f"net/static@full/{backend}/t1/b1/avx2"]
+    assert [layer.name for layer in facts.saturating] == ["loud"]
+    (layer,) = facts.saturating
+    assert facts.counted_examples == (40 if backend == "onnxruntime" else 32)
+    assert layer.sums == facts.counted_examples * 16 * 32  # examples x outputs x pairs of inputs
+    assert layer.saturated > 0.9 * layer.sums
+    assert facts.uncounted is None
+
+
+@pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend not in ("fbgemm", "x86")])
+def test_a_file_that_answers_the_same_is_not_counted(planted, backend):
+    """Built for AVX2 no sum is lost there, and nothing of it needs naming."""
+    case = f"net/static@safe/{backend}/t1/b1"
+    assert np.array_equal(planted.outputs[case], planted.outputs[f"{case}/avx2"])
+    assert not planted.facts[f"{case}/avx2"].saturating
+
+
+def test_what_runs_here_is_not_counted(planted):
+    """Nor is fp32."""
+    facts = [facts for case, facts in planted.facts.items() if facts.kind == "native" or "/fp32/torch/" in case]
+    assert {each.saturating for each in facts} == {None}
+
+
+@pytest.mark.parametrize(
+    ("mode", "host", "native", "counted"),
+    [
+        ("static", ("limited", "16 bits"), [2.0, np.nan], True),
+        ("static", ("limited", "16 bits"), None, True),
+        ("static", ("limited", "16 bits"), [1.0, np.nan], False),
+        ("static", ("limited", "32 bits"), [2.0, np.nan], False),
+        ("static", ("native", "16 bits"), [2.0, np.nan], False),
+        ("static", None, [2.0, np.nan], False),
+        ("fp32", ("limited", "16 bits"), [2.0, np.nan], False),
+    ],
+)
+def test_counted_is_where_answers_may_have_lost_sums(mode, host, native, counted, tmp_path):
+    """An int8 case of a limited host whose kernels add in 16 bits, unless it answers as the native host does."""
+
+    def answered(name, outputs):
+        np.savez(tmp_path / name, outputs=np.array(outputs, np.float32))
+        facts = None if host is None else SimpleNamespace(kind=host[0], int8_sums=host[1])
+        return SimpleNamespace(predictions=tmp_path / f"{name}.npz", host=facts)
+
+    case = SimpleNamespace(variant=SimpleNamespace(mode=mode))
+    there = answered("there", [1.0, np.nan])
+    assert _loses_sums(case, there, None if native is None else answered("here", native)) is counted
