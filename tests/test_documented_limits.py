@@ -46,7 +46,7 @@ SENTENCES = [
     ("accuracy", f"{agreement.MOST_DECIBELS:g} dB (the upper limit of `sqnr`)"),
     ("accuracy", f"fewer than {mean_limits.UNSEEN} examples never PASS"),
     ("accuracy", f"beyond {examples_needed.MOST_TIMES} times the examples at hand"),
-    ("accuracy", f"scored on {score.RESAMPLES_OF_OWN} resamples"),
+    ("evidence/accuracy", f"scored on {score.RESAMPLES_OF_OWN} resamples"),
     ("accuracy", f"more than {runtime_difference.MORE_DECIBELS:g} dB"),
     (
         "accuracy",
