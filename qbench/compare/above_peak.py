@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from qbench import formatting
 from qbench.record.schema import Record
 
@@ -30,20 +28,3 @@ def describe(record: Record) -> str | None:
     if record.case.mode == "fp32" and roofline.peak_fraction > 1:
         return f"{share} (Winograd does fewer multiplications than counted)"
     return f"{share}: not possible" if is_impossible(record) else share
-
-
-def warnings(records: Iterable[Record]) -> Iterator[str]:
-    """One sentence for each case that is faster than possible, and one where the peak proves nothing."""
-    known = list(records)
-    if any(record.roofline is not None and record.roofline.peak_shared for record in known):
-        yield (
-            "the peak of this core was measured while the host shared it, so it is too low and every share of it too "
-            "high: the next run that finds the core calm measures it again"
-        )
-    for record in known:
-        if is_impossible(record) and record.roofline is not None and record.roofline.peak_fraction is not None:
-            yield (
-                f"{record.case.id} reads {formatting.share(record.roofline.peak_fraction, 0)} of the int8 peak of this "
-                "core: faster than possible, so it is no winner; its artifact skips work, or its multiply-accumulates "
-                "are miscounted"
-            )

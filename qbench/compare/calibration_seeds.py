@@ -6,7 +6,7 @@ accuracy the recipe decides and how much the choice of examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from qbench import formatting
@@ -113,11 +113,3 @@ def describe_change(spread: SeedSpread, metric: MetricInfo) -> str:
     change = compare.oriented(spread.test.delta, metric.sign)
     amount = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
     return f"{metric.name} {amount} {metric.unit}".rstrip()
-
-
-def find_warnings(
-    cases: Sequence[tuple[str, noninferiority.NonInferiority | None, SeedSpread]], metric: MetricInfo
-) -> tuple[str, ...]:
-    """The warnings on several cases, those without one left out."""
-    texts = (find_warning(case, own, spread, metric) for case, own, spread in cases)
-    return tuple(spread for spread in texts if spread is not None)

@@ -86,14 +86,6 @@ class Judged:
         """The limits held against a case; none for fp32 and for what was not measured."""
         return self.checks.get(record.case.id, ())
 
-    def warnings(self) -> tuple[str, ...]:
-        """Verdicts that another draw of the calibration examples would change."""
-        if self.metric is None:
-            return ()
-        tests = {record.case.id: self.test_of(record) for record in self.records}
-        drawn = [(case, tests.get(case), spread) for case, spread in self.seed_spreads.items()]
-        return calibration_seeds.find_warnings(drawn, self.metric)
-
 
 def judge(
     records: Sequence[Record],

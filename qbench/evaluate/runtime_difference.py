@@ -7,7 +7,7 @@ by much more. Where they do, one of them computes something else; the first laye
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from qbench.evaluate.predictions import load_predictions
 from qbench.process.parent import Limits, call
 from qbench.progress.callback import Progress
 from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
-from qbench.record.schema import OtherRuntime, Record
 
 Array = NDArray[Any]
 # Two independent quantization errors of one size differ by 3 dB more than either; as much again is no rounding.
@@ -125,39 +124,6 @@ def _tensor(variant: RuntimeVariant, tensor: str, inputs: Inputs) -> Array:
         runner = backend.load(file, threads=1)
         with runner.context():
             return runner.outputs(runner(runner.prepare(inputs)))
-
-
-def warnings(records: Iterable[Record]) -> tuple[str, ...]:
-    """One sentence for each two variants whose outputs differ by more than rounding explains."""
-    sentences: dict[frozenset[str], str] = {}
-    records = tuple(records)
-    digests = {record.case.id: record.artifact.sha256 for record in records if record.artifact}
-    for record in records:
-        other = record.accuracy.other_runtime if record.accuracy else None
-        if other is not None:
-            own = f"{record.case.model}/{record.case.variant}"
-            digest = digests.get(record.case.id)
-            one_file = digest is not None and digest == digests.get(other.case)
-            sentences.setdefault(frozenset((record.case.id, other.case)), _words(own, other, one_file))
-    return tuple(dict.fromkeys(sentences.values()))
-
-
-def _words(variant: str, other: OtherRuntime, one_file: bool) -> str:
-    where = f"; the first layer that differs is {other.layer}" if other.layer else ""
-    better = f"{other.better_db:.1f} dB of fp32"
-    best = f", where the better of them keeps {better}" if other.better_db < MOST_DECIBELS else ""
-    what = "are one file" if one_file else "are made of one network by one recipe"
-    why = "One of the two runtimes computes something else"
-    if not one_file:  # one recipe is not one set of weights: fbgemm and x86 add products in 16 bits on some CPUs
-        why = (
-            "Either one of the two runtimes computes something else, or one of them stores coarser numbers (narrower "
-            "weights, or 7 bits for activations, where products are added in 16 bits)"
-        )
-    return (
-        f"{variant} and {other.case} {what}, and their outputs differ by more than rounding explains: "
-        f"{other.between_db:.1f} dB{best}{where}. {why}: ship the one whose score holds, or keep that layer float "
-        "(skip_layers)"
-    )
 
 
 def pairs(artifacts: Sequence[tuple[str, Artifact]]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""How often the decision errs, by simulation over recorded noise (gate/traces) and normal noise.
+"""How often the decision errs, by simulation over recorded noise (gating/traces) and normal noise.
 
     python tests/benchmarks/decision_error.py [RUNS]
 

@@ -1,4 +1,4 @@
-"""How often the race errs and what it saves, by simulation over recorded noise (gate/traces).
+"""How often the race errs and what it saves, by simulation over recorded noise (gating/traces).
 
     python tests/benchmarks/race_error.py [RUNS]
 

@@ -9,6 +9,7 @@ from made_records import fp32, int8
 
 from qbench.compare import above_peak
 from qbench.record.schema import Record, Roofline
+from qbench.report import timing_warnings
 
 
 def roofed(record: Record, fraction: float | None, shared: bool | None = False) -> Record:
@@ -38,12 +39,12 @@ def test_int8_clearly_above_the_peak_is_impossible(record: Record, impossible: b
 
 def test_each_impossible_case_is_warned_of_by_name() -> None:
     """One sentence for each, and none for the rest."""
-    (sentence,) = above_peak.warnings([roofed(int8(), 1.34), roofed(fp32(), 1.34), int8()])
+    (sentence,) = timing_warnings.warn_of_impossible([roofed(int8(), 1.34), roofed(fp32(), 1.34), int8()])
     assert sentence.startswith("net/static/onednn/t1/b1 reads 134 % of the int8 peak")
 
 
 def test_a_peak_that_proves_nothing_is_warned_of_once() -> None:
     """The sentence says what happens by itself; no case is called impossible by such a peak."""
-    (sentence,) = above_peak.warnings([roofed(int8(), 1.34, True), roofed(fp32(), 0.5, True)])
+    (sentence,) = timing_warnings.warn_of_impossible([roofed(int8(), 1.34, True), roofed(fp32(), 0.5, True)])
     assert sentence.startswith("the peak of this core was measured while the host shared it")
     assert sentence.endswith("the next run that finds the core calm measures it again")

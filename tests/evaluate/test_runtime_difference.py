@@ -13,11 +13,12 @@ from made_records import accuracy, int8
 from onnx_networks import Draft
 
 from qbench.errors import CaseError
-from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference_here, pairs, warnings
+from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference_here, pairs
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.record.jsonl import from_line, to_line
 from qbench.record.schema import OtherRuntime
+from qbench.report.run_warnings import warn_of_runtimes
 from qbench.running import runtimes_stage
 from qbench.running.build_stage import BuiltVariant
 from qbench.running.evaluate_stage import EvaluatedCase
@@ -191,8 +192,8 @@ def test_two_cases_are_one_warning_and_the_record_holds_it():
     for name, other in zip(ids, reversed(ids), strict=True):
         other_runtime = OtherRuntime(case=other, between_db=1.8, better_db=32.4, layer="patch")
         records.append(int8(name, accuracy=replace(accuracy(), other_runtime=other_runtime)))
-    assert warnings([int8()]) == ()
-    (message,) = warnings(records)
+    assert warn_of_runtimes([int8()]) == ()
+    (message,) = warn_of_runtimes(records)
     assert "net/static · onnxruntime and net/static/openvino/t1/b1 are one file" in message
     assert "1.8 dB, where the better of them keeps 32.4 dB of fp32; the first layer that differs is patch." in message
     assert from_line(to_line(records[0])) == records[0]
@@ -208,6 +209,6 @@ def test_variants_of_one_recipe_are_not_called_one_file():
         records.append(
             replace(record, artifact=replace(record.artifact, sha256=name.encode().hex()[:64].ljust(64, "0")))
         )
-    (message,) = warnings(records)
+    (message,) = warn_of_runtimes(records)
     assert "are made of one network by one recipe" in message
     assert "or one of them stores coarser numbers" in message

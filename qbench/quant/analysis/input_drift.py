@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.analysis.quantized_range import InputRange, Ranges
-from qbench.record.schema import InputFit, Record, Spread
+from qbench.record.schema import InputFit, Spread
 
 Array = NDArray[Any]
 # From this share of clipped values on there is a warning: one in a thousand, as the tails of a percentile may have.
@@ -106,32 +106,6 @@ def compare_inputs(
             clipped=None if fitting_spread is None else share,
         )
         for ours, theirs, fitting_spread, share in zip(evaluated, calibrated, fitting, clipped, strict=False)
-    )
-
-
-def warnings(records: Iterable[Record]) -> tuple[str, ...]:
-    """One sentence for each thing that is wrong with the inputs of a run's cases, each with the cases it concerns."""
-    clipped: dict[str, list[str]] = {}
-    differing: dict[str, None] = {}
-    for record in records:
-        inputs = record.accuracy.inputs if record.accuracy and record.accuracy.inputs else ()
-        for position, fit in enumerate(inputs):
-            if fit is None:
-                continue
-            where = "the inputs" if len(inputs) == 1 else f"input {position}"
-            if fit.clipped is not None and fit.clipped > CLIPPED:
-                clipped.setdefault(_clipping(where, fit), []).append(record.case.id)
-            if (text := describe_difference(where, fit.calibrated, fit.evaluated)) is not None:
-                differing[text] = None
-    return (*differing, *(f"{text} ({', '.join(dict.fromkeys(cases))})" for text, cases in clipped.items()))
-
-
-def _clipping(where: str, fit: InputFit) -> str:
-    share = f"{(fit.clipped or 0):.1%}".replace("%", " %")
-    return (
-        f"{share} of the values of {where} are clipped: they reach from {fit.evaluated.least:.4g} to "
-        f"{fit.evaluated.greatest:.4g}, and int8 takes {fit.low:.4g} to {fit.high:.4g}, as the calibration data had "
-        f"{fit.calibrated.least:.4g} to {fit.calibrated.greatest:.4g}; calibrate on examples like those evaluated"
     )
 
 

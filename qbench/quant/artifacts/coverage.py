@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import first_names
-from qbench.record.schema import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +87,3 @@ def explain_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
     """Why the share of the layers in int8 is not known; None where it is."""
     names = [f"{layer.name} ({layer.operator})" for layer in layers if layer.macs is None]
     return f"how much {first_names(names, most)} multiplies cannot be counted" if names else None
-
-
-def warnings(records: Iterable[Record]) -> tuple[str, ...]:
-    """One sentence for each reason for which coverage is not known, with the cases it concerns."""
-    cases: dict[str, list[str]] = {}
-    for record in records:
-        coverage = record.artifact.coverage if record.artifact else None
-        if coverage is not None and coverage.unknown is not None:
-            cases.setdefault(coverage.unknown, []).append(record.case.id)
-    return tuple(
-        f"which share of the work runs in int8 is not known, so min_coverage judges nothing here: {reason} "
-        f"({', '.join(names)})"
-        for reason, names in cases.items()
-    )

@@ -13,6 +13,7 @@ from made_records import accuracy, int8
 from qbench.quant.analysis import input_drift
 from qbench.quant.analysis.quantized_range import InputRange
 from qbench.record.schema import InputFit, Spread
+from qbench.report.run_warnings import warn_of_inputs
 
 RNG = np.random.default_rng(0)
 
@@ -118,7 +119,7 @@ def record(case, *fits):
 @pytest.mark.parametrize(("share", "warned"), [(None, False), (0.0, False), (1e-6, False), (1e-3, False), (0.02, True)])
 def test_a_warning_has_a_threshold(share, warned):
     """One value in a million is harmless, one in fifty is not."""
-    warnings = input_drift.warnings([record("net/static/onednn/t1/b1", fit(share))])
+    warnings = warn_of_inputs([record("net/static/onednn/t1/b1", fit(share))])
     assert bool(warnings) == warned
 
 
@@ -126,7 +127,7 @@ def test_a_warning_names_share_ranges_cases_and_the_way_out():
     """Cases that clip alike share a sentence; of several inputs it says which."""
     wide = Spread(least=-1.0, greatest=4.0, mean=0.0, deviation=0.5)
     fits = (fit(0.0), fit(0.02, evaluated=wide))
-    warnings = input_drift.warnings([record("net/static/onednn/t1/b1", *fits), record("net/static/x86/t1/b1", *fits)])
+    warnings = warn_of_inputs([record("net/static/onednn/t1/b1", *fits), record("net/static/x86/t1/b1", *fits)])
     assert warnings == (
         "2.0 % of the values of input 1 are clipped: they reach from -1 to 4, and int8 takes -1 to 1, as the "
         "calibration data had -1 to 1; calibrate on examples like those evaluated (net/static/onednn/t1/b1, "
@@ -138,9 +139,9 @@ def test_a_difference_of_the_data_is_told_once():
     """It is the same for every case."""
     other = Spread(least=0.0, greatest=255.0, mean=120.0, deviation=60.0)
     records = [record(f"net/static/{engine}/t1/b1", fit(None, evaluated=other)) for engine in ("onednn", "x86")]
-    assert len(input_drift.warnings(records)) == 1
+    assert len(warn_of_inputs(records)) == 1
 
 
 def test_records_without_inputs_are_passed_over():
     """Older records, fp32 and dynamic cases have none."""
-    assert input_drift.warnings([int8(), record("net/static/x86/t1/b1", None)]) == ()
+    assert warn_of_inputs([int8(), record("net/static/x86/t1/b1", None)]) == ()

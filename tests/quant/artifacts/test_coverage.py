@@ -15,9 +15,9 @@ from qbench.quant.artifacts.coverage import (
     compute_int8_share,
     explain_unknown,
     name_layers,
-    warnings,
 )
 from qbench.record.schema import Coverage
+from qbench.report.run_warnings import warn_of_unknown_coverage
 
 
 def layer(macs, *, int8=False, name="x", operator="op"):
@@ -83,12 +83,12 @@ def test_unknown_coverage_is_a_warning_with_its_cases():
     """Each reason once."""
     cases = ["m/static/onnxruntime/t1/b1", "m/static/onnxruntime/t2/b1"]
     records = [int8(case) for case in cases]
-    assert warnings(records) == ()
+    assert warn_of_unknown_coverage(records) == ()
     unknown = Coverage(
         macs_int8=None, layers_int8=1, layers_total=2, unknown="how much b (MoE) multiplies is not known"
     )
     changed = [replace(record, artifact=replace(record.artifact, coverage=unknown)) for record in records]
-    (message,) = warnings(changed)
+    (message,) = warn_of_unknown_coverage(changed)
     assert message.endswith(f"how much b (MoE) multiplies is not known ({', '.join(cases)})")
 
 

@@ -1,4 +1,4 @@
-"""Rules of qbench/evaluate/constant_answer.py, and where its warning is shown."""
+"""Rules of qbench/report/run_warnings.py: an fp32 of a single answer, and where that is shown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from made_records import FP32, accuracy, fp32, info, int8
 from made_runs import run_folder
 
 from qbench import registry
-from qbench.evaluate import constant_answer, score
+from qbench.evaluate import score
 from qbench.record.schema import Record
 from qbench.report.build import build_report
+from qbench.report.run_warnings import warn_of_constant_answer
 
 LABELS = np.arange(40) % 4
 
@@ -54,15 +55,15 @@ def test_each_model_is_warned_of_once_and_int8_alone_never() -> None:
     """What agrees with a constant proves nothing; an int8 that answers one class shows in its score."""
     other = constant()
     again = replace(other, case=replace(other.case, id="net/fp32/onnxruntime/t1/b1", backend="onnxruntime"))
-    (message,) = constant_answer.warnings([other, again, int8()])
+    (message,) = warn_of_constant_answer([other, again, int8()])
     assert message.startswith("net: fp32 answers class 7 on all 1,000 examples, so agreement with it")
-    assert constant_answer.warnings([fp32(), int8(accuracy=replace(accuracy(), only_answer=7))]) == ()
+    assert warn_of_constant_answer([fp32(), int8(accuracy=replace(accuracy(), only_answer=7))]) == ()
 
 
 def test_the_warning_stands_in_the_runs_text_and_on_top_of_the_report(tmp_path: Path) -> None:
     """Before any figure: text, summary and page."""
     records = [constant(), int8()]
-    assert constant_answer.warnings(records)[0].startswith("net: fp32 answers class 7 on all")
+    assert warn_of_constant_answer(records)[0].startswith("net: fp32 answers class 7 on all")
     folder = run_folder(tmp_path / "run", records, info((FP32,)))
     page = build_report(folder)
     for file in (page, folder / "summary.md"):
