@@ -52,12 +52,12 @@ def is_of_setting(case: CaseKey, setting: Setting) -> bool:
     return setting_of(case) == setting
 
 
-def setting_name(setting: Setting) -> str:
+def setting_name(setting: Setting, between: str = ", ") -> str:
     """``digits-cnn, 1 thread, batch 1``, and ``, on avx2 (this chip, older instructions)`` where that is not this
     machine as it is."""
-    plural = "" if setting.threads == 1 else "s"
-    host = "" if setting.host == NATIVE else f", on {describe_host(setting.host)}"
-    return f"{setting.model}, {setting.threads} thread{plural}, batch {setting.batch_size}{host}"
+    threads = f"{setting.threads} thread{'' if setting.threads == 1 else 's'}"
+    host = [] if setting.host == NATIVE else [f"on {describe_host(setting.host)}"]
+    return between.join([setting.model, threads, f"batch {setting.batch_size}", *host])
 
 
 def describe_host(name: str) -> str:

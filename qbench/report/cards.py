@@ -28,7 +28,7 @@ from qbench.report.cells import (
     latency_unit,
 )
 from qbench.report.columns import accuracy_key, draw_cells, list_shown
-from qbench.report.names import backend_name, in_words, setting_words, variant_name
+from qbench.report.names import backend_name, in_words, variant_name
 from qbench.report.palette import Sign
 from qbench.report.ruling import Rulings
 
@@ -86,7 +86,7 @@ def cards(decisions: Sequence[Decision], judged: Judged, rulings: Rulings, info:
 
 
 def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, info: RunInfo) -> Card:
-    title = setting_words(decision.setting)
+    title = cases.setting_name(decision.setting, between=" · ")
     return Card(
         anchor=f"answer-{number}",
         title=title if info.quick is None else f"{QUICK} at {title}",

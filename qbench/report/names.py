@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qbench.decide.cases import Setting, describe_host, setting_name
-from qbench.record.schema import NATIVE, Record
+from qbench.decide.cases import Setting, setting_name
+from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 
 BACKENDS = {
@@ -48,13 +48,6 @@ def in_words(text: str, records: Iterable[Record]) -> str:
     for short in sorted(names, key=len, reverse=True):
         text = text.replace(short, names[short])
     return text
-
-
-def setting_words(setting: Setting) -> str:
-    """``digits-cnn · 1 thread · batch 1``."""
-    plural = "" if setting.threads == 1 else "s"
-    host = "" if setting.host == NATIVE else f" · on {describe_host(setting.host)}"
-    return f"{setting.model} · {setting.threads} thread{plural} · batch {setting.batch_size}{host}"
 
 
 def answer_name(setting: Setting, info: RunInfo) -> str:

@@ -6,9 +6,8 @@ column     what a column is
 case       which case, where it ran, what was decided
 over_fp32  time and bytes against fp32
 artifact   what is shipped
-times      calls, speed-ups, what disturbed them, cold start, memory
+times      calls, speed-ups, what disturbed them, cold start, memory, the share of what a core can do; files
 accuracy   the score, its change and the test of that
-roofline   the share of what the core can do; files
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from qbench import formatting
 from qbench.decide.judged import Judged
 from qbench.decide.tested_change import describe_levels, holds_against_fp32
 from qbench.report.cells import CaseRow, Cell
-from qbench.report.columns import accuracy, artifact, case, over_fp32, roofline, times
+from qbench.report.columns import accuracy, artifact, case, over_fp32, times
 from qbench.report.columns.column import Column, Kind
 
 COLUMNS: dict[str, Column] = {
     column.name: column
-    for module in (case, over_fp32, artifact, times, accuracy, roofline)
-    for column in module.family.columns
+    for family in (case.family, over_fp32.family, artifact.family, times.family, accuracy.family, times.roofline)
+    for column in family.columns
 }
 STORED = {name: column for name, column in COLUMNS.items() if column.kind}
 DTYPES: dict[Kind, str] = {"text": "object", "number": "float64", "count": "Int64", "flag": "boolean"}

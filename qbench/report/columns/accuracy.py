@@ -40,9 +40,8 @@ metric|text||the metric's name
 
 
 @family.drawn(
-    "value|number|metric|the score; 0 to 1 for shares",
+    "value|number|metric|the score; 0 to 1 for shares|{metric}{score}",
     key="accuracy",
-    title="{metric}{score}",
     note="accuracy",
     terminal="{short_metric}",
     markdown="{metric}{percent}",
@@ -66,9 +65,8 @@ n|count||evaluation examples
 
 
 @family.drawn(
-    "delta.value|number|metric|paired change against the like-for-like fp32",
+    "delta.value|number|metric|paired change against the like-for-like fp32|accuracy change{change}",
     key="delta",
-    title="accuracy change{change}",
     terminal="{short_metric}",
     markdown="{metric} change{change}",
     card="accuracy change",
@@ -95,10 +93,9 @@ margin|number|metric|the suite's limit: how much may be lost
 
 
 @family.drawn(
-    "verdict|text||PASS, FAIL or INCONCLUSIVE of the test against the margin",
+    "verdict|text||PASS, FAIL or INCONCLUSIVE of the test against the margin|accuracy limit",
     read=partial(_read_test, field="outcome"),
     key="judged",
-    title="accuracy limit",
     note="limit",
     hint="does it lose less accuracy than the limit? One-sided 5 % test of each case alone; where it cannot tell, "
     "about how many examples would decide",
@@ -133,9 +130,8 @@ agreement|number|0 to 1|share of examples on which fp32 gives the same answer
 
 
 @family.drawn(
-    "flips.harmful|count||lost: fp32 right, int8 wrong",
+    "flips.harmful|count||lost: fp32 right, int8 wrong|examples",
     key="flips",
-    title="examples",
     note="changed answers",
     hint="lost: fp32 right, int8 wrong; gained: the other way round; p is McNemar's mid-p of no change",
 )
@@ -157,9 +153,8 @@ calibration.seeds|text||seeds that drew the calibration examples, separated by `
 
 
 @family.drawn(
-    "calibration.values|text||the score with each",
+    "calibration.values|text||the score with each|by seed",
     key="seeds",
-    title="by seed",
     hint="{metric} by the seed that drew the calibration examples",
     within="accuracy",
     applies=lambda judged: bool(judged.seed_spreads),
@@ -191,9 +186,8 @@ twin.baseline|text||the fp32 twin of a qat case: the same training without fake 
 
 
 @family.drawn(
-    "twin.delta.value|number|metric|paired change against it",
+    "twin.delta.value|number|metric|paired change against it|against fp32 twin{change}",
     key="twin",
-    title="against fp32 twin{change}",
     hint="paired change of a qat case against its fp32 twin, the same network with the same training but without "
     "fake quantization: what int8 itself costs",
     applies=lambda judged: any(record.accuracy and record.accuracy.twin for record in judged.records),

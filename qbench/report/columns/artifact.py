@@ -19,9 +19,8 @@ sha256|text||digest of its content
 
 
 @family.drawn(
-    "size_bytes|count|bytes|exactly what is shipped",
+    "size_bytes|count|bytes|exactly what is shipped|size",
     key="size",
-    title="size",
     note="size",
     card="size against fp32",
     hint="exact bytes of what is shipped",
@@ -34,9 +33,9 @@ def _size(row: CaseRow) -> Cell:
 
 
 @family.drawn(
-    "coverage.macs_int8|number|0 to 1|work done in int8 (coverage): share of the multiply-accumulates",
+    "coverage.macs_int8|number|0 to 1|work done in int8 (coverage): share of the multiply-accumulates"
+    "|work done in int8",
     key="coverage",
-    title="work done in int8",
     note="in int8",
     hint="the share of multiply-accumulates that really run in int8 (coverage), read from the artifact",
 )

@@ -107,9 +107,8 @@ probability|number|0 to 1|that the case named for shipping is the best
 
 
 @family.drawn(
-    "minimized|||",
+    "minimized||||{minimized}",
     key="minimized",
-    title="{minimized}",
     card="{minimized_card}",
     hint="what is minimized: {minimized_means}",
     applies=lambda judged: judged.decide.minimize in ("cold_start", "memory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from qbench import formatting
 from qbench.decide.judged import Judged
@@ -73,22 +73,20 @@ class Column:
 
 
 class Family:
-    """Columns that belong together, in the order of results.csv. Each is ``name|kind|unit|meaning``; a line in brackets
-    is what the names after it begin with."""
+    """Columns that belong together, in the order of results.csv. Each is ``name|kind|unit|meaning|title``, without the
+    last bar where it has no title; a line in brackets is what the names after it begin with."""
 
     def __init__(self) -> None:
         self.columns: list[Column] = []
         self._prefix = ""
 
     def list(self, lines: str, read: Mapping[str, Read] | None = None) -> None:
-        """Adds columns, of which ``read`` says by name how those are made that are no fields of the record; behind a
-        fifth bar stands the title of one in the table of what else was measured."""
+        """Adds columns, of which ``read`` says by name how those are made that are no fields of the record."""
         for line in lines.strip().splitlines():
             if line.startswith("["):
                 self._prefix = line.strip("[]")
             else:
-                *four, title = line.split("|") if line.count("|") == 4 else (*line.split("|"), "")
-                self._add("|".join(four), read=(read or {}).get(four[0]), title=title)
+                self._add(line, read=(read or {}).get(line.partition("|")[0]))
 
     def drawn(self, line: str, **shown: Any) -> Callable[[Draw], Draw]:
         """Adds a column whose cell is what the function below it gives; ``shown``: other fields of ``Column``."""
@@ -100,6 +98,6 @@ class Family:
         return add
 
     def _add(self, line: str, **fields: Any) -> None:
-        name, kind, unit, meaning = line.split("|")
-        column = Column(name=f"{self._prefix}{name}", kind=cast(Kind, kind), unit=unit, meaning=meaning, **fields)
-        self.columns.append(column)
+        name, kind, unit, meaning, title = line.split("|") if line.count("|") == 4 else (*line.split("|"), "")
+        fields |= {"name": f"{self._prefix}{name}", "kind": kind, "unit": unit, "meaning": meaning, "title": title}
+        self.columns.append(Column(**fields))

@@ -49,10 +49,9 @@ family.list("[over_best_fp32.]")
 
 
 @family.drawn(
-    "value|number|ratio|time over that of the setting's fastest fp32; below 1 is faster",
+    "value|number|ratio|time over that of the setting's fastest fp32; below 1 is faster|times the best fp32",
     read=partial(_read_over_best, end="value"),
     key="best",
-    title="times the best fp32",
     terminal="times fp32",
     hint="how many times as fast as the fastest fp32 of any backend; below 1 it is slower than plain fp32",
 )
@@ -83,10 +82,9 @@ high|number|ratio|its upper limit, 95 %
 
 
 @family.drawn(
-    "size_over_fp32|number|ratio|bytes over those of the like-for-like fp32",
+    "size_over_fp32|number|ratio|bytes over those of the like-for-like fp32|of fp32",
     read=lambda row: row.size_over_fp32,
     key="ratio",
-    title="of fp32",
     hint="bytes over those of fp32 on the same runtime",
     within="size",
 )

@@ -1,11 +1,12 @@
-"""Times of calls and speed-ups, what disturbed them, cold start and memory."""
+"""Times of calls and speed-ups, what disturbed them, cold start, memory, the share of what a core can do; and files."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from qbench import formatting
-from qbench.compare import host_share
+from qbench.compare import above_peak, host_share
+from qbench.decide import cases
 from qbench.report.cells import CaseRow, Cell, interval_cell, ratio_cell
 from qbench.report.columns.column import Family
 from qbench.stats.interval_type import Interval
@@ -16,9 +17,8 @@ family.list("[latency.]")
 
 
 @family.drawn(
-    "p50_seconds|number|s|median time of a call; of undisturbed blocks where `p50_from` says so",
+    "p50_seconds|number|s|median time of a call; of undisturbed blocks where `p50_from` says so|time, {time}",
     key="p50",
-    title="time, {time}",
     note="time",
     terminal="{time}",
     card="time of a call",
@@ -40,9 +40,8 @@ p50_high|number|s|its upper limit, 95 %
 
 
 @family.drawn(
-    "p90_seconds|number|s|nine calls in ten are at least this fast",
+    "p90_seconds|number|s|nine calls in ten are at least this fast|9 in 10, {time}",
     key="p90",
-    title="9 in 10, {time}",
     hint="nine calls in ten take at most this long (p90)",
 )
 def _p90(row: CaseRow) -> Cell:
@@ -52,7 +51,7 @@ def _p90(row: CaseRow) -> Cell:
     return interval_cell(Interval(value=latency.p90_seconds), row.digits.time, scale=1 / row.unit)
 
 
-@family.drawn("p99_seconds|number|s|99 calls in 100 are", title="p99")
+@family.drawn("p99_seconds|number|s|99 calls in 100 are|p99")
 def _p99(row: CaseRow) -> Cell:
     latency = row.record.latency
     if latency is None:
@@ -73,7 +72,7 @@ effective_n|number||effective sample size: how many independent calls these are 
 """)
 
 
-@family.drawn("p50_from|text||`undisturbed` blocks, or `all`", title="p50 from blocks")
+@family.drawn("p50_from|text||`undisturbed` blocks, or `all`|p50 from blocks")
 def _p50_from(row: CaseRow) -> Cell:
     latency = row.record.latency
     if latency is None or not latency.p50_from:
@@ -91,9 +90,8 @@ baseline|text||the fp32 on the same runtime that the case is compared with
 
 
 @family.drawn(
-    "value|number|ratio|its time over the case's; above 1 is faster",
+    "value|number|ratio|its time over the case's; above 1 is faster|times its own fp32",
     key="speedup",
-    title="times its own fp32",
     note="compared",
     hint="how many times as fast as fp32 on the same runtime (like for like)",
 )
@@ -114,9 +112,8 @@ processes|count||processes that were measured
 
 
 @family.drawn(
-    "control.value|number|ratio|noise check (fp32 against fp32): 1 in truth",
+    "control.value|number|ratio|noise check (fp32 against fp32): 1 in truth|noise check",
     key="control",
-    title="noise check",
     note="noise check",
     hint="fp32 against fp32 (A/A): a second copy of the baseline, measured alike; the true answer is 1",
 )
@@ -144,8 +141,7 @@ high|number|ratio|its upper limit, 95 %
 
 
 @family.drawn(
-    "mean_seconds|number|s|mean by the literature's protocol, in a process of its own",
-    title="sequential mean",
+    "mean_seconds|number|s|mean by the literature's protocol, in a process of its own|sequential mean",
 )
 def _sequential(row: CaseRow) -> Cell:
     sequential = row.record.sequential
@@ -180,3 +176,47 @@ first_call_high|number|s|upper limit of the first call, 95 %
 loaded_rss_bytes|count|bytes|resident set of the process after loading|memory, loaded
 peak_rss_bytes|count|bytes|its peak|memory, peak
 """)
+
+
+# --- behind the accuracy in results.csv -----------------------------------------------------------------------------
+
+
+def _rate(row: CaseRow) -> float | None:
+    roofline, typical = row.record.roofline, cases.p50(row.record)
+    return None if roofline is None or not roofline.macs or not typical else 2 * roofline.macs / typical
+
+
+def _peak(row: CaseRow) -> float | None:
+    rate, roofline = _rate(row), row.record.roofline
+    return rate / roofline.peak_fraction if rate and roofline and roofline.peak_fraction else None
+
+
+roofline = Family()
+
+roofline.list("""
+[roofline.]
+macs|count||multiply-accumulates of one call
+""")
+
+
+@roofline.drawn(
+    "peak_fraction|number||share of this core's measured peak: of fp32 for fp32, of int8 for the others"
+    "|of this core's peak",
+)
+def _peak_fraction(row: CaseRow) -> Cell:
+    return Cell(text=above_peak.describe(row.record) or formatting.DASH)
+
+
+roofline.list(
+    """
+peak_shared|flag||something else used the core while the peak was measured: the share is too high
+operations_per_second|number|1/s|two for each multiply-accumulate
+peak_per_second|number|1/s|the peak that `peak_fraction` is a share of, all threads together
+[]
+samples|text||file of every timed call, in the run's folder
+predictions|text||file of every output
+layers|text||file of the numbers of each layer
+started|text||when the case was begun, UTC
+""",
+    {"operations_per_second": _rate, "peak_per_second": _peak},
+)

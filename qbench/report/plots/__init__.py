@@ -3,8 +3,7 @@ says what the picture shows, in words and as a table.
 
 canvas     sizes, colours, text that fits
 scale      where an axis begins and ends; outliers at its edge
-cases      what is read of a frame, and which cases a picture shows
-frames     what a frame must have to be drawn, and what is said where it has not
+cases      what a frame must have, what is read of it, and which cases a picture shows
 picture    a picture before it is drawn; words of captions
 labels     places for labels so that none covers another
 legend     what colours and markers mean

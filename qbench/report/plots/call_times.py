@@ -10,8 +10,16 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, FrameCase, choose
-from qbench.report.plots.frames import CALLS, measured_cases, nothing_to_draw, require_columns, require_single_run
+from qbench.report.plots.cases import (
+    CALLS,
+    MOST,
+    FrameCase,
+    choose,
+    measured_cases,
+    nothing_to_draw,
+    require_columns,
+    require_single_run,
+)
 from qbench.report.plots.picture import Drawing, name_case, name_setting, tabulate
 from qbench.report.plots.rows import PictureRow
 

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, SHIPPED, FrameCase, choose, list_settings
-from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
+from qbench.report.plots.cases import (
+    MOST,
+    SHIPPED,
+    FrameCase,
+    choose,
+    list_settings,
+    measured_cases,
+    nothing_to_draw,
+    require_name,
+)
 from qbench.report.plots.picture import Drawing, name_case, plural, span_column, tabulate
 from qbench.report.plots.rows import PictureRow
 

@@ -11,8 +11,7 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import canvas, legend, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import MOST, FrameCase
-from qbench.report.plots.frames import measured_cases, nothing_to_draw, require_name
+from qbench.report.plots.cases import MOST, FrameCase, measured_cases, nothing_to_draw, require_name
 from qbench.report.plots.picture import Drawing, name_case, plural
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES, color_of
-from qbench.report.plots.cases import MOST, FrameCase
-from qbench.report.plots.frames import (
+from qbench.report.plots.cases import (
     LAYERS,
+    MOST,
+    FrameCase,
     measured_cases,
     nothing_to_draw,
     require_columns,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qbench import formatting
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import color_of
-from qbench.report.plots.cases import MOST, FrameCase, choose
-from qbench.report.plots.frames import measured_cases, nothing_to_draw
+from qbench.report.plots.cases import MOST, FrameCase, choose, measured_cases, nothing_to_draw
 from qbench.report.plots.picture import Drawing, name_case, plural, tabulate, upper
 from qbench.report.plots.rows import Flag, PictureRow
 

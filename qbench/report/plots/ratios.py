@@ -10,8 +10,7 @@ from qbench import formatting
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
-from qbench.report.plots.cases import MOST, FrameCase, choose, limits_of
-from qbench.report.plots.frames import measured_cases, nothing_to_draw
+from qbench.report.plots.cases import MOST, FrameCase, choose, limits_of, measured_cases, nothing_to_draw
 from qbench.report.plots.picture import (
     Drawing,
     be,

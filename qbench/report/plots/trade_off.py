@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.report.plots import canvas, legend, rows, scale
 from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
-from qbench.report.plots.cases import RINGED, FrameCase, limits_of, list_settings
-from qbench.report.plots.frames import measured_cases, nothing_to_draw
+from qbench.report.plots.cases import RINGED, FrameCase, limits_of, list_settings, measured_cases, nothing_to_draw
 from qbench.report.plots.labels import Box, Label, Placed, meet, place_labels
 from qbench.report.plots.picture import Drawing, minus
 from qbench.report.plots.scale import Axis
