@@ -28,6 +28,7 @@ from qbench.files import regular_file
 PREFIX = "qbench_user_"
 _ENDINGS = importlib.machinery.all_suffixes()  # a module beside the file may be native code, or bytecode alone
 _FOLDERS: set[Path] = set()
+_NO_CHILDREN = "daemonic processes are not allowed to have children"  # multiprocessing, in a daemon
 _MOST_SAID = 500  # characters of a message: a table prints it, and a record keeps it
 
 
@@ -126,9 +127,16 @@ def _explaining(path: Path, error: type[QbenchError]) -> Iterator[None]:
         where = f"{problem.filename}:{problem.lineno}" if problem.filename else str(path)
         raise error(f"{where}: SyntaxError: {problem.msg}") from problem
     except (Exception, SystemExit) as problem:  # the user's code can raise anything, exit() included
-        where = _line_of(problem, path)
-        hint = f"; install it, or put it beside {path.name}" if isinstance(problem, ModuleNotFoundError) else ""
-        raise error(f"{where}: {type(problem).__name__}{_message_of(problem)}{hint}") from problem
+        where, message = _line_of(problem, path), _message_of(problem)
+        raise error(f"{where}: {type(problem).__name__}{message}{_advise(problem, message, path)}") from problem
+
+
+def _advise(problem: BaseException, message: str, path: Path) -> str:
+    if isinstance(problem, ModuleNotFoundError):
+        return f"; install it, or put it beside {path.name}"
+    if _NO_CHILDREN in message:
+        return "; it runs in a child process of qbench, which can start no more: set num_workers=0 in its DataLoader"
+    return ""
 
 
 def _message_of(problem: BaseException) -> str:

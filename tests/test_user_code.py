@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import py_compile
 import sys
@@ -78,6 +79,21 @@ def test_a_failing_call_names_the_line_in_the_users_sibling(tmp_path: Path) -> N
     load = user_code.attribute(file, "load", error=DataError)
     with pytest.raises(DataError, match=r"helper\.py:2: ZeroDivisionError"):
         user_code.call(load, "train", path=file, error=DataError)
+
+
+def test_workers_that_a_process_of_qbench_cannot_start_have_their_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DataLoader with workers fails in a daemon, as each child process of qbench is one: the message says how not."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n\ndef build():\n    for _ in torch.utils.data.DataLoader([1, 2], num_workers=1):\n        pass\n"
+    )
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    with pytest.raises(
+        ModelError, match=r"mine\.py:4: AssertionError: daemonic .* num_workers=0 in its Data"
+    ):
+        user_code.call(user_code.attribute(file, "build", error=ModelError), path=file, error=ModelError)
 
 
 def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path) -> None:
