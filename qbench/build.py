@@ -24,6 +24,7 @@ from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.parent import Limits, call
+from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.quant import training_code
 from qbench.quant.recipe import Recipe, key_parts
@@ -203,9 +204,7 @@ def build_here(
     ``cache_entry`` is the open cache and the entry's key: there a build that is killed keeps what the next one goes on
     from, and builds of one network on the same calibration data share what they have in common.
     """
-    import torch
-
-    torch.set_num_threads(ONE_THREAD)
+    set_torch(ONE_THREAD)
     backend: Backend = registry.load("backend", variant.backend)
     (root, key), int8_file = cache_entry, model.reference.own_int8(variant.recipe.name)
     job = BuildJob(

@@ -90,9 +90,7 @@ def test_workers_that_a_process_of_qbench_cannot_start_have_their_way_out(
         "import torch\n\ndef build():\n    for _ in torch.utils.data.DataLoader([1, 2], num_workers=1):\n        pass\n"
     )
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    with pytest.raises(
-        ModelError, match=r"mine\.py:4: AssertionError: daemonic .* num_workers=0 in its Data"
-    ):
+    with pytest.raises(ModelError, match=r"mine\.py:4: AssertionError: daemonic .* num_workers=0 in its Data"):
         user_code.call(user_code.attribute(file, "build", error=ModelError), path=file, error=ModelError)
 
 

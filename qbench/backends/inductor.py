@@ -19,6 +19,7 @@ from qbench.backends.torch_quantize import prepare_fp32, quantize_network
 from qbench.backends.torch_runner import one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
+from qbench.process.threads import read_openmp, read_torch, set_torch
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.recipe import Recipe
 from qbench.quant.target import oldest_march
@@ -136,11 +137,9 @@ class Inductor(Backend):
 
     def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
         """By torch's profiler; of a batch the first example."""
-        import torch
-
         from qbench.quant.artifacts import aoti_profile
 
-        torch.set_num_threads(threads)
+        set_torch(threads)
         return aoti_profile.time_nodes(file, [tensor[:1] for tensor in tensors(inputs)], calls=calls)
 
     def deploy(self, file: Path, folder: Path, name: str) -> Program:
@@ -183,8 +182,6 @@ class PackageRunner(Runner):
     """One loaded package; its inputs are single examples."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
-        import torch
-
         from qbench.quant.artifacts import aoti
 
         baked = aoti.read_threads(file)
@@ -193,10 +190,7 @@ class PackageRunner(Runner):
                 f"{file.name} was compiled for {', '.join(map(str, sorted(baked)))} threads, not {threads}; "
                 "build it again with Inductor's cpp.dynamic_threads"
             )
-        torch.set_num_threads(threads)
-        # The number can be set once in a process, before the pool starts: then the read-back decides.
-        with contextlib.suppress(RuntimeError):
-            torch.set_num_interop_threads(1)
+        set_torch(threads)
         self._run = aoti.load(file).run
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
@@ -224,21 +218,13 @@ class PackageRunner(Runner):
 
     def observed(self) -> dict[str, Any]:
         """The largest number of threads that the OpenMP runtimes that the package may run on give a parallel region:
-        its code and torch must share one, or a number set in torch would not reach the package. Copies that another
-        library brings for itself (scikit-learn, in the folder ``*.libs``) are not among them."""
-        import threadpoolctl
-        import torch
-
-        pools = [
-            pool["num_threads"]
-            for pool in threadpoolctl.threadpool_info()
-            if pool["user_api"] == "openmp" and not Path(pool["filepath"]).parent.name.endswith(".libs")
-        ]
+        its code and torch must share one, or a number set in torch would not reach the package."""
+        torch_threads, openmp = read_torch(), read_openmp()
         return {
-            "threads": max([torch.get_num_threads(), *pools]),
-            "interop_threads": torch.get_num_interop_threads(),
+            **torch_threads,
+            "threads": max([torch_threads["threads"], *openmp]),
             "engine": None,
-            "openmp_runtimes": len(pools),
+            "openmp_runtimes": len(openmp),
         }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,8 @@ from qbench.backends.base import Array, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnx_build import fp32_file
 from qbench.backends.program import Program, copy_model
-from qbench.errors import MeasureError
 from qbench.models.base import NetworkKind, format_of
+from qbench.process import threads as threads_of_process
 from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 NNCF_FILE = "model.ov.zip"
 NNCF_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
-TASKS = Path("/proc/self/task")
 
 
 class OpenVino(OnnxBackend):
@@ -115,10 +112,10 @@ class OpenVinoRunner(Runner):
     def __init__(self, file: Path, *, threads: int) -> None:
         from qbench.quant.artifacts import openvino_model
 
-        self._before = frozenset(_threads())
+        self._before = frozenset(threads_of_process.list_cores())
         self._model = openvino_model.compile_file(file, threads=threads)
         self._request = self._model.create_infer_request()
-        _confine(_threads(), self._before)
+        threads_of_process.confine(threads_of_process.list_cores(), self._before)
 
     def prepare(self, inputs: Inputs) -> dict[int, Any]:
         """The inputs as tensors that share the arrays' memory."""
@@ -145,7 +142,7 @@ class OpenVinoRunner(Runner):
         threads by itself on some machines, whatever the affinity of the process.
         """
         property_of = self._model.get_property
-        _require_inside(_threads(), self._before)
+        threads_of_process.require_inside(threads_of_process.list_cores(), self._before, "OpenVINO")
         return {
             "threads": int(property_of("INFERENCE_NUM_THREADS")),
             "interop_threads": int(property_of("NUM_STREAMS")),
@@ -153,42 +150,6 @@ class OpenVinoRunner(Runner):
             "pinned_by_runtime": bool(property_of("ENABLE_CPU_PINNING")),
             "inference_precision": str(property_of("INFERENCE_PRECISION_HINT").get_type_name()),
         }
-
-
-def _threads() -> dict[int, set[int]]:
-    """Thread of this process -> the cores that it may run on; empty where the system does not tell."""
-    if not TASKS.is_dir() or not hasattr(os, "sched_getaffinity"):
-        return {}
-    counts = {}
-    for task in TASKS.iterdir():
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            counts[int(task.name)] = os.sched_getaffinity(int(task.name))
-    return counts
-
-
-def _outside(now: dict[int, set[int]], before: frozenset[int]) -> dict[int, set[int]]:
-    """Thread -> its cores outside those of the process, for threads that came with the model; older ones are those of
-    other libraries, and idle."""
-    allowed = now.get(os.getpid(), set())
-    return {task: cores - allowed for task, cores in now.items() if task not in before and not cores <= allowed}
-
-
-def _confine(now: dict[int, set[int]], before: frozenset[int]) -> None:
-    """Lets the model's threads run on the cores of the process only: they take after whichever thread makes them, which
-    may be one that was there before the process was pinned."""
-    for task in _outside(now, before):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            os.sched_setaffinity(task, now[os.getpid()])
-
-
-def _require_inside(now: dict[int, set[int]], before: frozenset[int]) -> None:
-    """Raises ``MeasureError`` where a thread of the model may leave the cores of the process."""
-    outside = set().union(*_outside(now, before).values())
-    if outside:
-        raise MeasureError(
-            f"OpenVINO lets threads run on the cores {', '.join(map(str, sorted(outside)))}, outside those of this "
-            f"process ({', '.join(map(str, sorted(now[os.getpid()])))}): not measured, since it is another case"
-        )
 
 
 BACKEND = OpenVino()

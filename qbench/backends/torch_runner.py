@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.program import Program, copy_model
+from qbench.process.threads import read_torch, set_torch
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -94,15 +95,10 @@ class TorchScriptRunner(Runner):
     """One loaded TorchScript file; ``engine`` is None for fp32."""
 
     def __init__(self, file: Path, *, threads: int, engine: str | None) -> None:
-        import torch
-
         from qbench.quant.artifacts import torchscript
         from qbench.quant.pytorch import torch_ao
 
-        torch.set_num_threads(threads)
-        # The number can be set once in a process, before the pool starts: then the read-back decides.
-        with contextlib.suppress(RuntimeError):
-            torch.set_num_interop_threads(1)
+        set_torch(threads)
         if engine is not None:
             torch_ao.set_engine(engine)
         self._engine = engine
@@ -133,8 +129,4 @@ class TorchScriptRunner(Runner):
         """Thread counts and engine as torch tells them."""
         import torch
 
-        return {
-            "threads": torch.get_num_threads(),
-            "interop_threads": torch.get_num_interop_threads(),
-            "engine": torch.backends.quantized.engine if self._engine is not None else None,
-        }
+        return {**read_torch(), "engine": torch.backends.quantized.engine if self._engine is not None else None}

@@ -21,6 +21,7 @@ from qbench.data import Data
 from qbench.errors import CaseSkipped, EvaluateError, reraise
 from qbench.hosts.base import Host
 from qbench.process.parent import Limits, call
+from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.quant import saturation
 from qbench.record.schema import SaturatingLayer
@@ -131,12 +132,10 @@ def _open(artifact: Artifact, example: Inputs) -> _Predictor:
         from qbench.quant.saturation import openvino_prediction
 
         return openvino_prediction.Predictor(artifact.file, example)
-    import torch
-
     from qbench.quant.pytorch import torch_ao
     from qbench.quant.saturation import torch_prediction
 
-    torch.set_num_threads(1)
+    set_torch(1)
     torch_ao.set_engine(artifact.backend)
     names = [layer.name for layer in artifact.built.layers if layer.operator.startswith("quantized::")]
     return torch_prediction.Predictor(artifact.file, artifact.backend, names)

@@ -22,6 +22,7 @@ from qbench.errors import CaseError, MeasureError
 from qbench.machine import fingerprint
 from qbench.machine.gemm import Call, Kernel, kernels
 from qbench.process import parent
+from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 
 LIBRARIES = ("torch", "onnxruntime")
@@ -172,9 +173,7 @@ def in_this_process(effort: Effort, calm_seconds: float | None = None, *, progre
     if calm_seconds is not None and not wait_for_calm(canary.read, calm_seconds * 1e9):
         raise MeasureError("the core is shared with something else: its peak cannot be measured now")
     started = time.perf_counter()
-    torch.set_num_threads(1)
-    if torch.get_num_threads() != 1:
-        raise MeasureError(f"torch kept {torch.get_num_threads()} threads, where the peak of one core is measured")
+    set_torch(1)
     torch.manual_seed(0)
     with torch.inference_mode():
         tried = _screen_kernels(kernels(), effort, progress, started)

@@ -19,13 +19,12 @@ from qbench.errors import MeasureError
 from qbench.machine import denormals, runtime
 from qbench.machine.canary import Canary
 from qbench.measure.samples import BlockTiming
-from qbench.process import child
+from qbench.process import child, threads
 
 Clock = Callable[[], int]
 Call = Callable[[Any], Any]
 SUSPENDED_NS = 10_000_000  # the two clocks are read a microsecond apart; a suspend takes far longer
 FIRST_CALLS = 5  # cold start: the first, and 2 to 5
-TASKS = Path("/proc/self/task")
 INPUTS = 8  # real examples in rotation: one input over and over would sit in the cache
 
 
@@ -176,17 +175,11 @@ def system_view() -> dict[str, Any]:
     """What the operating system and the thread pools say of this process: affinity, tasks (the system's own count of
     its threads), threads of each pool, the library whose malloc is mapped, and whether this thread's arithmetic takes
     denormals as zero. None where the system does not tell (macOS has neither affinity nor /proc)."""
-    import threadpoolctl
-
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    pools = {
-        f"{pool['internal_api']}:{Path(pool['filepath']).name}": pool["num_threads"]
-        for pool in threadpoolctl.threadpool_info()
-    }
     return {
         "affinity": affinity,
-        "tasks": len(list(TASKS.iterdir())) if TASKS.is_dir() else None,
-        "thread_pools": pools,
+        "tasks": threads.count_tasks(),
+        "thread_pools": threads.read_pools(),
         "allocator": runtime.allocator_of_this_process(),
         "denormals_flushed": denormals.are_flushed(),
     }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError, out_of_memory
 from qbench.models import adapt
 from qbench.models.base import Network
+from qbench.process.threads import set_torch
 from qbench.quant import model_call
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import onnxruntime_session
@@ -169,7 +170,7 @@ def _call(network: Network, inputs: Inputs) -> Any:
     """What a network of torch's returns."""
     import torch
 
-    torch.set_num_threads(1)
+    set_torch(1)
     with torch.inference_mode():
         return network.module(*(torch.from_numpy(np.array(array)) for array in inputs))
 

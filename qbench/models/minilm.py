@@ -19,6 +19,7 @@ from qbench.cache import store
 from qbench.errors import ModelError
 from qbench.machine import fingerprint
 from qbench.models.base import BuiltIn
+from qbench.process.threads import one_torch_thread
 from qbench.progress.callback import Progress, tell_nobody
 
 if TYPE_CHECKING:  # importing numpy costs 0.1 s, a third of what `qbench list` may take
@@ -151,21 +152,16 @@ def embedded(module: Any, inputs: tuple[Array, ...], progress: Progress) -> Arra
     import torch
 
     ids, mask = inputs
-    found = np.zeros((len(ids), HIDDEN))
+    embeddings = np.zeros((len(ids), HIDDEN))
     order = np.argsort(mask.sum(axis=1), kind="stable")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            for start in range(0, len(order), BATCH):
-                rows = order[start : start + BATCH]
-                end = int(np.flatnonzero(mask[rows].any(axis=0))[-1]) + 1
-                parts = (torch.from_numpy(array[rows, :end]) for array in (ids, mask))
-                found[rows] = module.embed(*parts).numpy()
-                progress("fit the head", (start + len(rows)) / len(order))
-    finally:
-        torch.set_num_threads(before)
-    return found
+    with one_torch_thread(), torch.inference_mode():
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            end = int(np.flatnonzero(mask[rows].any(axis=0))[-1]) + 1
+            texts = (torch.from_numpy(array[rows, :end]) for array in (ids, mask))
+            embeddings[rows] = module.embed(*texts).numpy()
+            progress("fit the head", (start + len(rows)) / len(order))
+    return embeddings
 
 
 def weights() -> Path:

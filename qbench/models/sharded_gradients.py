@@ -7,6 +7,8 @@ import copy
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from qbench.process.threads import set_torch
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -21,12 +23,11 @@ class Shards:
     """
 
     def __init__(self, module: nn.Module, count: int, cores: int) -> None:
-        import torch
 
         self._module = module
         self._copies = [copy.deepcopy(module) for _ in range(count)] if count > 1 else [module]
         threads = min(cores, count)
-        self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(threads, initializer=set_torch, initargs=(1,))
         # One alone has nobody to hand a part to.
         self._map = map if threads == 1 else self._pool.map
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError
 from qbench.models.base import BuiltIn, Training
 from qbench.models.sharded_gradients import Shards
+from qbench.process.threads import one_torch_thread
 from qbench.progress.callback import Progress
 from qbench.quant.pytorch import checkpoint
-from qbench.quant.pytorch.training_state import EpochMeans, TrainingState, one_thread
+from qbench.quant.pytorch.training_state import EpochMeans, TrainingState
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -91,7 +92,7 @@ def train(
     """
     import torch
 
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with one_torch_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
         module.train()
         if training.channels_last:

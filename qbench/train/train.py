@@ -29,6 +29,7 @@ from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network, Training
 from qbench.models.trainer import Outcome
 from qbench.process.parent import Limits, call
+from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.progress.live import Silent
 from qbench.stats import intervals
@@ -246,7 +247,7 @@ def _right(done: Trained, data: Data, labels: Any, root: Path, cores: int) -> in
                 outputs = module(*map(torch.from_numpy, inputs)).numpy()
             return int((outputs.argmax(axis=1) == labels[start : start + _BATCH]).sum())
 
-        with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(cores, initializer=set_torch, initargs=(1,)) as pool:
             return {"right": sum(pool.map(count, range(0, data.evaluation_count, _BATCH)))}
 
     key = store.key_of({"weights": store.file_digest(done.file), "evaluation": data.evaluation_digest})

@@ -16,9 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import Draft
 
 from qbench import installation, registry
-from qbench.backends import openvino as backend
 from qbench.backends.base import BuildJob
-from qbench.errors import BuildError, MeasureError, ModeImpossible
+from qbench.errors import BuildError, ModeImpossible
 from qbench.models.base import Network
 from qbench.quant.artifacts import coverage, openvino_model
 from qbench.quant.artifacts.coverage import Layer
@@ -276,7 +275,8 @@ import os, sys
 import openvino  # as in a measuring process: imported before it is pinned
 from pathlib import Path
 import numpy as np
-from qbench.backends.openvino import BACKEND, TASKS
+from qbench.backends.openvino import BACKEND
+from qbench.process.threads import TASKS
 core = max(os.sched_getaffinity(0))
 before = set(os.listdir(TASKS))
 os.sched_setaffinity(0, [core])
@@ -295,14 +295,6 @@ def test_threads_stay_on_the_cores_of_the_process(source):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     actual = subprocess.check_output([sys.executable, "-c", ON_ONE_CORE, str(source)], text=True, env=environment)
     assert actual.split() == ["1", "1"]
-
-
-def test_a_thread_outside_the_cores_of_the_process_is_no_measurement():
-    """Only threads that came with the model count: those of other libraries idle."""
-    me = os.getpid()
-    backend._require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([7]))
-    with pytest.raises(MeasureError, match=r"run on the cores 1, outside those of this process \(0\)"):
-        backend._require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([8]))
 
 
 def test_layers_are_matched_by_name_and_then_by_size():

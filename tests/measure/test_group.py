@@ -22,7 +22,7 @@ from qbench.measure.protocol import Sequential
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import LocalWorker, WorkerSpec
-from qbench.process import imports
+from qbench.process import imports, threads
 from qbench.process.parent import Limits
 
 CORE = sorted(os.sched_getaffinity(0))[-1]
@@ -246,7 +246,7 @@ def test_denormals_taken_as_zero_are_not_measured(tmp_path, monkeypatch):
 def test_without_affinity_and_proc_what_is_unknown_is_null_and_measuring_works(tmp_path, monkeypatch):
     """On macOS there is neither: the facts say None, blocks are timed, and the peak of memory comes from getrusage."""
     monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(worker, "TASKS", tmp_path / "proc" / "self" / "task")
+    monkeypatch.setattr(threads, "TASKS", tmp_path / "proc" / "self" / "task")
     monkeypatch.setattr("qbench.machine.runtime._MAPS", tmp_path / "proc" / "self" / "maps")
     monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
     local = LocalWorker(spec(tmp_path, "a"))

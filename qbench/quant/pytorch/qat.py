@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError
+from qbench.process.threads import one_torch_thread
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection, model_call, training_code
 from qbench.quant.flow import Converted, QuantizeJob, Shared
@@ -17,7 +18,6 @@ from qbench.quant.pytorch import checkpoint, distillation, loss, own_loss
 from qbench.quant.pytorch.fake_quant_sites import WEIGHT, learned_scales, sites
 from qbench.quant.pytorch.own_training import OwnTraining, TrainingBatches
 from qbench.quant.pytorch.trainer import BATCH_SIZE, QatTrainer
-from qbench.quant.pytorch.training_state import one_thread
 from qbench.quant.recipe import Recipe
 
 # The range of an activation is a moving average over this share of the steps, at most 100 (torch's own constant).
@@ -90,7 +90,7 @@ def fit(
     job = replace(job, recipe=recipe)
     if len(inputs[0]) == 0:
         raise BuildError("QAT needs training examples, and there are none")
-    with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with one_torch_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(recipe.seed or 0)
         aim = None if recipe.train is not None else _aim(job, inputs, labels)
         prepared = flow.prepare_qat(job)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,17 +62,3 @@ class EpochMeans:
     def accuracy(self) -> float | None:
         """The share of right predictions; None where the task has no right and wrong."""
         return None if self.right is None else self.right / max(1, self.examples)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch computes on one thread inside: sums on several differ in their last bits, with their number and from run to
-    run."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
