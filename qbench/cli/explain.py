@@ -258,8 +258,10 @@ def _show_losses(
     if explanation.layers:
         print(f"\n{format_table(tables.make_error_table(explanation, metric), width)}")
     if explained.loses_little:
-        margin = opened.suite.gate.accuracy.margin
-        _print_lines([f"It is shown to lose no more than the margin of {margin:g}: nothing needs to be done."], width)
+        limit = opened.suite.gate.accuracy
+        held = f"lose no more than the margin of {limit.margin:g}"
+        held = held if limit.floor is None else f"reach the least score of {limit.floor:g}"
+        _print_lines([f"It is shown to {held}: nothing needs to be done."], width)
     else:
         _show_keys(write_suite_keys(explanation.change, opened), [])
 

@@ -151,7 +151,7 @@ def make_bench(judged: Judged, records: Sequence[Record]) -> Bench:
         scale=Scale(objective=judged.decide.minimize, times=times),
         differences=AccuracyDifferences(judged=judged),
         metric=judged.metric,
-        margin=judged.margin or 0.0,
+        bound=judged.bound,
         spec=judged.decide,
     )
 

@@ -9,6 +9,8 @@ from qbench.decide import cases, notes, reasons
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
+from qbench.decide.limit_text import score_unit
+from qbench.decide.limits import AccuracyFloor
 from qbench.decide.paired_times import as_ratio
 from qbench.decide.rank import Bench
 from qbench.record.schema import CaseKey, Record
@@ -62,16 +64,16 @@ def _explain_none(choice: Choice, judged: Judged) -> str:
     """Counts what rules the candidates out, by the first limit that each one breaks."""
     broken: dict[str, list[Record]] = {}
     for record in choice.measured:
-        limit = next(check.limit for check in judged.checks_of(record) if check.outcome == "FAIL")
-        broken.setdefault(limit, []).append(record)
+        first = next(check for check in judged.checks_of(record) if check.outcome == "FAIL")
+        broken.setdefault(reasons.name_broken(first), []).append(record)
     if set(broken) == {"int8"}:
         return "None qualifies: no candidate runs in int8"
     parts = []
     for limit, records in broken.items():
         single, several = reasons.BROKEN[limit]
-        margin = _margin(judged, records) if limit == "accuracy" else ""
+        bound = _name_bound(judged, records) if limit in ("accuracy", "floor") else ""
         who = variant(records[0]) if len(choice.measured) == 1 else f"{len(records)} of {len(choice.measured)}"
-        parts.append(f"{who} {single if len(records) == 1 else several}{margin}")
+        parts.append(f"{who} {single if len(records) == 1 else several}{bound}")
     return f"None qualifies: {', '.join(parts)}"
 
 
@@ -85,13 +87,15 @@ def _keep(choice: Choice, records: Sequence[Record], bench: Bench) -> str:
     return ""
 
 
-def _margin(judged: Judged, records: Sequence[Record]) -> str:
-    """`` of 1 point``; empty where the cases have different margins."""
-    margins = judged.margins_of(records)
-    if judged.metric is None or len(margins) != 1:
+def _name_bound(judged: Judged, records: Sequence[Record]) -> str:
+    """`` of 1 point``, `` of 10 dB``; empty where the cases have different margins."""
+    bounds = judged.bounds_of(records)
+    if judged.metric is None or len(bounds) != 1:
         return ""
-    (margin,), unit = margins, judged.metric.unit
-    return f" of {margin:g} {unit.removesuffix('s') if margin == 1 and unit == 'points' else unit}".rstrip()
+    (bound,), unit = bounds, judged.metric.unit
+    if isinstance(bound, AccuracyFloor):
+        return f" of {bound.value:g}{score_unit(judged.metric)}"
+    return f" of {bound.loss:g} {unit.removesuffix('s') if bound.loss == 1 and unit == 'points' else unit}".rstrip()
 
 
 def _explain_fp32(choice: Choice, pick: Record, bench: Bench) -> str:

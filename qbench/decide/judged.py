@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.compare import calibration_seeds, compare
 from qbench.compare.calibration_seeds import SeedSpread
 from qbench.decide import cases, qualify
-from qbench.decide.limits import LimitCheck, Place
+from qbench.decide.limits import AccuracyLimit, LimitCheck, Place, find_accuracy_limit
 from qbench.record.schema import CaseKey, Record, read_case_id
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import thresholds
@@ -55,18 +55,18 @@ class Judged:
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None
 
     @property
-    def margin(self) -> float | None:
-        """The accuracy margin of the suite for all cases; None where that cannot be read."""
-        return None if self.rules is None else self.rules.gate.accuracy.margin
+    def bound(self) -> AccuracyLimit | None:
+        """What the suite demands of accuracy for all cases; None where that cannot be read."""
+        return None if self.rules is None else find_accuracy_limit(self.rules.gate.accuracy)
 
-    def margin_of(self, record: Record) -> float | None:
-        """The accuracy margin of a case: what ``gate.overrides`` gives for it, else that for all."""
-        return _find_margin(self.rules, record)
+    def bound_of(self, record: Record) -> AccuracyLimit | None:
+        """What it demands of a case: what ``gate.overrides`` gives for it, else that for all."""
+        return _find_bound(self.rules, record)
 
-    def margins_of(self, records: Iterable[Record]) -> set[float]:
-        """The margins of several cases; those of fp32, which is held to none, are left out."""
-        margins = {self.margin_of(record) for record in records if cases.is_int8(record)}
-        return {margin for margin in margins if margin is not None}
+    def bounds_of(self, records: Iterable[Record]) -> set[AccuracyLimit]:
+        """What it demands of several cases; fp32, which is held to nothing, is left out."""
+        bounds = {self.bound_of(record) for record in records if cases.is_int8(record)}
+        return {bound for bound in bounds if bound is not None}
 
     @property
     def decide(self) -> DecideSpec:
@@ -111,7 +111,9 @@ def judge(
     for record in records:
         if metric is not None and cases.is_int8(record):
             fp32 = compare.like_for_like(record, records)
-            spread = calibration_seeds.measure_spread(record, fp32, metric, _find_margin(rules, record), pairs)
+            bound = _find_bound(rules, record)
+            margin = None if bound is None else bound.loss
+            spread = calibration_seeds.measure_spread(record, fp32, metric, margin, pairs)
             spreads |= {} if spread is None else {record.case.id: spread}
     return Judged(
         records=records,
@@ -125,8 +127,8 @@ def judge(
     )
 
 
-def _find_margin(rules: Rules | None, record: Record) -> float | None:
-    return None if rules is None else resolve_overrides(rules.gate, record.case)[0].accuracy.margin
+def _find_bound(rules: Rules | None, record: Record) -> AccuracyLimit | None:
+    return None if rules is None else find_accuracy_limit(resolve_overrides(rules.gate, record.case)[0].accuracy)
 
 
 def find_missing(planned: Iterable[str], records: Sequence[Record]) -> tuple[CaseKey, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 from qbench import formatting
 from qbench.compare import compare, int8_share
 from qbench.compare import text as compare_text
-from qbench.decide.limits import LimitCheck
+from qbench.decide.limits import AccuracyFloor, AccuracyLimit, LimitCheck
+from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
 
@@ -22,9 +23,8 @@ def describe(check: LimitCheck) -> str:
 def as_data(check: LimitCheck) -> dict[str, Any]:
     """The check as ``decision.json`` holds it: numbers as the suite and the report show them."""
     value, measured = check.threshold, check.measured
-    if check.limit == "accuracy" and check.threshold is not None:
-        value = -check.threshold * (1.0 if check.metric is None else check.metric.scale)
-        measured = None if check.metric is None or measured is None else _show_change(check)
+    if check.bound is not None:
+        value, measured = check.bound.value, _show_accuracy(check)
     return {
         "limit": check.limit,
         "outcome": check.outcome,
@@ -38,13 +38,28 @@ def as_data(check: LimitCheck) -> dict[str, Any]:
     }
 
 
-def _show_change(check: LimitCheck) -> Interval:
-    """The change of accuracy in the metric's own direction, as it is shown."""
-    assert check.metric is not None
-    assert check.measured is not None
-    change = compare.oriented(check.measured, check.metric.sign)
-    low, high = (None if end is None else end * check.metric.scale for end in (change.low, change.high))
-    return Interval(value=change.value * check.metric.scale, low=low, high=high)
+def _show_accuracy(check: LimitCheck) -> Interval | None:
+    """The change of accuracy in the metric's own direction, or the score where that is held to a least one, as it is
+    shown."""
+    if check.metric is None or check.measured is None:
+        return None
+    shown, scale = compare.oriented(check.measured, check.metric.sign), check.metric.scale
+    if isinstance(check.bound, AccuracyFloor):
+        shown = check.bound.find_score(check.measured, check.metric)
+    low, high = (None if end is None else end * scale for end in (shown.low, shown.high))
+    return Interval(value=shown.value * scale, low=low, high=high)
+
+
+def score_unit(metric: MetricInfo) -> str:
+    """The unit of a score, where that of a change is points: `` %``, `` dB``; empty where the metric has none."""
+    return " %" if metric.percent else f" {metric.unit}".rstrip()
+
+
+def name_bound(bound: AccuracyLimit, metric: MetricInfo) -> str:
+    """``margin 1``, ``at least 10 dB``: what the suite says of accuracy."""
+    if isinstance(bound, AccuracyFloor):
+        return f"at least {bound.value:g}{score_unit(metric)}"
+    return f"margin {bound.loss:g}"
 
 
 def _describe_int8(check: LimitCheck) -> str:
@@ -56,13 +71,17 @@ def _describe_int8(check: LimitCheck) -> str:
 def _describe_accuracy(check: LimitCheck) -> str:
     if check.key is None:
         return "cannot be judged, since the run's suite, which holds the margin, cannot be read"
-    test, metric, accuracy = check.test, check.metric, check.record.accuracy
-    if test is None or metric is None or accuracy is None or check.threshold is None:
+    test, metric, accuracy, bound = check.test, check.metric, check.record.accuracy, check.bound
+    if test is None or metric is None or accuracy is None or bound is None:
         return "has no accuracy to compare with its fp32's"
-    bound = check.threshold * metric.scale
-    change = compare.oriented(test.delta, metric.sign)
-    amount = _with_limits_beside(change, metric.sign * bound, metric.scale, signed=True, least=metric.least)
-    said = f"{metric.name} {amount} {metric.unit}".rstrip() + f", margin {-bound:g}"
+    if isinstance(bound, AccuracyFloor):
+        score = bound.find_score(test.delta, metric)
+        amount = _with_limits_beside(score, bound.value, metric.scale, least=metric.least) + score_unit(metric)
+    else:
+        change = compare.oriented(test.delta, metric.sign)
+        amount = _with_limits_beside(change, -metric.sign * bound.loss, metric.scale, signed=True, least=metric.least)
+        amount = f"{amount} {metric.unit}".rstrip()
+    said = f"{metric.name} {amount}, {name_bound(bound, metric)}"
     if test.outcome == "INCONCLUSIVE" and (needed := compare_text.would_decide(test, accuracy.n)) is not None:
         said += f": {needed} would decide, there are {accuracy.n:,}"
     return said if test.reason is None else f"{said}; {test.reason}"

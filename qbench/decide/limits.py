@@ -2,7 +2,7 @@
 
     limit        held against                                             from
     int8         some of its work runs in int8, of dynamic 1 % and more   the artifact, quantize.dynamic.min_coverage
-    accuracy     not worse than its fp32 by more than the margin          gate.accuracy
+    accuracy     the loss against its fp32, or the least score            gate.accuracy.margin, .at_least
     size         bytes over those of its fp32                             gate.size.max_ratio
     speed-up     over its fp32, by the interval                           gate.latency.min_speedup
     latency      the typical call, by its interval                        decide.max_latency
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from qbench.compare import above_peak, compare, int8_share
 from qbench.compare.speedup_doubt import find_doubt, room_to_promise
@@ -31,6 +31,7 @@ from qbench.stats import thresholds
 from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import NonInferiority
 from qbench.stats.thresholds import Outcome
+from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.gate import GateSpec, resolve_overrides
 from qbench.suite.settings import DecideSpec
 
@@ -41,6 +42,62 @@ Place = Callable[[str], str]
 Side = Literal["above", "below"]
 
 
+# Two scores that are held to a least one tie where they are no further apart: half a per cent of what fp32 has by
+# definition (half a point, as with the default margin), but for dB, whose 100 are no more than where it is cut.
+FLOOR_TIE, TIES = 0.005, {"dB": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyMargin:
+    """The most that a case may lose against its fp32: ``loss`` in shown units (points for a metric in percent)."""
+
+    loss: float
+    key: ClassVar[str] = "gate.accuracy.margin"
+
+    @property
+    def value(self) -> float:
+        """The number that the suite gives."""
+        return self.loss
+
+    def tie(self, metric: MetricInfo) -> float:
+        """The difference that nobody should ship for, in shown units: half the margin."""
+        return self.loss / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyFloor:
+    """The least score of a case: ``value`` in shown units, of a metric by which fp32 scores ``perfect``."""
+
+    value: float
+    perfect: float
+    key: ClassVar[str] = "gate.accuracy.at_least"
+
+    @property
+    def loss(self) -> float:
+        """What a case may lose at most against its fp32."""
+        return self.perfect - self.value
+
+    def tie(self, metric: MetricInfo) -> float:
+        """The difference that nobody should ship for, in shown units."""
+        return TIES.get(metric.unit, FLOOR_TIE * self.perfect)
+
+    def find_score(self, change: Interval, metric: MetricInfo) -> Interval:
+        """The score, in the metric's own scale, that a change against fp32 leaves."""
+        perfect = self.perfect / metric.scale
+        low, high = (None if end is None else perfect + end for end in (change.low, change.high))
+        return Interval(value=perfect + change.value, low=low, high=high)
+
+
+AccuracyLimit = AccuracyMargin | AccuracyFloor
+
+
+def find_accuracy_limit(accuracy: AccuracyGate) -> AccuracyLimit:
+    """What a suite demands of accuracy: a least score where it gives one, else a margin."""
+    if accuracy.floor is None:
+        return AccuracyMargin(loss=accuracy.margin)
+    return AccuracyFloor(value=accuracy.floor, perfect=accuracy.floor + accuracy.margin)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LimitCheck:
     """A limit held against the case of a ``record``; ``outcome`` None: not measured (yet).
@@ -48,7 +105,8 @@ class LimitCheck:
     The limit: its ``threshold`` in ``unit``, on the ``side`` of which the case must lie, by which ``key`` of the suite,
     at which ``place`` (file:line, where that is known). ``measured`` is what was held against it, with the limits that
     were tested, at ``level`` (of so many degrees of ``freedom``), ``doubt`` why what they say is not believed; None: no
-    such number. Of accuracy these are the change in the metric's own scale, better positive, by the ``test``.
+    such number. Of accuracy these are the change in the metric's own scale, better positive, by the ``test``;
+    ``bound`` is what the suite says of it.
     """
 
     record: Record
@@ -64,6 +122,7 @@ class LimitCheck:
     freedom: int | None = None
     doubt: str | None = None
     metric: MetricInfo | None = None
+    bound: AccuracyLimit | None = None
     test: NonInferiority | None = None
 
     def hold_number(self, value: float) -> LimitCheck:
@@ -145,16 +204,16 @@ def check_accuracy(
     """The non-inferiority test of a case against its fp32; ``pairs`` gives the metric of each example of both."""
     if rules.gate is None:
         return rules.limit(record, "accuracy")
-    margin = rules.gate.accuracy.margin
+    bound = find_accuracy_limit(rules.gate.accuracy)
     scale = 1.0 if metric is None else metric.scale
-    check = rules.limit(record, "accuracy", "gate.accuracy.margin", -margin / scale, side="above")
+    check = replace(rules.limit(record, "accuracy", bound.key, -bound.loss / scale, side="above"), bound=bound)
     if metric is None:
         return check
 
     def read() -> tuple[ArrayLike, ArrayLike] | None:
         return None if fp32 is None else pairs(record, fp32)
 
-    test = compare.accuracy_test(record, metric, margin, read)
+    test = compare.accuracy_test(record, metric, bound.loss, read)
     check = replace(check, metric=metric)
     return check if test is None else replace(check.hold_test(test), unit=metric.unit or None)
 

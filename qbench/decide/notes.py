@@ -15,7 +15,7 @@ from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
-from qbench.decide.limits import LimitCheck
+from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
 from qbench.decide.rank import Bench, describe_difference, sort_by_estimate
 from qbench.measure.paired_difference import PairedDifference
@@ -57,6 +57,8 @@ def explain_open(check: LimitCheck) -> str:
     """What is open about a limit, as a half sentence after ``it``."""
     if check.outcome is None:
         return limit_text.describe(check)
+    if isinstance(check.bound, AccuracyFloor):
+        return f"may or may not reach the least score: {limit_text.describe(check)}"
     if check.limit == "accuracy":
         return f"may or may not lose more accuracy than the margin: {limit_text.describe(check)}"
     return f"may or may not hold its limit on {check.limit}: {limit_text.describe(check)}"
@@ -242,7 +244,9 @@ def _note_problems(bench: Bench) -> Iterator[str]:
 
 
 def describe_accuracy(difference: AccuracyDifference, bench: Bench) -> str:
-    """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``."""
+    """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``; ``-0.4 dB, beside a tie of 1 dB``."""
+    if isinstance(bench.bound, AccuracyFloor):
+        return f"{describe_difference(difference, bench)}, beside {bench.name_accuracy_tie()}"
     half = bench.accuracy_tie * (1.0 if bench.metric is None else bench.metric.scale)
     return f"{describe_difference(difference, bench)}, half the margin is {half:g}"
 

@@ -107,11 +107,11 @@ def _draw_limits(record: Record, judged: Judged, draws: int, random: Generator) 
 def _draw_margin(record: Record, judged: Judged, draws: int, random: Generator) -> NDArray[Any]:
     import numpy as np
 
-    test, metric, margin = judged.test_of(record), judged.metric, judged.margin_of(record)
-    if test is None or metric is None or margin is None or test.delta.low is None or test.delta.high is None:
+    test, metric, bound = judged.test_of(record), judged.metric, judged.bound_of(record)
+    if test is None or metric is None or bound is None or test.delta.low is None or test.delta.high is None:
         return np.zeros(draws, dtype=bool)
     error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
-    return test.delta.value + error * random.standard_normal(draws) > -margin / metric.scale
+    return test.delta.value + error * random.standard_normal(draws) > -bound.loss / metric.scale
 
 
 def _draw_accuracy(record: Record, pick: Record, bench: Bench, draws: int, random: Generator) -> NDArray[Any]:

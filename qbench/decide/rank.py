@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.decide.accuracy_difference import AccuracyDifference, AccuracyDifferences
 from qbench.decide.cases import variant
+from qbench.decide.limits import AccuracyFloor, AccuracyLimit
 from qbench.decide.objective import Scale
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -24,12 +25,12 @@ from qbench.suite.settings import DecideSpec, Preference
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """What variants of one setting are held against: the scale of what is minimized, their differences in accuracy,
-    the metric and the margin (in its shown units), and what the suite prefers."""
+    the metric and what the suite demands of it, and what the suite prefers."""
 
     scale: Scale
     differences: AccuracyDifferences
     metric: MetricInfo | None
-    margin: float
+    bound: AccuracyLimit | None
     spec: DecideSpec
 
     @property
@@ -39,8 +40,15 @@ class Bench:
 
     @property
     def accuracy_tie(self) -> float:
-        """The difference in accuracy that nobody should ship for, in the metric's own scale: half the margin."""
-        return self.margin / 2 / (1.0 if self.metric is None else self.metric.scale)
+        """The difference in accuracy that nobody should ship for, in the metric's own scale: half the margin, or a step
+        of the metric's where the suite gives a least score."""
+        return 0.0 if self.metric is None or self.bound is None else self.bound.tie(self.metric) / self.metric.scale
+
+    def name_accuracy_tie(self) -> str:
+        """``half the margin``, or ``a tie of 1 dB`` where there is no margin."""
+        if not isinstance(self.bound, AccuracyFloor) or self.metric is None:
+            return "half the margin"
+        return f"a tie of {self.bound.tie(self.metric):g} {self.metric.unit}".rstrip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +115,7 @@ def _log_over(record: Record, leader: Record, scale: Scale) -> float:
 
 
 def _prefer_accurate(tied: Sequence[Record], bench: Bench) -> Step | None:
-    """Drops what is less accurate than the most accurate one beyond chance, and by more than half the margin."""
+    """Drops what is less accurate than the most accurate one beyond chance, and by more than the tie in accuracy."""
     best = tied[0]
     for record in tied[1:]:
         difference = bench.differences.compare(record, best)
@@ -126,7 +134,7 @@ def _prefer_accurate(tied: Sequence[Record], bench: Bench) -> Step | None:
     difference = against[dropped[0].case.id]
     assert difference is not None
     shown = describe_difference(difference, bench)
-    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {shown}, more than half the margin"
+    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {shown}, more than {bench.name_accuracy_tie()}"
     return Step(name="accuracy", dropped=tuple(dropped), text=text)
 
 

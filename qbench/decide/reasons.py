@@ -8,6 +8,7 @@ from qbench.compare import int8_share
 from qbench.decide.cases import is_unmeasured
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
+from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.rank import Bench
 from qbench.record.schema import Record, read_case_id
 
@@ -16,6 +17,7 @@ BROKEN = {
     "int8": ("runs nothing in int8", "run nothing in int8"),
     "peak": ("is faster than this core can be", "are faster than this core can be"),
     "accuracy": ("loses more accuracy than the margin", "lose more accuracy than the margin"),
+    "floor": ("is below gate.accuracy.at_least", "are below gate.accuracy.at_least"),
     "size": ("is larger than gate.size.max_ratio allows", "are larger than gate.size.max_ratio allows"),
     "speed-up": ("does not keep gate.latency.min_speedup", "do not keep gate.latency.min_speedup"),
     "latency": ("takes longer than decide.max_latency", "take longer than decide.max_latency"),
@@ -29,6 +31,11 @@ OPEN = {
     "latency": "undecided on decide.max_latency",
     "memory": "memory not known",
 }
+
+
+def name_broken(check: LimitCheck) -> str:
+    """The key in ``BROKEN`` of a limit that is broken."""
+    return "floor" if isinstance(check.bound, AccuracyFloor) else check.limit
 
 
 def count_reason(reason: str, cases: Sequence[str]) -> str:
@@ -65,8 +72,9 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -
         kind = record.host.kind if record.host is not None and is_unmeasured(record) else bench.spec.minimize
         return f"{kind}, not measured" if is_unmeasured(record) else f"{kind} not measured"
     checks = judged.checks_of(record)
-    if (limit := next((check.limit for check in checks if check.outcome == "FAIL"), None)) is not None:
-        return int8_share.FP32_IN_EFFECT if int8_share.is_fp32_in_effect(record) else BROKEN[limit][1]
+    if (broken := next((check for check in checks if check.outcome == "FAIL"), None)) is not None:
+        in_effect = int8_share.is_fp32_in_effect(record)
+        return int8_share.FP32_IN_EFFECT if in_effect else BROKEN[name_broken(broken)][1]
     if choice.fp32 is not None and record not in choice.better:
         comparison = bench.scale.compare(record, choice.fp32)
         shown = comparison is not None and comparison.low > 0

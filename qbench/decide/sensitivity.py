@@ -13,13 +13,15 @@ from qbench import formatting
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice, choose
 from qbench.decide.judged import Judged
-from qbench.decide.limits import CaseRules, LimitCheck, hold_promise
+from qbench.decide.limit_text import score_unit
+from qbench.decide.limits import AccuracyFloor, AccuracyLimit, AccuracyMargin, CaseRules, LimitCheck, hold_promise
 from qbench.decide.qualify import Checks
 from qbench.decide.rank import Bench
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 
-MARGIN, PROMISE = "gate.accuracy.margin", "gate.latency.min_speedup"
+BOUNDS = (AccuracyMargin.key, AccuracyFloor.key)
+PROMISE = "gate.latency.min_speedup"
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 
@@ -57,9 +59,10 @@ def _same(choice: Choice, other: Choice) -> bool:
 
 def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, *, wider: bool) -> str | None:
     """The nearest margin on one side at which the rule says something else; what an override gives stays."""
-    metric, margin = judged.metric, judged.margin
-    if metric is None or margin is None:
+    metric, bound = judged.metric, judged.bound
+    if metric is None or bound is None:
         return None
+    margin = bound.loss
     step = 0.1 if metric.percent else 10.0 ** (math.floor(math.log10(margin)) - 1) if margin > 0 else 0.1
     needed = set()
     for record in records:
@@ -72,19 +75,25 @@ def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, benc
         (value for value in needed if 0 <= value < margin), reverse=True
     )  # fmt: skip
     for value in inside:
-        other = choose(records, _at_margin(judged, value / metric.scale), replace(bench, margin=value))
+        changed = _change_bound(bound, value)
+        other = choose(records, _at_margin(judged, value / metric.scale), replace(bench, bound=changed))
         if not _same(choice, other):
-            return f"{_describe_margin(judged, metric, margin, value)}: {_name(other)}"
+            return f"{_describe_bound(changed, metric)}: {_name(other)}"
     return None
 
 
-def _describe_margin(judged: Judged, metric: MetricInfo, margin: float, value: float) -> str:
-    """``at a margin of 3.1 points``, or the least score where the suite gives one: ``at a least sqnr of 49 dB``."""
-    least = None if judged.rules is None else judged.rules.gate.accuracy.at_least
-    if least is None:
-        return f"at a margin of {value:g} {metric.unit}".rstrip()
-    unit = " %" if metric.percent else f" {metric.unit}".rstrip()  # of a score
-    return f"at a least {metric.name} of {round(least + margin - value, 9):g}{unit} (gate.accuracy.at_least)"
+def _change_bound(bound: AccuracyLimit, loss: float) -> AccuracyLimit:
+    """What would allow such a loss, in shown units."""
+    if isinstance(bound, AccuracyFloor):
+        return replace(bound, value=round(bound.perfect - loss, 9))
+    return replace(bound, loss=loss)
+
+
+def _describe_bound(bound: AccuracyLimit, metric: MetricInfo) -> str:
+    """``at a margin of 3.1 points``, ``if sqnr must be at least 49 dB``."""
+    if isinstance(bound, AccuracyFloor):
+        return f"if {metric.name} must be at least {bound.value:g}{score_unit(metric)}"
+    return f"at a margin of {bound.loss:g} {metric.unit}".rstrip()
 
 
 def _at_margin(judged: Judged, margin: float) -> Checks:
@@ -99,7 +108,7 @@ def _at_margin(judged: Judged, margin: float) -> Checks:
 
 
 def _is_margin(check: LimitCheck) -> bool:
-    return check.key == MARGIN
+    return check.key in BOUNDS
 
 
 def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:

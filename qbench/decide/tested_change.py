@@ -36,14 +36,14 @@ def change_of(judged: Judged, record: Record) -> ShownChange | None:
     stored = None if record.accuracy is None else record.accuracy.delta
     if stored is None:
         return None
-    test, margin, metric = judged.test_of(record), judged.margin_of(record), judged.metric
-    if test is None or metric is None or margin is None:
+    test, bound, metric = judged.test_of(record), judged.bound_of(record), judged.metric
+    if test is None or metric is None or bound is None:
         return ShownChange(interval=stored, level=STORED_LEVEL, tested=False)
     return ShownChange(
         interval=compare.oriented(test.delta, metric.sign),
         level=test.level,
         tested=True,
-        bound=-metric.sign * margin / metric.scale,
+        bound=-metric.sign * bound.loss / metric.scale,
     )
 
 

@@ -225,12 +225,19 @@ def describe_difference(change: Interval, metric: MetricInfo) -> str:
     return f"{limits} {metric.unit}".rstrip()
 
 
+def _say_too_much(opened: OpenCase) -> str:
+    accuracy = opened.suite.gate.accuracy
+    if accuracy.floor is not None:
+        return f"is below the least score of {accuracy.floor:g}"
+    return f"loses more than the margin of {accuracy.margin:g}"
+
+
 def list_costs(opened: OpenCase, explained: TimeExplained) -> list[str]:
     """What the advised change costs in accuracy, and what else gains where that is too much."""
     metric, accuracy, alternative = opened.metric_info, explained.accuracy, explained.alternative
     lines = [describe_accuracy(accuracy, metric)]
     if accuracy is not None and opened.assess_loss(accuracy.against_fp32) == "FAIL":
-        lines.append(f"That loses more than the margin of {opened.suite.gate.accuracy.margin:g}.")
+        lines.append(f"That {_say_too_much(opened)}.")
     if alternative is not None:
         beginning = "For single requests" if alternative.single else "Not shown to"
         lines += [

@@ -16,7 +16,8 @@ from qbench import formatting
 from qbench.compare import calibration_seeds, compare
 from qbench.compare import text as compare_text
 from qbench.decide import limits
-from qbench.decide.limits import LimitCheck
+from qbench.decide.limit_text import name_bound, score_unit
+from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.gating.verdict import Evidence, Rule, Verdict, format_level
 from qbench.record.example_scores import Paired, pair_scores
 from qbench.record.schema import Flips, Record
@@ -36,14 +37,15 @@ LEVEL = noninferiority.LEVEL
 
 
 def check_accuracy(evidence: Evidence, record: Record) -> Verdict | None:
-    """Is the metric within the margin of the like-for-like fp32's?
+    """Is the metric within the margin of the like-for-like fp32's, or its score as high as the suite demands?
 
     Without a recorded change it is MISSING where the suite writes ``gate.accuracy``; a data set without labels
     under a suite that does not is not judged.
     """
     spec, metric, scores = evidence.policy.accuracy, evidence.info.metric, record.accuracy
     name, fp32 = _name_metric(evidence), compare.like_for_like(record, evidence.records)
-    rule = evidence.rule(evidence.limit(record, name, "gate.accuracy.margin"), "metric")
+    bound = limits.find_accuracy_limit(spec)
+    rule = evidence.rule(evidence.limit(record, name, bound.key), "metric")
     if metric is None or scores is None or scores.delta is None:
         reason = "neither labels nor predictions of its fp32 to compare with"
         return rule.verdict("MISSING", "no accuracy", reason) if spec.model_fields_set else None
@@ -52,16 +54,33 @@ def check_accuracy(evidence: Evidence, record: Record) -> Verdict | None:
         return rule.verdict("INVALID", "not comparable", reason)
     check = limits.check_accuracy(record, fp32, evidence.limits, metric, evidence.pairs)
     assert check.test is not None
+    seeds = calibration_seeds.measure_spread(record, fp32, metric, bound.loss, evidence.pairs)
+    rule = replace(rule, threshold=check.threshold)
+    if isinstance(bound, AccuracyFloor):
+        text = _describe_score(check.test, metric, bound) + _describe_seeds(seeds, metric)
+        verdict = rule.say_test(check, text, failed="below the least score", n=scores.n, flips=scores.flips)
+        return _show_as_score(verdict, bound, metric)
     old = scores.value - compare.oriented(check.test.delta, metric.sign).value
-    text = describe_change(old, scores.value, check.test, metric, spec.margin, scores.flips)
-    seeds = calibration_seeds.measure_spread(record, fp32, metric, spec.margin, evidence.pairs)
-    return replace(rule, threshold=check.threshold).say_test(
-        check,
-        text + _describe_seeds(seeds, metric),
-        failed="worse by more than the margin",
-        n=scores.n,
-        flips=scores.flips,
-    )
+    text = describe_change(old, scores.value, check.test, metric, bound.loss, scores.flips)
+    text += _describe_seeds(seeds, metric)
+    return rule.say_test(check, text, failed="worse by more than the margin", n=scores.n, flips=scores.flips)
+
+
+def _show_as_score(verdict: Verdict, bound: AccuracyFloor, metric: MetricInfo) -> Verdict:
+    """The verdict of the same test with the score and its limits in place of the loss against fp32."""
+    assert verdict.value is not None
+    score = bound.find_score(Interval(value=verdict.value, low=verdict.low, high=verdict.high), metric)
+    least = bound.value / metric.scale
+    return replace(verdict, value=score.value, low=score.low, high=score.high, threshold=least)
+
+
+def _describe_score(test: NonInferiority, metric: MetricInfo, bound: AccuracyFloor) -> str:
+    """``38.2 dB [37.9, 38.6] (90 %: a test at 5 % on one side)  at least 10 dB``."""
+    score = bound.find_score(test.delta, metric)
+    value = formatting.number(score, scale=metric.scale, least=metric.least) + score_unit(metric)
+    ends = formatting.limits(score, scale=metric.scale, least=metric.least)
+    parts = (value, ends, _name_level(test) if ends else "")
+    return f"{' '.join(filter(None, parts))}  {name_bound(bound, metric)}"
 
 
 def _name_metric(evidence: Evidence) -> str:
@@ -78,16 +97,19 @@ def describe_change(
     decimals = max(metric.least, formatting.decimals(change, metric.scale))
     old, new = (formatting.fixed(value * metric.scale, decimals) for value in (before, now))
     by = formatting.number(change, scale=metric.scale, signed=True, least=metric.least)
-    limits = formatting.limits(change, scale=metric.scale, signed=True, least=metric.least)
-    why = "a test at 5 % on one side" if test.level == noninferiority.LEVEL else ""
-    level = format_level(test.level, why) if limits else ""
+    ends = formatting.limits(change, scale=metric.scale, signed=True, least=metric.least)
+    level = _name_level(test) if ends else ""
     parts = [
         f"{old} -> {new}{' %' if metric.percent else ''}",
-        " ".join(filter(None, (by, metric.unit, limits, level))),
+        " ".join(filter(None, (by, metric.unit, ends, level))),
         f"margin {format_margin(margin, metric)}",
         "" if flips is None else f"flips {compare_text.flips(flips)}",
     ]
     return "  ".join(filter(None, parts))
+
+
+def _name_level(test: NonInferiority) -> str:
+    return format_level(test.level, "a test at 5 % on one side" if test.level == noninferiority.LEVEL else "")
 
 
 def format_margin(margin: float, metric: MetricInfo) -> str:

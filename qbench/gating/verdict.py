@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qbench.compare import compare
 from qbench.compare import text as compare_text
-from qbench.decide.limits import CaseRules, LimitCheck
+from qbench.decide.limits import AccuracyFloor, CaseRules, LimitCheck
 from qbench.gating.identical import differing_host, is_same_file, list_updates
 from qbench.gating.outcomes import OUTCOMES, Effect, Outcome
 from qbench.gating.policy import resolve
@@ -299,7 +299,7 @@ class Rule:
         assert test is not None
         assert self.threshold is not None
         decides = compare_text.would_decide(test, n)
-        reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(test, n, decides)}
+        reasons = {"PASS": None, "FAIL": failed, "INCONCLUSIVE": _explain_undecided(check, test, n, decides)}
         low = test.delta.low
         better = improves and low is not None and low > 0 and test.delta.value > -self.threshold
         harm = None if low is None else thresholds.p_value_beyond(test.delta, 0.0, side="below", level=test.level)
@@ -337,9 +337,10 @@ def advise_improved(ref: str | None) -> str:
     return f"nothing to write, {ref} has it as soon as this is merged"
 
 
-def _explain_undecided(test: NonInferiority, n: int, decides: str | None) -> str:
+def _explain_undecided(check: LimitCheck, test: NonInferiority, n: int, decides: str | None) -> str:
     if test.delta.low is None:
         return "the examples support no interval"
-    return (test.reason or "the interval spans the margin") + (
+    spanned = "the least score" if isinstance(check.bound, AccuracyFloor) else "the margin"
+    return (test.reason or f"the interval spans {spanned}") + (
         f"; {decides} would decide, there are {n:,}" if decides else ""
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from qbench import formatting
 from qbench.suite import Suite
+from qbench.suite.accuracy import AccuracyGate
 from qbench.suite.gate import GateOverride
 
 _SMALLEST = {
@@ -49,7 +50,7 @@ def make_decision_rule(suite: Suite) -> DecisionRule:
         tie=decide.tie,
         prefer=decide.prefer,
         limits={
-            "gate.accuracy.margin": gate.accuracy.margin,
+            **_name_accuracy(gate.accuracy),
             "gate.size.max_ratio": gate.size.max_ratio,
             "gate.latency.min_speedup": gate.latency.min_speedup,
             "decide.max_latency": decide.max_latency,
@@ -58,6 +59,13 @@ def make_decision_rule(suite: Suite) -> DecisionRule:
         metric=str(gate.accuracy.metric),
         limit_texts=tuple(_describe_limits(suite)),
     )
+
+
+def _name_accuracy(accuracy: AccuracyGate) -> dict[str, float | None]:
+    """A least score is no margin."""
+    if accuracy.at_least is None:
+        return {"gate.accuracy.margin": accuracy.margin}
+    return {"gate.accuracy.margin": None, "gate.accuracy.at_least": accuracy.at_least}
 
 
 def _describe_limits(suite: Suite) -> Iterator[str]:

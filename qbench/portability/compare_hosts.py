@@ -130,7 +130,7 @@ def _describe_answer(run: StoredRun, judged: Judged, record: Record, native: Rec
         outputs=compare_outputs(run, record, native) if compared and native is not None else None,
         against_native=_test_change(run, judged, record, native) if compared and native is not None else None,
         against_fp32=judged.outcome(record),
-        margin=judged.margin_of(record),
+        margin=None if (bound := judged.bound_of(record)) is None else bound.loss,
         p50_seconds=p50(record),
         remedy=find_remedy(record),
         other_file=other_file,
@@ -224,15 +224,15 @@ def _list_ids(run: StoredRun, record: Record, which: Array) -> tuple[str, ...]:
 def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record) -> NonInferiority | None:
     """Whether the artifact loses less than the margin against itself on the native host; None where the metric of each
     example is not known."""
-    metric, margin = judged.metric, judged.margin_of(record)
+    metric, bound = judged.metric, judged.bound_of(record)
     if is_emulated(record.host):
         return None
     own = _find_fp32(judged.records, native)
     fp32 = _find_fp32(judged.records, record) or own, own
     new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
-    if metric is None or margin is None or new is None or old is None or len(new) != len(old):
+    if metric is None or bound is None or new is None or old is None or len(new) != len(old):
         return None
-    return judge_change(new, old, metric, margin)
+    return judge_change(new, old, metric, bound.loss)
 
 
 def judge_change(new: Array, old: Array, metric: MetricInfo, margin: float) -> NonInferiority:

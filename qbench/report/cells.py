@@ -14,6 +14,7 @@ from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.limits import AccuracyFloor
 from qbench.decide.tested_change import ShownChange, change_of, count_decimals, holds_against_fp32, score_of
 from qbench.record.schema import Fastest, Record, Speedup, flatten
 from qbench.record.stored_run import MetricInfo, StoredRun
@@ -197,11 +198,15 @@ def count_flips(lost: int, gained: int) -> str:
 
 def accuracy_limit(judged: Judged, records: Sequence[Record]) -> str:
     """`` (limit -2.0)``: the greatest loss that the suite allows these cases, in the metric's unit, several where
-    overrides give some another; empty where it is not known."""
-    if judged.margin is None or judged.metric is None or holds_against_fp32(judged):
+    overrides give some another; ``, at least 10``: their least score. Empty where it is not known."""
+    if judged.bound is None or judged.metric is None:
         return ""
-    margins = sorted(judged.margins_of(records) or {judged.margin})
-    limits = [_write_limit(-margin * judged.metric.sign) for margin in margins]
+    bounds = judged.bounds_of(records) or {judged.bound}
+    if floors := sorted(bound.value for bound in bounds if isinstance(bound, AccuracyFloor)):
+        return f", at least {', '.join(f'{floor:g}' for floor in floors)}"
+    if holds_against_fp32(judged):
+        return ""
+    limits = [_write_limit(-margin * judged.metric.sign) for margin in sorted(bound.loss for bound in bounds)]
     return f" (limit{'s' if len(limits) > 1 else ''} {', '.join(limits)})"
 
 

@@ -13,8 +13,10 @@ from qbench import formatting
 from qbench.compare import host_share
 from qbench.compare.speedup_doubt import NOT_TOLD, UNSTEADY, find_unsteadiness
 from qbench.decide.judged import Judged
+from qbench.decide.limit_text import name_bound
+from qbench.decide.limits import AccuracyFloor, AccuracyLimit
 from qbench.record.schema import Record
-from qbench.record.stored_run import RunInfo
+from qbench.record.stored_run import MetricInfo, RunInfo
 
 NAMED = 3  # cases in one sentence
 SERVICE_TIME = (
@@ -98,10 +100,10 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
     yield "batch size", _tally(record.case.batch_size for record in records)
     yield "calls kept per case", _range([record.latency.n for record in records if record.latency is not None])
     yield "examples scored", _range([record.accuracy.n for record in records if record.accuracy is not None])
-    if judged.metric is not None and judged.margin is not None:
+    if judged.metric is not None and judged.bound is not None:
         yield (
             "accuracy limit",
-            f"{judged.margin:g} {judged.metric.unit} of {judged.metric.name}{_describe_overrides(records, judged)}; "
+            f"{_describe_bound(judged.bound, judged.metric)}{_describe_overrides(records, judged)}; "
             "non-inferiority at 5 %, one-sided, each case alone (the gate shares the 5 % among all its rules)",
         )
 
@@ -111,13 +113,20 @@ def _list_cases(records: Sequence[Record], doubt: str) -> str:
     return ", ".join(r.case.id for r in records if r.speedup is not None and find_unsteadiness(r.speedup) == doubt)
 
 
+def _describe_bound(bound: AccuracyLimit, metric: MetricInfo) -> str:
+    """``1 points of top1``, ``sqnr at least 10 dB``."""
+    if isinstance(bound, AccuracyFloor):
+        return f"{metric.name} {name_bound(bound, metric)}"
+    return f"{bound.loss:g} {metric.unit} of {metric.name}"
+
+
 def _describe_overrides(records: Sequence[Record], judged: Judged) -> str:
     """``, 2.5 for 2 cases (gate.overrides)``; empty where all cases have the suite's limit."""
-    margins = Counter(judged.margin_of(record) for record in records if record.case.mode != "fp32")
+    bounds = Counter(judged.bound_of(record) for record in records if record.case.mode != "fp32")
     limits = [
-        f"{margin:g} for {_count(count, 'case')}"
-        for margin, count in margins.items()
-        if margin not in (None, judged.margin)
+        f"{bound.value:g} for {_count(count, 'case')}"
+        for bound, count in bounds.items()
+        if bound is not None and bound != judged.bound
     ]
     return f", {', '.join(limits)} (gate.overrides)" if limits else ""
 

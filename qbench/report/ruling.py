@@ -30,6 +30,7 @@ _SHORT = {
 }
 _BROKEN = {
     "accuracy": "loses too much",
+    "floor": "below the least",
     "speed-up": "too slow",
     "latency": "too slow",
     "size": "too large",
@@ -152,7 +153,8 @@ def _rule_unshipped(record: Record, decision: Decision, over: Interval | None) -
     if limit is None:
         return Ruling(word="undecided", candidate=True, over_fp32=over)
     failed = limit.outcome == "FAIL"
-    return Ruling(word=name_limit(limit.limit, failed), candidate=not failed, over_fp32=over)
+    name = reasons.name_broken(limit) if failed else limit.limit
+    return Ruling(word=name_limit(name, failed), candidate=not failed, over_fp32=over)
 
 
 def _over(record: Record, fastest: Record | None, times: PairedTimes) -> Interval | None:

@@ -268,7 +268,7 @@ class _Setting:
         words = f"{ruling.symbol} {ruling.word}".strip()
         if not ruling.candidate or outcome is None or "accuracy" in ruling.word:
             return words
-        several = len(self.judged.margins_of(self.records)) > 1
+        several = len(self.judged.bounds_of(self.records)) > 1
         return f"{words}, {_ACCURACY[outcome]}{accuracy_limit(self.judged, [record]) if several else ''}"
 
 

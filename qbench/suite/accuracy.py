@@ -181,6 +181,12 @@ class AccuracyGate(Section):
         return None if self.at_least is not None else self.margin
 
     @property
+    def floor(self) -> float | None:
+        """``at_least``, but where an override gives a case a margin in its place."""
+        perfect = None if self.at_least is None else _perfect_score(self.metric)
+        return self.at_least if perfect is not None and self.margin == perfect - (self.at_least or 0.0) else None
+
+    @property
     def in_percent(self) -> bool:
         """Whether the metric is a share, so that the margin is in percentage points."""
         return _in_percent(self.metric)

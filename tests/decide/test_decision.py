@@ -344,9 +344,16 @@ def test_a_least_score_is_varied_as_the_suite_gives_it() -> None:
     fast = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=4))
     asked = rules({"accuracy": {"metric": "top1_agreement", "at_least": 99.5}})
     assert (
-        "at a least top1 of 99.1 % (gate.accuracy.at_least): static · x86"
+        "if top1 must be at least 99.1 %: static · x86"
         in only([fp32(), fast, measured(STATIC, 2.5)], asked).would_change
     )
+
+
+def test_what_is_below_the_least_score_does_not_lose_more_than_a_margin() -> None:
+    """The answer names the key of the suite and its score."""
+    slow = measured(STATIC, 2.5, accuracy=accuracy(harmful=60))
+    asked = rules({"accuracy": {"metric": "top1_agreement", "at_least": 99.5}})
+    assert "is below gate.accuracy.at_least of 99.5 %" in only([fp32(), slow], asked).headline
 
 
 def test_an_fp32_that_breaks_a_ceiling_is_not_kept() -> None:

@@ -5,11 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_records import fp32, int8, speedup
+from made_records import accuracy, fp32, int8, speedup
 
-from qbench.decide.limits import CaseRules, LimitCheck, Sizes, hold_promise, read_sizes
+from qbench.decide.limit_text import as_data, describe
+from qbench.decide.limits import (
+    AccuracyFloor,
+    AccuracyMargin,
+    CaseRules,
+    LimitCheck,
+    Sizes,
+    check_accuracy,
+    find_accuracy_limit,
+    hold_promise,
+    read_sizes,
+)
 from qbench.record.schema import Record, Speedup
+from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
+from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 
 @pytest.mark.parametrize(
@@ -55,3 +69,46 @@ def test_a_speed_up_lies_where_the_whole_of_its_interval_does() -> None:
     assert "too noisy" in str(noisy.doubt)
     assert noisy.measured is not None
     assert noisy.measured.value == 2.5
+
+
+SQNR = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB", perfect=100.0)
+FLOOR = GateSpec.model_validate({"accuracy": {"metric": "sqnr", "at_least": 10}})
+
+
+def decibels(value: float) -> Record:
+    """An int8 case that has so many dB of fp32's 100."""
+    change = Interval(value=value - 100, low=value - 100.5, high=value - 99.5)
+    return int8(accuracy=replace(accuracy(), metric="sqnr", value=value, flips=None, delta=change))
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(38.0, "PASS"), (10.2, "INCONCLUSIVE"), (9.0, "FAIL")])
+def test_a_least_score_is_no_margin(value: float, outcome: str) -> None:
+    """It is named by its own key, and what is held against it is the score, in the suite's unit."""
+    record = decibels(value)
+    check = check_accuracy(record, None, CaseRules.of(record, FLOOR, DecideSpec()), SQNR)
+    data = as_data(check)
+    assert (check.outcome, data["key"], data["value"], data["unit"]) == (outcome, "gate.accuracy.at_least", 10, "dB")
+    assert data["measured"] == pytest.approx({"value": value, "low": value - 0.5, "high": value + 0.5})
+    assert describe(check).startswith(f"sqnr {value:.1f} [")
+    assert "dB, at least 10 dB" in describe(check)
+    assert "margin" not in describe(check)
+
+
+def test_an_override_gives_a_case_a_margin_in_place_of_the_least_score() -> None:
+    """Then that one holds, with its own key."""
+    override = {"mode": "static", "accuracy": {"margin": 30}}
+    gate = GateSpec.model_validate({"accuracy": {"metric": "sqnr", "at_least": 10}, "overrides": [override]})
+    record = decibels(38)
+    check = check_accuracy(record, None, CaseRules.of(record, gate, DecideSpec()), SQNR)
+    assert (check.bound, check.outcome) == (AccuracyMargin(loss=30), "FAIL")
+    assert check.key == "gate.overrides[0].accuracy.margin"
+
+
+def test_scores_that_are_held_to_a_least_one_have_a_tie_of_their_own() -> None:
+    """Half of what lies between the least score and fp32's would let a variant tie that is 45 dB worse."""
+    floor = find_accuracy_limit(FLOOR.accuracy)
+    assert floor == AccuracyFloor(value=10, perfect=100)
+    assert floor.tie(SQNR) == 1.0
+    share = AccuracyFloor(value=99, perfect=100)
+    assert share.tie(MetricInfo(name="top1_agreement", against="fp32")) == pytest.approx(0.5)
+    assert AccuracyMargin(loss=1).tie(MetricInfo(name="top1")) == 0.5

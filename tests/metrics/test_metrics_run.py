@@ -86,6 +86,8 @@ def test_outputs_that_are_no_classes_are_judged_by_their_noise(tmp_path):
     assert check.outcome == ("PASS" if static.accuracy.value >= 20 else "FAIL")
     (verdict,) = [each for each in gate_run(result.folder).verdicts if each.rule == "sqnr"]
     assert verdict.outcome == check.outcome
+    assert "  at least 20 dB" in verdict.text  # and no margin of 80 below fp32's own score
+    assert (verdict.value, verdict.threshold) == (pytest.approx(static.accuracy.value), 20)
     again, notes = go(tmp_path, gate=gate, net=maps, resume=result.folder)
     assert [note for note in notes if "done already" in note]
     assert stored_run.read_run(again.folder).info.metric.name == "sqnr"

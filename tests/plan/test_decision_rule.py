@@ -70,6 +70,7 @@ def test_a_smallest_score_in_place_of_a_margin() -> None:
     """A metric against fp32 is limited as the suite says it."""
     rule = make_decision_rule(suite("gate: {accuracy: {metric: top1_agreement, at_least: 99}}"))
     assert describe(rule)[1] == "limits: top1_agreement at least 99"
+    assert (rule.limits["gate.accuracy.at_least"], rule.limits["gate.accuracy.margin"]) == (99, None)
 
 
 @pytest.mark.parametrize(

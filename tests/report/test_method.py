@@ -8,10 +8,11 @@ from dataclasses import replace
 from made_records import fp32, info, int8, speedup
 
 from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
-from qbench.decide.judged import judge
-from qbench.record.stored_run import PlanInfo, QuickInfo
+from qbench.decide.judged import Rules, judge
+from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
 from qbench.report.method import command, explain_noise, list_facts
 from qbench.stats.interval_type import Interval
+from qbench.suite.gate import GateSpec
 
 QAT = "net/qat/onednn/t1/b1"
 
@@ -59,3 +60,12 @@ def test_a_series_is_called_unsteady_by_the_rule_of_the_card() -> None:
     assert facts["too short to tell whether steady"] == "net/qat/onednn/t1/b1"
     assert find_unsteadiness(speedup(steady=False)) == UNSTEADY
     assert "too short to tell whether steady" not in dict(list_facts(records[:1], judge([], None, None)))
+
+
+def test_a_least_score_is_named_as_one() -> None:
+    """And not as the margin that it would be below fp32's own score."""
+    gate = GateSpec.model_validate({"accuracy": {"metric": "sqnr", "at_least": 10}})
+    metric = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB", perfect=100.0)
+    judged = judge([fp32(), int8()], metric, Rules(gate=gate))
+    limit = dict(list_facts([fp32(), int8()], judged))["accuracy limit"]
+    assert limit.startswith("sqnr at least 10 dB; ")

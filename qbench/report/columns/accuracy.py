@@ -10,6 +10,7 @@ from qbench import formatting
 from qbench.compare import compare, int8_share
 from qbench.compare import text as compare_text
 from qbench.decide import cases
+from qbench.decide.limits import AccuracyFloor, AccuracyMargin
 from qbench.decide.tested_change import change_of, score_of
 from qbench.report import palette
 from qbench.report.cells import CaseRow, Cell, Tone, accuracy_limit, count_flips, interval_cell
@@ -18,8 +19,18 @@ from qbench.stats import mcnemar
 
 
 def _read_margin(row: CaseRow) -> float | None:
-    metric, margin = row.judged.metric, row.judged.margin_of(row.record)
-    return None if metric is None or row.record.accuracy is None or margin is None else margin / metric.scale
+    """The most that may be lost; None where the suite gives a least score."""
+    metric, bound = row.judged.metric, row.judged.bound_of(row.record)
+    if metric is None or row.record.accuracy is None or not isinstance(bound, AccuracyMargin):
+        return None
+    return bound.loss / metric.scale
+
+
+def _read_least(row: CaseRow) -> float | None:
+    metric, bound = row.judged.metric, row.judged.bound_of(row.record)
+    if metric is None or row.record.accuracy is None or not isinstance(bound, AccuracyFloor):
+        return None
+    return bound.value / metric.scale
 
 
 def _read_test(row: CaseRow, field: str) -> Any:
@@ -87,8 +98,9 @@ family.list(
 delta.low|number|metric|its lower limit, 95 %
 delta.high|number|metric|its upper limit, 95 %
 margin|number|metric|the suite's limit: how much may be lost
+at_least|number|metric|the suite's limit, where that is a least score
 """,
-    {"margin": _read_margin},
+    {"margin": _read_margin, "at_least": _read_least},
 )
 
 

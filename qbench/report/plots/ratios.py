@@ -67,7 +67,8 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     known = [change for change in changes.values() if change is not None]
     limit = limit_of(chosen)
     named = [change.value for case in chosen if (change := changes[id(case)]) and case.role]
-    must = [0.0, *([] if limit is None else [limit]), *named]
+    absolute = is_absolute(chosen)
+    must = [*([] if absolute else [0.0]), *([] if limit is None else [limit]), *named]
     ends = limits_of(known)
     across = scale.linear([change.value for change in known], ends, must)
 
@@ -83,17 +84,17 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
 
     def text(case: FrameCase) -> str:
         sign = palette.VERDICTS.get(str(case["accuracy.verdict"]))
-        number = show(changes[id(case)], signed=True, least=1)
+        number = show(changes[id(case)], signed=not absolute, least=1)
         return number if sign is None else f"{number} {sign.symbol} {sign.word}"
 
     groups, by_row = rows.group_rows(chosen, text)
-    flags = [Flag(at=0.0, text="as fp32", role="muted")]
+    flags = [] if absolute else [Flag(at=0.0, text="as fp32", role="muted")]
     if limit is not None:
-        flags.append(Flag(at=limit, text=minus(f"limit {limit:+.1f}"), role="bad", dashed=True))
+        flags.append(Flag(at=limit, text=name_limit(chosen, limit), role="bad", dashed=True))
     case = chosen[0]
     unit = f", {case['metric.unit']}" if case["metric.unit"] else ""
     better = "left" if case["metric.higher_is_better"] is False else "right"
-    title = f"change of {case['accuracy.metric']}{unit} ({better} is better)"
+    title = f"{'' if absolute else 'change of '}{case['accuracy.metric']}{unit} ({better} is better)"
     return rows.draw_rows(groups, across, title, draw, flags)
 
 
@@ -121,13 +122,13 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[D
         unit = f", {chosen[0]['metric.unit']}" if chosen[0]["metric.unit"] else ""
         yield Drawing(
             key="accuracy",
-            heading="Accuracy change",
+            heading="Accuracy" if is_absolute(chosen) else "Accuracy change",
             draw=partial(accuracy, frame),
             caption=_conclude_changes(cases),
             data=tabulate(
                 chosen,
                 {
-                    f"change{unit}, 95 %": lambda case: show(change_of(case), signed=True, least=1),
+                    f"{'score' if is_absolute(chosen) else 'change'}{unit}, 95 %": show_change,
                     "as tested": _show_tested,
                     "verdict": lambda case: str(case["accuracy.verdict"] or formatting.DASH),
                     "examples": lambda case: f"{int(case['accuracy.n'] or 0):,}",
@@ -141,7 +142,8 @@ def _show_tested(case: FrameCase) -> str:
     change, tested = change_of(case), tested_of(case)
     if change is None or tested is None:
         return formatting.DASH
-    return show(Interval(value=change.value, low=tested[0], high=tested[1]), signed=True, least=1)
+    interval = Interval(value=change.value, low=tested[0], high=tested[1])
+    return show(interval, signed=not is_absolute([case]), least=1)
 
 
 def _conclude_speedups(cases: Sequence[FrameCase]) -> str:
@@ -168,7 +170,8 @@ def _conclude_changes(cases: Sequence[FrameCase]) -> str:
         name: sum(case["accuracy.verdict"] == name for case in judged) for name in ("PASS", "INCONCLUSIVE", "FAIL")
     }
     limit = limit_of(judged)
-    within = "" if limit is None else minus(f" (limit {limit:+.1f} {judged[0]['metric.unit'] or ''}").rstrip() + ")"
+    unit = judged[0]["metric.unit"] or ""
+    within = "" if limit is None else f" ({f'{name_limit(judged, limit)} {unit}'.rstrip()})"
     level = next((value for case in judged if (value := case.number("accuracy.tested.level"))), None)
     if not sum(counts.values()):
         first = f"The change of accuracy of {plural(len(judged), 'int8 variant')}; the suite sets no limit"
@@ -176,7 +179,8 @@ def _conclude_changes(cases: Sequence[FrameCase]) -> str:
         verb = "keeps" if counts["PASS"] == 1 else "keep"
         clauses = [f"{count_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{within}"]
         clauses += [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
-        clauses += [f"{counts['FAIL']} {'loses' if counts['FAIL'] == 1 else 'lose'} more"] if counts["FAIL"] else []
+        lose = ("is below", "are below") if is_absolute(judged) else ("loses more", "lose more")
+        clauses += [f"{counts['FAIL']} {lose[counts['FAIL'] > 1]}"] if counts["FAIL"] else []
         first = ", ".join(clauses)
     bars = "bars are 95 % intervals"
     if level is not None:
@@ -194,26 +198,59 @@ def over_best(case: FrameCase) -> Interval | None:
     return Interval(value=1 / time.value, low=low, high=high)
 
 
+def is_absolute(cases: Sequence[FrameCase]) -> bool:
+    """Whether scores are shown, since the suite gives a least one, and not changes."""
+    return cases[0].number("accuracy.at_least") is not None
+
+
 def change_of(case: FrameCase) -> Interval | None:
-    """The paired change of accuracy in shown units."""
-    return case.interval("accuracy.delta", scale=case.number("metric.scale") or 1.0)
+    """The paired change of accuracy in shown units; the score where the suite gives a least one."""
+    change = case.interval("accuracy.delta", scale=case.number("metric.scale") or 1.0)
+    if change is None:
+        return None
+    low, high = (None if end is None else end + _find_start(case) for end in (change.low, change.high))
+    return Interval(value=change.value + _find_start(case), low=low, high=high)
+
+
+def _find_start(case: FrameCase) -> float:
+    """What a change is counted from, in shown units: no change, or fp32's score where scores are shown."""
+    score, change = case.number("accuracy.value"), case.number("accuracy.delta.value")
+    if not is_absolute([case]) or score is None or change is None:
+        return 0.0
+    return (score - change) * (case.number("metric.scale") or 1.0)
+
+
+def show_change(case: FrameCase) -> str:
+    """``-0.2 [-1.0, +0.5]``, or a score without its sign."""
+    return show(change_of(case), signed=not is_absolute([case]), least=1)
 
 
 def tested_of(case: FrameCase) -> tuple[float, float] | None:
     """The limits that the verdict rests on, in shown units; None where the case was not tested."""
     low, high = case.number("accuracy.tested.low"), case.number("accuracy.tested.high")
     factor = case.number("metric.scale") or 1.0
-    return None if low is None or high is None else (low * factor, high * factor)
+    start = _find_start(case)
+    return None if low is None or high is None else (start + low * factor, start + high * factor)
 
 
 def limit_of(cases: Sequence[FrameCase]) -> float | None:
-    """The change that is not allowed to be passed, in shown units; None where the int8 cases have different limits."""
+    """The change that is not allowed to be passed, or the least score, in shown units; None where the int8 cases have
+    different limits."""
     limits = {
+        least * (case.number("metric.scale") or 1.0)
+        for case in cases
+        if case.is_int8 and (least := case.number("accuracy.at_least")) is not None
+    } | {
         margin * (case.number("metric.scale") or 1.0) * (1 if case["metric.higher_is_better"] is False else -1)
         for case in cases
         if case.is_int8 and (margin := case.number("accuracy.margin")) is not None
     }
     return limits.pop() if len(limits) == 1 else None
+
+
+def name_limit(cases: Sequence[FrameCase], limit: float) -> str:
+    """``limit -1.0``, ``at least 10``."""
+    return minus(f"at least {limit:g}" if is_absolute(cases) else f"limit {limit:+.1f}")
 
 
 def choose_speedups(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:

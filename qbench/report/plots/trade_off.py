@@ -12,14 +12,16 @@ from qbench.report.plots.canvas import ROLES, SIZE, WIDTH
 from qbench.report.plots.cases import RINGED, FrameCase, limits_of, list_settings, measured_cases, nothing_to_draw
 from qbench.report.plots.labels import Box, Label, Placed, meet, place_labels
 from qbench.report.plots.picture import Drawing, minus
+from qbench.report.plots.ratios import name_limit
 from qbench.report.plots.scale import Axis
 from qbench.report.plots.trade_off_points import (
     Point,
     choose_points,
     conclude_trade_off,
     find_front,
+    is_absolute,
+    limit_of,
     list_points,
-    shown_margin,
     tabulate_points,
 )
 
@@ -109,10 +111,10 @@ def _arrange(points: Sequence[Point]) -> _Layout:
     marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, chosen, strict=True)]
     marks += [_box_around(at, 3.5) for at in faint]
     taken, limit = [], None
-    if (margin := shown_margin(points)) is not None:
-        value = margin if upside_down else -margin
-        line = place(1.0, value)[1]
-        limit = _place_limit(f"limit {value:+.1f} {points[0].case['metric.unit'] or ''}", line, marks)
+    if (bound := limit_of(points)) is not None:
+        line = place(1.0, bound)[1]
+        words = name_limit([point.case for point in points], bound)
+        limit = _place_limit(f"{words} {points[0].case['metric.unit'] or ''}", line, marks)
         taken = [] if limit is None else [limit[1], (0.0, line - 1, _WIDE, line + 1)]
     names = [_size_label(point, at, across, up) for point, at in zip(chosen, places, strict=True)]
     labels = place_labels(names, [*marks, *taken], _AREA)
@@ -170,9 +172,10 @@ def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
     )
     changes = [point.change.value for point in points]
     limits = limits_of(point.change for point in points)
-    margin = shown_margin(points)
-    sign = 1.0 if points[0].case["metric.higher_is_better"] is False else -1.0
-    must = [0.0, *([] if margin is None else [sign * margin * 1.25]), *_named(points, "change")]
+    bound = limit_of(points)
+    beyond = 0.75 if is_absolute(points) else 1.25  # so that there is room below the limit
+    must = [*([] if bound is None else [bound * beyond]), *_named(points, "change")]
+    must += [] if is_absolute(points) else [0.0]
     return across, scale.linear(changes, limits, must)
 
 
@@ -188,7 +191,7 @@ def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
         axes.text(*at, text, transform=axes.transAxes, color=ROLES["ink"], fontsize=SIZE, weight="bold")
     case = points[0].case
     unit = f", {case['metric.unit']}" if case["metric.unit"] else ""
-    title = f"change of {case['accuracy.metric']}{unit} · up is better"
+    title = f"{'' if is_absolute(points) else 'change of '}{case['accuracy.metric']}{unit} · up is better"
     at = (-(_LEFT - 4) / (WIDTH - _LEFT - _RIGHT), 1 + 8 / _PANEL)
     text = canvas.fit_text(title, WIDTH - 8, SIZE)
     axes.text(*at, text, transform=axes.transAxes, color=ROLES["muted"], fontsize=SIZE)
@@ -196,17 +199,17 @@ def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
 
 def _shade(axes: Any, points: Sequence[Point], across: Axis, up: Axis) -> None:
     """The ties with the best, and what the limit on accuracy forbids."""
-    axes.axhline(0, color=ROLES["grid"], linewidth=1.0, zorder=0)
+    if not is_absolute(points):
+        axes.axhline(0, color=ROLES["grid"], linewidth=1.0, zorder=0)
     axes.axvline(1, color=ROLES["grid"], linewidth=1.0, zorder=0)
     tied = [point.time.value for point in points if point.case.role in ("ship", "either", "tied")]
     tie = points[0].case.number("decision.tie")
     if tied and tie:
         axes.axvspan(min(tied), min(tied) * (1 + tie), color=ROLES["good"], alpha=0.18, linewidth=0, zorder=-1)
-    margin = shown_margin(points)
-    if margin is None:
+    at = limit_of(points)
+    if at is None:
         return
-    upside_down = points[0].case["metric.higher_is_better"] is False
-    at, end = (margin, up.high) if upside_down else (-margin, up.low)
+    end = up.high if points[0].case["metric.higher_is_better"] is False else up.low
     axes.axhspan(min(at, end), max(at, end), color=ROLES["bad"], alpha=0.10, linewidth=0, zorder=-1)
     axes.axhline(at, color=ROLES["bad"], linewidth=1.2, linestyle=(0, (3, 1.5)), zorder=1)
 

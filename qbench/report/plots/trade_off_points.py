@@ -15,7 +15,8 @@ from qbench.stats.interval_type import Interval
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A case in the picture: ``time`` over the fastest fp32, ``change`` of accuracy in shown units."""
+    """A case in the picture: ``time`` over the fastest fp32, ``change`` of accuracy in shown units, or its score where
+    the suite gives a least one."""
 
     case: FrameCase
     time: Interval
@@ -36,7 +37,8 @@ def list_points(cases: Sequence[FrameCase], setting: str) -> list[Point]:
             and case["accuracy.value"] is not None
             and case["case.recipe"] in (None, "default")
         ):
-            change = Interval(value=0.0)
+            score = (case.number("accuracy.value") or 0.0) * (case.number("metric.scale") or 1.0)
+            change = Interval(value=score if ratios.is_absolute([case]) else 0.0)
         if change is not None:
             points.append(Point(case=case, time=time, change=change))
     return points
@@ -63,10 +65,14 @@ def _worth(point: Point) -> float:
     return -point.change.value if point.case["metric.higher_is_better"] is False else point.change.value
 
 
-def shown_margin(points: Sequence[Point]) -> float | None:
-    """The most that may be lost, in shown units; None where the suite sets no margin, or several."""
-    limit = ratios.limit_of([point.case for point in points])
-    return None if limit is None else abs(limit)
+def limit_of(points: Sequence[Point]) -> float | None:
+    """Where the limit on accuracy lies; None where the suite sets none, or several."""
+    return ratios.limit_of([point.case for point in points])
+
+
+def is_absolute(points: Sequence[Point]) -> bool:
+    """Whether scores are shown, and not changes."""
+    return ratios.is_absolute([point.case for point in points])
 
 
 def _importance(point: Point, front: Sequence[Point]) -> tuple[int, float]:
@@ -84,7 +90,7 @@ def conclude_trade_off(points: Sequence[Point]) -> str:
     int8 = [point for point in points if point.case.is_int8]
     faster = [point for point in int8 if (point.time.high or point.time.value) < 1]
     first = f"{count_of(len(faster), len(int8), 'int8 variant')} {be(len(faster))} faster than the fastest fp32"
-    if faster and shown_margin(points) is not None:
+    if faster and limit_of(points) is not None:
         accurate = sum(point.case["accuracy.verdict"] == "PASS" for point in faster)
         first += _count_accurate(accurate, len(faster))
     sentences = [first]
@@ -110,8 +116,9 @@ def _explain_shades(points: Sequence[Point]) -> list[str]:
     shades = []
     if tie is not None and any(point.case.role in (*SHIPPED, "tied") for point in points):
         shades.append(f"green: within {formatting.fixed(tie * 100, 0)} % of the fastest (a tie)")
-    if shown_margin(points) is not None:
-        shades.append("red: more accuracy lost than the suite allows")
+    if limit_of(points) is not None:
+        below = "a lower score" if is_absolute(points) else "more accuracy lost"
+        shades.append(f"red: {below} than the suite allows")
     if len(find_front(points)) > 1:
         shades.append("grey steps: nothing is both faster and more accurate")
     return shades
@@ -119,7 +126,7 @@ def _explain_shades(points: Sequence[Point]) -> list[str]:
 
 def _tell_point(point: Point) -> str:
     unit = str(point.case["metric.unit"] or "")
-    change = f"{ratios.show(point.change, signed=True, least=1)} {unit}".rstrip()
+    change = f"{ratios.show(point.change, signed=not is_absolute([point]), least=1)} {unit}".rstrip()
     return f"{name_case(point.case)}, {ratios.show(point.time)} times the time, {change}"
 
 
@@ -130,12 +137,13 @@ def tabulate_points(points: Sequence[Point]) -> TextTable:
         (
             point.case.variant,
             ratios.show(point.time),
-            ratios.show(point.change, signed=True, least=1),
+            ratios.show(point.change, signed=not is_absolute(points), least=1),
             _word(point.case),
         )
         for point in sorted(points, key=lambda point: point.time.value)
     ]
-    change = f"accuracy change, {unit}" if unit else "accuracy change"
+    change = str(points[0].case["accuracy.metric"]) if is_absolute(points) else "accuracy change"
+    change = f"{change}, {unit}" if unit else change
     return TextTable(columns=("variant", "time over the fastest fp32", change, "decision"), rows=tuple(rows))
 
 

@@ -1,0 +1,56 @@
+"""Rules of qbench/report/plots/ratios.py: what is shown of a case's accuracy, and where its limit lies."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from qbench.report.plots import ratios, trade_off_points
+from qbench.report.plots.cases import FrameCase, read_cases
+
+
+def read(**columns: float | None) -> list[FrameCase]:
+    """An fp32 with 100 dB and an int8 with 38, held against what the columns say."""
+    frame = pd.DataFrame(
+        {
+            "case.id": ["fp32", "int8"],
+            "case.setting": "s",
+            "case.mode": ["fp32", "static"],
+            "status": "ok",
+            "over_best_fp32.value": [1.0, 0.5],
+            "accuracy.metric": "sqnr",
+            "accuracy.value": [100.0, 38.0],
+            "accuracy.delta.value": [None, -62.0],
+            "accuracy.delta.low": [None, -62.5],
+            "accuracy.delta.high": [None, -61.5],
+            "accuracy.tested.low": [None, -62.4],
+            "accuracy.tested.high": [None, -61.6],
+            "metric.scale": 1.0,
+            "metric.higher_is_better": True,
+            **columns,
+        }
+    )
+    return read_cases(frame)
+
+
+def test_beside_a_least_score_scores_are_shown() -> None:
+    """Axis, limit and intervals are those of the score, of fp32 as well; no change of -62 dB, no limit of -90."""
+    cases = read(**{"accuracy.at_least": 10.0, "accuracy.margin": None})
+    change = ratios.change_of(cases[1])
+    assert change is not None
+    assert (change.value, change.low, change.high) == (38.0, 37.5, 38.5)
+    assert ratios.tested_of(cases[1]) == pytest.approx((37.6, 38.4))
+    assert ratios.show_change(cases[1]).startswith("38")
+    limit = ratios.limit_of(cases)
+    assert limit == 10
+    assert ratios.name_limit(cases, limit) == "at least 10"
+    points = trade_off_points.list_points(cases, "s")
+    assert [point.change.value for point in points] == [100.0, 38.0]
+
+
+def test_beside_a_margin_changes_are_shown() -> None:
+    """With their sign, and the margin as a loss."""
+    cases = read(**{"accuracy.margin": 90.0})
+    assert ratios.show_change(cases[1]).startswith("\N{MINUS SIGN}62")
+    assert ratios.limit_of(cases) == -90
+    assert [point.change.value for point in trade_off_points.list_points(cases, "s")] == [0.0, -62.0]
