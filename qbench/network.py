@@ -262,8 +262,8 @@ def _require_fit(
     labels = data.evaluation_labels()
     if labels is not None:
         # The extremes of all labels stand for them: a class that the network lacks is found now, not after an hour.
-        ends = [labels.min(axis=0), labels.max(axis=0), *labels[: max(0, probes - 2)]]
-        labels = np.stack(ends[:probes]).astype(labels.dtype)
+        ends = [labels.min(), labels.max()] if labels.ndim == 1 else []
+        labels = np.stack([*ends, *labels[:probes]][:probes]).astype(labels.dtype)
     problem = metric.load().problem(outputs, labels, data.classes)
     if problem and (otherwise is None or otherwise.load().problem(outputs, labels, data.classes)):
         raise ModelError(f"{name}: {problem}")

@@ -165,6 +165,14 @@ def test_outputs_that_do_not_fit_the_metric_are_refused(root, tmp_path):
         fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
 
 
+def test_one_hot_labels_are_told_as_such(root, tmp_path):
+    """With the line that makes them classes, before anything is built."""
+    one_hot = {f"{split}_labels": np.eye(10)[np.arange(count) % 10] for split, count in (("train", 40), ("test", 20))}
+    data = prepare(root, **npz(tmp_path, **one_hot), evaluate_samples=None)
+    with pytest.raises(ModelError, match=r"mine: labels are one-hot, .* `labels.argmax\(axis=1\)`"):
+        fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
+
+
 @pytest.mark.parametrize(("output", "unjudged"), [(None, ("1",)), (0, ()), (1, ())])
 def test_outputs_that_nobody_judges_are_told(root, tmp_path, output, unjudged):
     """In a note, where the suite does not say which of several counts; what it chooses is all that there is then."""

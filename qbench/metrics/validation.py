@@ -67,6 +67,11 @@ def scores_problem(outputs: Array, classes: int | None) -> str | None:
 
 def _labels_problem(labels: Array, columns: int) -> str | None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        if _is_one_hot(labels):
+            return (
+                f"labels are one-hot, of shape {labels.shape}; give the number of each example's class: "
+                "`labels.argmax(axis=1)`"
+            )
         return (
             f"labels are {labels.dtype} of shape {labels.shape}; expected one whole number per example (for numbers to "
             "be met choose mae, rmse, r2 or spearman)"
@@ -76,6 +81,13 @@ def _labels_problem(labels: Array, columns: int) -> str | None:
         value = int(labels[outside][0])
         return f"{outside.sum()} labels are outside the model's {columns} classes 0 to {columns - 1}, first: {value}"
     return None
+
+
+def _is_one_hot(labels: Array) -> bool:
+    """Whether each example has a column for every class, with a one in that of its own."""
+    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
+        return False
+    return bool(((labels == 0) | (labels == 1)).all() and (labels.sum(axis=1) == 1).all())
 
 
 def find_no_score(values: Array | float) -> str | None:

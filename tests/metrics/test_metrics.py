@@ -140,6 +140,14 @@ class TestClassProblems:
         outputs, labels = fitting(metric)
         assert "expected one whole number per example" in str(metric.problem(outputs, labels * 0.5, None))
 
+    def test_labels_that_are_one_hot(self, metric: Metric) -> None:
+        """A column for each class is told from targets of other kinds, with the line that makes it classes."""
+        outputs, labels = fitting(metric)
+        problem = str(metric.problem(outputs, np.eye(CLASSES, dtype=np.float32)[labels], None))
+        assert problem.startswith("labels are one-hot")
+        assert problem.endswith("`labels.argmax(axis=1)`")
+        assert "one-hot" not in str(metric.problem(outputs, np.ones((len(labels), CLASSES)), None))
+
 
 @given(
     outputs=hnp.arrays(np.float32, (12, 6), elements=st.floats(-3, 3, width=16)),
