@@ -1,4 +1,5 @@
-"""By what a suite decides: what is minimized, tied and preferred, and every limit, those of ``gate`` included. Pure."""
+"""By what a suite decides: what is minimized, tied and preferred, and every limit, those of ``gate`` included. Pure but
+for whether an ``.npz`` file has labels."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.suite import Suite
-from qbench.suite.accuracy import AccuracyGate
+from qbench.suite import Suite, npz_checks
+from qbench.suite.accuracy import DEFAULTS, AccuracyGate
 from qbench.suite.gate import GateOverride
 
 _SMALLEST = {
@@ -44,7 +45,7 @@ class DecisionRule:
 
 def make_decision_rule(suite: Suite) -> DecisionRule:
     """The rule by which a suite decides."""
-    decide, gate = suite.decide, suite.gate
+    decide, gate, metric = suite.decide, suite.gate, _name_metric(suite)
     return DecisionRule(
         minimize=decide.minimize,
         tie=decide.tie,
@@ -56,8 +57,8 @@ def make_decision_rule(suite: Suite) -> DecisionRule:
             "decide.max_latency": decide.max_latency,
             "decide.max_memory": decide.max_memory,
         },
-        metric=str(gate.accuracy.metric),
-        limit_texts=tuple(_describe_limits(suite)),
+        metric=metric,
+        limit_texts=tuple(_describe_limits(suite, metric)),
     )
 
 
@@ -68,14 +69,22 @@ def _name_accuracy(accuracy: AccuracyGate) -> dict[str, float | None]:
     return {"gate.accuracy.margin": None, "gate.accuracy.at_least": accuracy.at_least}
 
 
-def _describe_limits(suite: Suite) -> Iterator[str]:
+def _name_metric(suite: Suite) -> str:
+    """The metric that the suite names; else the one of data with labels, unless the data is known to have none."""
+    accuracy = suite.gate.accuracy
+    if accuracy.is_named or not npz_checks.lacks_labels(suite.data, suite.base):
+        return str(accuracy.metric)
+    return DEFAULTS[1]
+
+
+def _describe_limits(suite: Suite, metric: str) -> Iterator[str]:
     """Each limit that the suite sets, in words."""
     decide, accuracy = suite.decide, suite.gate.accuracy
     if accuracy.at_least is not None:
-        yield f"{accuracy.metric} at least {accuracy.at_least:g}"
+        yield f"{metric} at least {accuracy.at_least:g}"
     else:
         points = f" {'point' if accuracy.margin == 1 else 'points'}" if accuracy.in_percent else ""
-        yield f"{accuracy.metric} at most {accuracy.margin:g}{points} worse than fp32"
+        yield f"{metric} at most {accuracy.margin:g}{points} worse than fp32"
     if (ratio := suite.gate.size.max_ratio) is not None:
         yield f"size at most {ratio * 100:g} % of fp32's"
     if (speedup := suite.gate.latency.min_speedup) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from qbench.datasets.npz_keys import DIMENSIONS, Keys, split_keys
 from qbench.errors import DataError, ModelError, Problem
 from qbench.files import npz_file, regular_file
-from qbench.suite.models_and_data import CalibrateSpec, EvaluateSpec
+from qbench.suite.models_and_data import CalibrateSpec, DataSpec, EvaluateSpec
 from qbench.suite.yaml_tree import Node, Path, path_text
 
 DATASET: Path = ("data", "dataset")
@@ -35,6 +35,19 @@ def problems(root: Node, *, base: File | None) -> Iterator[Problem]:
     for part, default in (("calibrate", CalibrateSpec().split), ("evaluate", EvaluateSpec().split)):
         yield from _check_part(root, part, default, splits, shapes)
     yield from _check_models(root, splits, shapes, base)
+
+
+def lacks_labels(data: DataSpec, base: File) -> bool:
+    """Whether the evaluation examples are known to have no labels before they are read: an ``.npz`` file says it."""
+    if data.loader != "npz":
+        return False
+    file = regular_file.resolve_path(str(data.value), base)
+    try:
+        splits = split_keys(npz_file.names(file), file)
+    except (npz_file.BadNpz, DataError):
+        return False
+    keys = splits.get("") or splits.get(data.evaluate.split)
+    return keys is not None and keys.labels is None
 
 
 def _check_part(

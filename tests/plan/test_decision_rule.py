@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from qbench.plan.decision_rule import describe, make_decision_rule, note_idle_keys
-from qbench.suite import Suite, parse
+from qbench.suite import Suite, parse, read
 
 SMALL = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 
@@ -177,3 +180,17 @@ def test_memory_is_not_held_against_a_machine_that_does_not_tell() -> None:
     assert note_idle_keys(suite("decide: {max_memory: 16 GB}"), memory_bytes=None) == []
     both = suite("decide: {max_memory: 16 GB}", "limits: {memory_bytes: 9000000000}")
     assert len(note_idle_keys(both, memory_bytes=8 * 10**9)) == 1
+
+
+@pytest.mark.parametrize(("labels", "metric"), [("test_labels", "top1"), ("other", "top1_agreement")])
+def test_data_that_is_known_to_have_no_labels_is_not_planned_with_a_score_on_them(
+    labels: str, metric: str, tmp_path: Path
+) -> None:
+    """An npz file says before it is read whether the evaluation split has labels; a metric that is named stays."""
+    inputs = np.zeros((4, 2), np.float32)
+    np.savez(tmp_path / "x.npz", train_inputs=inputs, test_inputs=inputs, **{labels: np.zeros(4, int)})
+    (tmp_path / "s.yaml").write_text("suite: s\nmodels: [digits-cnn]\ndata: {dataset: {npz: x.npz}}\nmatrix: {}\n")
+    rule = make_decision_rule(read(tmp_path / "s.yaml"))
+    assert (rule.metric, rule.limit_texts[0]) == (metric, f"{metric} at most 1 point worse than fp32")
+    named = make_decision_rule(read(tmp_path / "s.yaml", ["gate.accuracy.metric=top5"]))
+    assert named.metric == "top5"
