@@ -18,7 +18,8 @@ from qbench.compare import text as compare_text
 from qbench.decide import limits
 from qbench.decide.limit_text import name_bound, score_unit
 from qbench.decide.limits import AccuracyFloor, LimitCheck
-from qbench.gating.verdict import Evidence, Rule, Verdict, format_level
+from qbench.gating.evidence import Evidence
+from qbench.gating.verdict import Rule, Verdict, format_level
 from qbench.record.example_scores import Paired, pair_scores
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo

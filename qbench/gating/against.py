@@ -8,18 +8,21 @@ was asked for; artifacts that they bring along do not run, since both are built 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qbench import installation
 from qbench.errors import NotComparable, QbenchError, UsageError, first_names
+from qbench.files import regular_file
 from qbench.gating.baseline import write_baseline
-from qbench.gating.environments import compare_requirements, make_environment
 from qbench.gating.gate import Gated, gate_run
 from qbench.gating.rerun import Rerunner
 from qbench.gating.worktrees import find_repository
@@ -126,3 +129,74 @@ def _judge(folders: Sequence[Path], old: Side, rerunner: Rerunner, home: Path, r
     except QbenchError as error:
         raise NotComparable(f"{old.name}: {error}") from error
     return gate_run(folders[1], baseline, rerun=rerunner, only=request.only, as_run=True, ref=request.ref)
+
+
+# --- an environment for a commit whose requirements are others ------------------------------------------------------
+
+# Files at the top of a repository that say what must be installed, and the keys of the project's own file that do.
+_FILES = ("requirements*.txt", "setup.py", "setup.cfg", "*.lock")
+_PROJECT, _KEYS = "pyproject.toml", ("dependencies", "optional-dependencies", "requires-python", "dynamic")
+Run = Callable[[Sequence[str], Path], None]
+
+
+def compare_requirements(old: Path, new: Path) -> list[str]:
+    """The files of two trees in which other things are required."""
+    before, after = _read_requirements(old), _read_requirements(new)
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _read_requirements(tree: Path) -> dict[str, object]:
+    files = {file for pattern in _FILES for file in tree.glob(pattern) if file.is_file()}
+    contents: dict[str, object] = {file.name: regular_file.read_bytes(file) for file in files}
+    project = tree / _PROJECT
+    if project.is_file():
+        try:
+            content = tomllib.loads(regular_file.read_text(project))
+        except ValueError:
+            return contents | {_PROJECT: regular_file.read_bytes(project)}
+        table = content.get("project", {})
+        required = {key: table[key] for key in _KEYS if key in table}
+        contents[_PROJECT] = (required, content.get("tool", {}).get("poetry", {}).get("dependencies"))
+    return contents
+
+
+def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:
+    """The interpreter of a new environment in ``home`` with what the commit in ``tree`` requires, and qbench.
+
+    ``requirements.txt`` is installed where there is one, else the project itself, together with qbench, so that
+    requirements that contradict qbench's are an error and not replaced. ``run`` runs a command in a folder. Raises
+    ``UsageError`` with pip's last words: without a network or a mirror nothing can be installed.
+    """
+    run = run or _run
+    python = home / "bin" / "python"
+    run([sys.executable, "-m", "venv", str(home)], tree)
+    listed = tree / "requirements.txt"
+    required = ["-r", str(listed)] if listed.is_file() else [str(tree)]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if _is_qbench(tree):  # its own former commit: the gate is that of this one
+        run([*install, *required], tree)
+        required = ["--upgrade-strategy", "only-if-needed"]
+    run([*install, *required, describe_qbench()], tree)
+    return python
+
+
+def _is_qbench(tree: Path) -> bool:
+    """Whether a tree is qbench's own source."""
+    return (tree / "qbench" / "registry.py").is_file()
+
+
+def describe_qbench() -> str:
+    """What pip is told to install this qbench; with OpenVINO where that is here, since both sides are to have the same
+    backends."""
+    return installation.find_requirement("openvino" if importlib.util.find_spec("openvino") else "")
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", errors="replace").strip().splitlines()[-3:]
+        raise UsageError(
+            "the requirements of the other commit cannot be installed: "
+            + (" ".join(said) or f"exit code {done.returncode}")
+            + "; --same-environment builds both sides in this one"
+        )

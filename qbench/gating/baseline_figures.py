@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from qbench.compare import compare
-from qbench.gating.verdict import Evidence, Rule, Verdict
+from qbench.gating.evidence import Evidence
+from qbench.gating.verdict import Rule, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import NATIVE, Accuracy, Record
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from qbench import formatting
 from qbench.decide import limits
 from qbench.gating.deciding import AGAIN, advise_live, advise_processes
+from qbench.gating.evidence import Evidence
 from qbench.gating.latency import INVALID_LIVE, LOOKS, describe_versions, format_change, refuse_budget
 from qbench.gating.sequential_test import Rerun
-from qbench.gating.verdict import Evidence, Verdict, format_level
+from qbench.gating.verdict import Verdict, format_level
 from qbench.record.schema import Record
 
 

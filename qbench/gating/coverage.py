@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from qbench import formatting
 from qbench.decide import limits
-from qbench.gating.verdict import Evidence, Verdict
+from qbench.gating.evidence import Evidence
+from qbench.gating.verdict import Verdict
 from qbench.record.schema import Record
 
 

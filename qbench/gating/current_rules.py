@@ -12,14 +12,20 @@ from typing import Any
 from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
-from qbench.gating.policy import require_rules
 from qbench.record.schema import read_case_id
 from qbench.record.stored_run import StoredRun
 from qbench.suite import GateSpec, Suite
+from qbench.suite.accuracy import LEAST_OF_ANY, OF_ANY_OUTPUTS
 from qbench.suite.gate import note_idle_overrides as note_idle
 
 # What a run does not depend on.
 _JUDGING = ("gate", "decide")
+EXAMPLE = """gate:
+  latency: {max_regression: 5%}   # against the baseline, both run again
+  accuracy: {margin: 1.0}         # percentage points, against fp32 and against the baseline's int8
+  size: {max_growth: 1%}"""
+_MARGIN = next(line for line in EXAMPLE.splitlines() if "accuracy:" in line)
+_LEAST = f"  accuracy: {{metric: {OF_ANY_OUTPUTS}, at_least: {LEAST_OF_ANY:g}}}   # dB, against fp32's outputs"
 
 
 def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = False) -> tuple[Suite, tuple[str, ...]]:
@@ -43,6 +49,15 @@ def read_rules(run: StoredRun, explicit: Path | None = None, *, as_run: bool = F
         raise UsageError(f"{current.file}: this is suite '{current.suite}', the run is of '{stored.suite}'")
     require_rules(current.gate, current.place("gate"), written="gate" in current.model_fields_set, metric=metric)
     return _settle(stored.take_rules(current), run), tuple(_describe_changes(stored, current))
+
+
+def require_rules(gate: GateSpec, place: str, *, written: bool, metric: str | None = None) -> None:
+    """Raises ``UsageError`` with what to write where a suite has no gate, or one without a rule; ``metric`` is what
+    the run was judged by, None: not known."""
+    if not gate.has_rules:
+        missing = "the gate has no rule" if written else "the suite has no gate section"
+        example = EXAMPLE.replace(_MARGIN, _LEAST) if metric == OF_ANY_OUTPUTS else EXAMPLE
+        raise UsageError(f"{place}: {missing}, so there is nothing to judge by; write, for example:\n{example}")
 
 
 def _settle(suite: Suite, run: StoredRun) -> Suite:

@@ -1,74 +1,36 @@
-"""Stage 9: records + policy + a stored baseline -> one ``Verdict`` per case and rule, and an exit code.
+"""Stage 9: a run's folder and a stored baseline -> what the rules say of them (``rules``), and an exit code.
 
-    rule           judged                                              asked for by
-    run            the suite's latest run has a case that is ok        a suite's name in place of a run's folder
-    run            neither it nor the baseline is a quick look         always
-    case           planned cases ran, both have the same cases         always
-    baseline       one artifact has the same figures in both           a baseline
-    latency        slowdown against the baseline <= tolerance          a baseline (latency.max_regression)
-    … update       the same under another version of the runtime       the same, both artifacts run again
-    speed-up       speed-up over the like-for-like fp32 >= promise     latency.min_speedup
-    size           bytes / bytes of the like-for-like fp32 <= budget   size.max_ratio
-    size growth    bytes / bytes in the baseline                       a baseline (size.max_growth)
-    <metric>       non-inferior to the like-for-like fp32              accuracy, or labels in the data
-    … regression   non-inferior to the baseline's int8                 a baseline (accuracy.max_regression)
-    cold start     load and first call, seconds                        cold_start.max_seconds
-    … growth       the same, both run again                            cold_start.max_regression
-    memory         peak of the resident set                            memory.max_bytes
-    … growth       the same against the baseline                       memory.max_regression
-    coverage       share in int8                                       coverage.min_share
-    … drop         the same against the baseline                       a baseline (coverage.max_drop)
-    on <host>      loses there no more than the margin                 portability.hosts
+Beside the verdicts on cases there are some on the run as a whole:
 
-Latency is judged on both artifacts run again (``gate.rerun``, handed to ``gate_run``), else on stored speed-ups.
-What cannot be judged is MISSING or INVALID, never PASS. A case whose artifact is the baseline's, byte by byte, run by
-the same versions on the same kind of host, is PASS where it is held against the baseline. The rules on one case that
-rest on samples of one kind (time: latency and speed-up; metric: against fp32 and against the baseline) share one error:
-a FAIL must survive Holm's correction over them, else it is INCONCLUSIVE. What that does to the exit code is the suite's
-to say (``gate.inconclusive``).
-``gate`` is pure; ``gate_run`` reads the folder for it.
+    run   the suite's latest run has a case that is ok   a suite's name in place of a run's folder
+    run   neither it nor the baseline is a quick look    always
 """
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from qbench.compare import compare
 from qbench.compare.environment import is_same_run
-from qbench.decide.cases import is_unmeasured
-from qbench.errors import NotComparable
-from qbench.gating import (
-    accuracy,
-    baseline_figures,
-    cold_start,
-    coverage,
-    latency,
-    memory,
-    portability,
-    size,
-)
-from qbench.gating.filter_cases import keep_cases
-from qbench.gating.latency import needs_baseline
-from qbench.gating.outcomes import Effect, Outcome, find_exit_code
+from qbench.errors import NotComparable, UsageError, first_names
+from qbench.gating.outcomes import find_exit_code
+from qbench.gating.rules import judge_records
 from qbench.gating.sequential_test import NotRun, Rerun
-from qbench.gating.settle import correct_for_rules, settle
-from qbench.gating.verdict import Evidence, Rule, Verdict
-from qbench.gating.whole_run import SAME_RUN, refuse_quick, report_newest
-from qbench.machine import fingerprint
-from qbench.portability.compare_hosts import OutputChange, compare_outputs, is_emulated
-from qbench.record import stored_run
-from qbench.record.example_scores import ExampleScores
-from qbench.record.schema import Record
-from qbench.record.stored_run import RunInfo, StoredRun
+from qbench.gating.verdict import Rule, Verdict
+from qbench.portability.compare_hosts import compare_outputs
+from qbench.record import locate, stored_run
+from qbench.record.schema import Record, read_case_id
+from qbench.record.stored_run import QUICK, RunInfo, StoredRun
 
 if TYPE_CHECKING:
     from qbench.gating.baseline import Baseline
-    from qbench.suite import GateSpec, Suite
+    from qbench.suite import Suite
 
-__all__ = ["Gated", "Verdict", "gate", "gate_run", "needs_baseline"]
+SAME_RUN = "the baseline was made of this very run, so nothing can have changed; gate a later run: `qbench run SUITE`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +124,7 @@ def _judge(
     run: StoredRun, suite: Suite, against: Baseline | None, reruns: Mapping[str, Rerun | NotRun], ref: str | None
 ) -> tuple[Verdict, ...]:
     """The verdicts on what was read."""
-    return gate(
+    return judge_records(
         run.records,
         run.info,
         suite.gate,
@@ -177,150 +139,53 @@ def _judge(
     )
 
 
-def gate(
-    records: Sequence[Record],
-    info: RunInfo,
-    policy: GateSpec,
-    *,
-    place: Callable[[str], str],
-    baseline: Baseline | None = None,
-    pairs: compare.Pairs = lambda record, fp32: None,
-    examples: Callable[[Record], ExampleScores | None] = lambda record: None,
-    score_of_facts: Callable[[Any], float] | None = None,
-    change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None,
-    reruns: Mapping[str, Rerun | NotRun] | None = None,
-    ref: str | None = None,
-) -> tuple[Verdict, ...]:
-    """Every verdict in the order of the records, at least one; pure.
+def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[StoredRun, Baseline | None]:
+    """Both with the int8 cases whose id matches one of the comma-separated globs, and every fp32; raises ``UsageError``
+    for a glob without a match."""
+    ids = {record.case.id for record in (*run.records, *(baseline.records if baseline else ()))}
+    ids |= {*run.info.plan.cases}
+    matched = set()
+    for glob in (part.strip() for part in only.split(",")):
+        matching = {case for case in ids if fnmatch.fnmatchcase(case, glob)}
+        if not matching:
+            raise UsageError(f"--filter '{glob}' matches no case; there are {first_names(sorted(ids), 5)}")
+        matched |= matching
 
-    ``place`` turns a key of the suite (``gate.accuracy.margin``) into file:line. ``baseline`` None: there is none.
-    ``examples`` gives what a record's score rests on, to be held against what the baseline keeps, ``change`` its
-    outputs against those of another record.
-    ``reruns``: by case, what running both artifacts again gave, or why that could not be. ``ref``: the commit that the
-    baseline was built from, where that is no committed file.
-    """
-    deltas: dict[str, compare.Delta] = {}
-    if baseline is not None:
-        field = fingerprint.comparable(baseline.info.environment, info.environment)
-        deltas = {delta.case: delta for delta in compare.compare(baseline.records, records, incomparable=field)}
-    evidence = Evidence(
-        records=records,
-        info=info,
-        policy=policy,
-        place=place,
-        baseline=baseline,
-        deltas=deltas,
-        pairs=pairs,
-        examples=examples,
-        score_of_facts=score_of_facts,
-        change=change,
-        reruns=reruns or {},
-        ref=ref,
+    def keep(records: Sequence[Record]) -> tuple[Record, ...]:
+        return tuple(record for record in records if record.case.id in matched or record.case.mode == "fp32")
+
+    def is_fp32(case: str) -> bool:
+        key = read_case_id(case)
+        return key is not None and key.mode == "fp32"
+
+    plan = replace(
+        run.info.plan,
+        cases=tuple(case for case in run.info.plan.cases if case in matched or is_fp32(case)),
+        skipped=tuple(skip for skip in run.info.plan.skipped if skip.id in matched),
     )
-    verdicts = [
-        verdict for record in records for verdict in _check_record(evidence.of_case(record.case), record)
-    ] + _find_absent(evidence)
-    if verdicts:
-        return tuple(verdicts)
-    return (_case_verdict(evidence, info.suite.name, "MISSING", "nothing to judge", "no int8 case was measured"),)
+    filtered = replace(run, info=replace(run.info, plan=plan), records=keep(run.records))
+    if baseline is None:
+        return filtered, None
+    contradictions = {case: text for case, text in baseline.contradictions.items() if case in matched}
+    return filtered, replace(baseline, records=keep(baseline.records), contradictions=contradictions)
 
 
-def _check_record(evidence: Evidence, record: Record) -> list[Verdict]:
-    case = record.case.id
-    if record.status == "failed":
-        reason = f"{record.stage}: {record.reason}" if record.stage else str(record.reason)
-        return [_case_verdict(evidence, case, "FAIL", "failed", reason)]
-    if record.status == "skipped":
-        reason = f"skipped: {record.reason}"
-        return [_report_gone(evidence, case, reason)] if evidence.base_of(case) else []
-    wrong = baseline_figures.check_figures(evidence, record)
-    apart = [] if wrong is None else [wrong]
-    if record.case.mode == "fp32" or is_emulated(record.host):
-        return apart
-    if wrong is not None:
-        evidence = baseline_figures.without_base(evidence, record)
-    elif evidence.baseline is not None and evidence.base_of(case) is None:
-        apart = [_report_new(evidence, case)]
-    checks = (
-        latency.check_latency,
-        latency.check_update,
-        latency.check_speedup,
-        size.check_size,
-        size.check_growth,
-        accuracy.check_accuracy,
-        accuracy.check_regression,
-        cold_start.check_limit,
-        cold_start.check_growth,
-        memory.check_limit,
-        memory.check_growth,
-        coverage.check_share,
-        coverage.check_drop,
-    )
-    able = [check for check in checks if not (is_unmeasured(record) and check in _MEASURED)]
-    verdicts = [verdict for check in able if (verdict := check(evidence, record)) is not None]
-    verdicts += portability.check_hosts(evidence, record)
-    return [*apart, *settle(correct_for_rules(verdicts), evidence, record)]
-
-
-NEW = "not in the baseline"
-# What a case whose answers are predicted has nothing to show for.
-_MEASURED = (
-    latency.check_latency,
-    latency.check_update,
-    latency.check_speedup,
-    cold_start.check_limit,
-    cold_start.check_growth,
-    memory.check_limit,
-    memory.check_growth,
-)
-
-
-def _report_gone(evidence: Evidence, case: str, reason: str) -> Verdict:
-    """A case that only the baseline has."""
-    return _settle_missing(evidence, _case_verdict(evidence, case, "MISSING", "the baseline has it", reason), "gone")
-
-
-def _report_new(evidence: Evidence, case: str) -> Verdict:
-    """A case that only the run has, or that failed or was skipped when the baseline was made."""
-    before = evidence.deltas[case].base
-    text = NEW if before is None else f"{before.status} in the baseline"
-    later = "add it with `qbench baseline RUN`" if evidence.ref is None else f"{evidence.ref} does not have it"
-    reason = f"there is nothing to hold it against; {later}"
-    return _settle_missing(evidence, _case_verdict(evidence, case, "MISSING", text, reason), "new")
-
-
-def _settle_missing(evidence: Evidence, verdict: Verdict, side: Literal["gone", "new"]) -> Verdict:
-    """The verdict on a case that only one side has, with what it does by ``gate.missing``."""
-    skipped: Effect | None = "skip" if getattr(evidence.policy.missing, side) == "skip" else None
-    return replace(verdict, place=evidence.place(f"gate.missing.{side}"), settled=skipped)
-
-
-def _find_absent(evidence: Evidence) -> list[Verdict]:
-    """Cases without a record: planned but not reached, in the baseline and gone, or of no record of the baseline."""
-    present = {record.case.id for record in evidence.records}
-    planned = [case for case in evidence.info.plan.cases if case not in present]
-    skipped = {skip.id: f"skipped: {skip.reason}" for skip in evidence.info.plan.skipped}
-    absent = [
-        case for case in evidence.deltas if case not in present and case not in planned and evidence.base_of(case)
+def refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
+    """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
+    sides = {"the run": run, "the baseline": baseline}
+    rule = Rule(name="run", kind="run", case=run.suite.name, place=place)
+    return [
+        rule.verdict("INVALID", f"{side} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
+        for side, info in sides.items()
+        if info is not None and info.quick is not None
     ]
-    contradictions = {} if evidence.baseline is None else evidence.baseline.contradictions
-    wrong = [
-        baseline_figures.report_contradiction(evidence, case, contradiction)
-        for case, contradiction in contradictions.items()
-        if case not in present
-    ]
-    return (
-        wrong
-        + [
-            _case_verdict(
-                evidence, case, "MISSING", "no record", "the run did not reach it; go on with `qbench run --resume`"
-            )
-            for case in planned
-        ]
-        + [_report_gone(evidence, case, skipped.get(case, "it is not in this run")) for case in absent]
+
+
+def report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
+    """MISSING: a benchmark that failed wholly proves nothing by an older run that is still there."""
+    return Rule(name="run", kind="run", case=run.info.suite.name, place=place).verdict(
+        "MISSING",
+        f"the latest run, {newest.name}, has no case that is ok",
+        f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "
+        f"fix the cause and run the suite again, or judge that run by its folder, {run.folder}",
     )
-
-
-def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:
-    """A verdict on whether the case is there at all."""
-    return Rule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)

@@ -11,8 +11,9 @@ from pathlib import PurePosixPath
 
 from qbench import formatting
 from qbench.formatting import clean
-from qbench.gating.gate import Gated, Verdict
+from qbench.gating.gate import Gated
 from qbench.gating.text import worst_first
+from qbench.gating.verdict import Verdict
 
 MOST = 10
 _KINDS = {"fail": "error", "invalid": "error", "hold": "warning", "note": "notice", "skip": "notice"}

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 from qbench import formatting
 from qbench.formatting import clean
-from qbench.gating.gate import Gated, Verdict
+from qbench.gating.gate import Gated
+from qbench.gating.verdict import Verdict
 
 _ELEMENTS = {"fail": "failure", "invalid": "error", "hold": "error", "skip": "skipped"}
 

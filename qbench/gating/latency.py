@@ -15,13 +15,14 @@ from qbench.compare.speedup_doubt import find_doubt
 from qbench.decide import limits
 from qbench.decide.limits import LimitCheck
 from qbench.gating.deciding import advise_live, advise_speedup, advise_stored, describe_budget
+from qbench.gating.evidence import Evidence
 from qbench.gating.sequential_test import (
     ANALYSES,
     CONTROL_LEVEL,
     NotRun,
     Rerun,
 )
-from qbench.gating.verdict import Evidence, LiveTimes, Rule, Verdict, format_level
+from qbench.gating.verdict import LiveTimes, Rule, Verdict, format_level
 from qbench.record.schema import Record, Speedup
 from qbench.stats.interval_type import Interval
 
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 INVALID_LIVE = "live  ended in process pair {}"
 LOOKS = f"{len(ANALYSES)} looks share 5 %"
-
-
-def needs_baseline(policy: GateSpec) -> bool:
-    """Whether a rule is written that asks for a baseline, so that one that is not there is MISSING: either
-    ``max_regression``. A suite of absolute rules alone needs no baseline."""
-    return _wants_latency(policy) or "max_regression" in policy.accuracy.model_fields_set
 
 
 def _wants_latency(policy: GateSpec) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench import formatting
-from qbench.gating.gate import Gated, Verdict
+from qbench.gating.gate import Gated
 from qbench.gating.text import count_outcomes, explain, outcome_of, worst_first
+from qbench.gating.verdict import Verdict
 from qbench.machine import fingerprint
 from qbench.record.stored_run import RunInfo
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from qbench.decide.limits import LimitCheck
 from qbench.gating.accuracy import describe_change
-from qbench.gating.verdict import Evidence, Rule, Verdict
+from qbench.gating.evidence import Evidence
+from qbench.gating.verdict import Rule, Verdict
 from qbench.portability.compare_hosts import is_emulated, is_other_file, judge_change
 from qbench.record.schema import NATIVE, Record, place_on
 

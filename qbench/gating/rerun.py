@@ -28,9 +28,8 @@ from qbench.data_preparation import prepare_data
 from qbench.decide.cases import is_int8, is_unmeasured
 from qbench.errors import CaseError
 from qbench.gating.baseline import Baseline, artifact_file
-from qbench.gating.identical import differing_host, is_same_file, list_updates
+from qbench.gating.evidence import differing_host, is_same_file, list_updates
 from qbench.gating.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
-from qbench.gating.policy import resolve
 from qbench.gating.sequential_test import ANALYSES, NotRun, Rerun
 from qbench.gating.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
@@ -43,6 +42,7 @@ from qbench.progress.live import Silent
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
 from qbench.suite import Suite
+from qbench.suite.gate import resolve_overrides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ class Rerunner:
 
 def _list_rules(suite: Suite, record: Record) -> LiveRules:
     """What the suite asks of a case that only running it again can tell."""
-    gate, _ = resolve(suite.gate, record.case, suite.place)
+    gate, _ = resolve_overrides(suite.gate, record.case)
     return LiveRules(
         tolerance=gate.latency.max_regression,
         promise=gate.latency.min_speedup,

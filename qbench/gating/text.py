@@ -11,10 +11,10 @@ from typing import Any
 
 from qbench import formatting
 from qbench.formatting import clean
-from qbench.gating.gate import Gated, Verdict
+from qbench.gating.gate import Gated
 from qbench.gating.outcomes import OUTCOMES, Effect, Outcome, find_worst, rank
 from qbench.gating.sequential_test import NotRun, Rerun
-from qbench.gating.verdict import advise_improved
+from qbench.gating.verdict import Verdict, advise_improved
 from qbench.progress.table import align_rows
 
 SCHEMA = 1

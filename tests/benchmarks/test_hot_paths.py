@@ -21,6 +21,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from qbench import registry, suite
 from qbench.gating import gate, text
 from qbench.gating.baseline import Baseline
+from qbench.gating.rules import judge_records
 from qbench.record import jsonl
 from qbench.record.schema import Record
 from qbench.report.build import build_report
@@ -99,7 +100,7 @@ def test_the_verdicts_on_a_hundred_cases(benchmark: BenchmarkFixture) -> None:
     rules = suite.parse(RULES, file="demo.yaml")
 
     def judge() -> str:
-        verdicts = gate.gate(
+        verdicts = judge_records(
             records, info(), rules.gate, place=rules.place, baseline=Baseline(info=info(), records=tuple(records))
         )
         return text.text(gate.Gated(suite="demo", folder=Path(), baseline=None, verdicts=verdicts))

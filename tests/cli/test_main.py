@@ -22,8 +22,10 @@ from qbench.compare.environment import SAME_RUN
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gating import baseline, gate
-from qbench.gating.gate import Gated, Outcome, Verdict
+from qbench.gating.gate import Gated
+from qbench.gating.outcomes import Outcome
 from qbench.gating.rerun import Rerunner
+from qbench.gating.verdict import Verdict
 from qbench.hosts.emulated_arm import EmulatedArm
 from qbench.machine.peak import Effort
 from qbench.record.jsonl import read, write

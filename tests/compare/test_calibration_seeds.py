@@ -15,6 +15,7 @@ from qbench import suite
 from qbench.compare import calibration_seeds
 from qbench.gating import gate
 from qbench.gating import text as gate_text
+from qbench.gating.rules import judge_records
 from qbench.record import jsonl
 from qbench.record.schema import CalibrationSeeds, Record
 from qbench.record.stored_run import MetricInfo, read_run
@@ -114,6 +115,6 @@ def test_stored_predictions_of_the_worst_seed_decide(tmp_path: Path) -> None:
     assert "Spread over calibration seeds" in page
     run = read_run(folder)
     parsed = suite.parse(SUITE, file="suites/demo.yaml")
-    verdicts = gate.gate(run.records, run.info, parsed.gate, place=parsed.place, pairs=run.pairs)
+    verdicts = judge_records(run.records, run.info, parsed.gate, place=parsed.place, pairs=run.pairs)
     text = gate_text.text(gate.Gated(suite="demo", folder=folder, baseline=None, verdicts=verdicts))
     assert "worst of 2 calibration seeds top1 -4.0 [-5.2, -3.0] points, FAIL" in text

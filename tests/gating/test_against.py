@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qbench.errors import NotComparable, UsageError
-from qbench.gating import against, environments
+from qbench.gating import against
 from qbench.gating.against import Request, Side, build_side, gate_against
 from qbench.gating.gate import Gated
 from qbench.gating.rerun import Rerunner
@@ -218,7 +218,7 @@ def test_only_what_must_be_installed_counts(tmp_path: Path, file: str, old: str,
     for name, text in (("old", old), ("new", new)):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text(text)
-    assert environments.compare_requirements(tmp_path / "old", tmp_path / "new") == ([file] if differs else [])
+    assert against.compare_requirements(tmp_path / "old", tmp_path / "new") == ([file] if differs else [])
 
 
 def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> None:
@@ -226,17 +226,17 @@ def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> Non
     former commit of qbench itself gives way to this one in a second step."""
     (tmp_path / "requirements.txt").write_text("numpy\n")
     commands: list[list[str]] = []
-    python = environments.make_environment(
+    python = against.make_environment(
         tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(list(command))
     )
     assert commands[0] == [sys.executable, "-m", "venv", str(tmp_path / "env")]
     assert commands[1][:4] == [str(python), "-m", "pip", "install"]
-    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), environments.describe_qbench()]
+    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), against.describe_qbench()]
     (tmp_path / "qbench").mkdir()
     (tmp_path / "qbench/registry.py").touch()
     commands.clear()
-    environments.make_environment(tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(command[-1:]))
-    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [environments.describe_qbench()]]
+    against.make_environment(tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(command[-1:]))
+    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [against.describe_qbench()]]
 
 
 def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
@@ -245,10 +245,10 @@ def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
 
     def fail(command: list[str], folder: Path) -> None:
-        environments._run([sys.executable, "-c", "import sys; sys.exit('no matching distribution')"], folder)
+        against._run([sys.executable, "-c", "import sys; sys.exit('no matching distribution')"], folder)
 
     with pytest.raises(UsageError, match="no matching distribution; --same-environment"):
-        environments.make_environment(tmp_path, tmp_path / "env", run=fail)
+        against.make_environment(tmp_path, tmp_path / "env", run=fail)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
 def test_of_what_pip_says_the_last_three_lines_are_told(tmp_path: Path, code: str, said: str) -> None:
     """Where it says nothing, its exit code is."""
     with pytest.raises(UsageError, match=f"cannot be installed: {said}; --same-environment"):
-        environments._run([sys.executable, "-c", f"import sys; {code}"], tmp_path)
+        against._run([sys.executable, "-c", f"import sys; {code}"], tmp_path)
 
 
 def test_hooks_of_the_repository_do_not_run(repository: Path) -> None:

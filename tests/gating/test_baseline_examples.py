@@ -18,6 +18,7 @@ from qbench.datasets.base import Examples
 from qbench.errors import UsageError
 from qbench.gating import baseline_examples, gate
 from qbench.gating.baseline import examples_file, read_baseline, write_baseline
+from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo, SuiteInfo
@@ -213,7 +214,7 @@ def _own(old: np.ndarray, new: np.ndarray, sha: str) -> Verdict:
     baseline = Baseline(
         info=own_info, records=(record(old, "0"),), examples={CASE: ExampleScores(values=old, contents=keys)}
     )
-    verdicts = gate.gate(
+    verdicts = judge_records(
         [fp32(), record(new, sha)],
         own_info,
         policy.gate,

@@ -10,9 +10,9 @@ import pytest
 from made_records import CASE, FP32, accuracy, answers, fp32, info, int8
 
 from qbench import suite
-from qbench.gating import gate
 from qbench.gating.baseline import Baseline
 from qbench.gating.outcomes import find_exit_code
+from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
 from qbench.record.schema import Coverage, HostFacts, Record
 from qbench.record.stored_run import MetricInfo, RunInfo
@@ -39,7 +39,7 @@ def judge(
     records = (new, run or int8())
     stored = {CASE: scores} if (scores := answers(base)) is not None else {}
     baseline = Baseline(info=held, records=(old, base), examples=stored)
-    return gate.gate(records, now, rules.gate, place=rules.place, baseline=baseline, examples=answers)
+    return judge_records(records, now, rules.gate, place=rules.place, baseline=baseline, examples=answers)
 
 
 def find_invalid(verdicts: Sequence[Verdict]) -> list[str]:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from made_records import fp32, info, int8
 
+from qbench import suite as suites
 from qbench.errors import SuiteError, UsageError
-from qbench.gating.current_rules import note_idle_overrides, read_rules
+from qbench.gating.current_rules import note_idle_overrides, read_rules, require_rules
 from qbench.record.stored_run import PlanInfo, SkipInfo, StoredRun, SuiteInfo
+from qbench.suite import Suite
 
 RULES = "gate:\n  latency: {max_regression: 5%}\n  overrides: [{mode: static, size: {max_growth: 2%}}]\n"
 TEXT = f"suite: demo\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {{backends: [fbgemm]}}\n{RULES}"
@@ -141,3 +143,37 @@ def test_a_run_of_some_cases_does_not_tell_whether_an_override_is_for_others(fil
     run = planned("net/static/fbgemm/t4/b1", only="*/t4/*")
     file.write_text(TEXT.replace("mode: static", "mode: qat"))
     assert note_idle_overrides(run, read_rules(run)[0]) == ()
+
+
+def parse_rules(rules: str) -> Suite:
+    """A suite with those rules."""
+    head = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+    return suites.parse(head + rules, file="suites/demo.yaml")
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("", "the suite has no gate section"),
+        ("gate: {}\n", "the gate has no rule"),
+        ("gate: {latency: {}}\n", "the gate has no rule"),
+        ("gate: {inconclusive: fail}\n", "the gate has no rule"),
+        ("gate: {latency: {max_regression: null}}\n", "the gate has no rule"),
+    ],
+)
+def test_a_suite_without_a_rule_is_told_what_to_write(rules: str, message: str) -> None:
+    """Otherwise the gate would judge by what qbench thinks of, and nobody would know."""
+    spec = parse_rules(rules)
+    with pytest.raises(UsageError, match=message) as raised:
+        require_rules(spec.gate, spec.place("gate"), written="gate" in spec.model_fields_set)
+    assert "max_regression: 5%" in str(raised.value)
+
+
+def test_what_to_write_fits_what_the_run_was_judged_by() -> None:
+    """A margin in points, pasted beside outputs that are no classes, would make of the run one that top1 judges."""
+    spec = parse_rules("")
+    with pytest.raises(UsageError) as raised:
+        require_rules(spec.gate, spec.place("gate"), written=False, metric="sqnr")
+    pasted = parse_rules(str(raised.value).partition("write, for example:\n")[2] + "\n").gate
+    assert (pasted.accuracy.metric, pasted.accuracy.at_least) == ("sqnr", 20)
+    assert pasted.has_rules

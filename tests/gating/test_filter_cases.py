@@ -1,4 +1,4 @@
-"""Rules of qbench/gating/filter_cases.py: what of a run and its baseline ``--filter`` leaves to be judged."""
+"""Rules of qbench/gating/gate.py: what of a run and its baseline ``--filter`` leaves to be judged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from made_records import CASE, FP32, fp32, info, int8
 
 from qbench.errors import UsageError
 from qbench.gating.baseline import Baseline
-from qbench.gating.filter_cases import keep_cases
+from qbench.gating.gate import keep_cases
 from qbench.record.stored_run import PlanInfo, SkipInfo, StoredRun
 
 X86, LIKE_FP32 = "net/static/x86/t1/b1", "zoo/fp32-cnn/static/x86/t1/b1"

@@ -33,9 +33,10 @@ from qbench.errors import NotComparable, UsageError
 from qbench.gating import gate
 from qbench.gating import text as gate_text
 from qbench.gating.baseline import Baseline, write_baseline
-from qbench.gating.latency import needs_baseline
 from qbench.gating.outcomes import OUTCOMES, find_exit_code, find_worst
+from qbench.gating.rules import NEW, judge_records
 from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
+from qbench.gating.verdict import Verdict
 from qbench.record.schema import ColdStart, Memory, Record, Roofline
 from qbench.record.stored_run import PlanInfo, QuickInfo, RunInfo, SkipInfo, read_run
 from qbench.stats.interval_type import Interval
@@ -87,7 +88,7 @@ class Situation:
         if self.baseline is not None:
             held = tuple(self.baseline) if self.same else tuple(map(as_other_file, self.baseline))
             baseline = Baseline(info=self.held, records=held, examples=stored if self.keeps else {})
-        verdicts = gate.gate(
+        verdicts = judge_records(
             self.records,
             self.run,
             rules.gate,
@@ -397,7 +398,7 @@ def test_a_start_that_an_update_may_have_changed_holds() -> None:
 )
 def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int) -> None:
     """Fail over invalid or missing over inconclusive over pass; nothing judged is no pass."""
-    plain = gate.Verdict(outcome="PASS", case=CASE, rule="case", place="x:1", text="")
+    plain = Verdict(outcome="PASS", case=CASE, rule="case", place="x:1", text="")
     assert find_exit_code([replace(plain, outcome=outcome).effect for outcome in outcomes]) == code
 
 
@@ -413,7 +414,9 @@ def test_the_worst_outcome_decides_the_exit_code(outcomes: list[Any], code: int)
 )
 def test_only_a_suite_of_absolute_rules_needs_no_baseline(rules: str, needed: bool) -> None:
     """A written tolerance asks for a baseline."""
-    assert needs_baseline(policy(rules).gate) is needed
+    wanted = policy(rules)
+    verdicts = judge_records([fp32(), int8()], info(), wanted.gate, place=wanted.place)
+    assert any(verdict.text == "no baseline" for verdict in verdicts) is needed
 
 
 def test_a_baseline_that_is_given_is_always_used() -> None:
@@ -516,7 +519,7 @@ def test_what_was_added_is_held_to_the_rules_that_need_no_baseline() -> None:
     assert [verdict.rule for verdict in gated.verdicts if verdict.outcome == "FAIL"] == ["size"]
 
 
-@pytest.mark.parametrize(("base", "text"), [([fp32()], gate.NEW), ([fp32(), failed()], "failed in the baseline")])
+@pytest.mark.parametrize(("base", "text"), [([fp32()], NEW), ([fp32(), failed()], "failed in the baseline")])
 def test_a_new_case_is_judged_by_no_rule_that_asks_for_the_baseline(base: list[Record], text: str) -> None:
     """There is one verdict that says it is new, and none on a change since; nor where it failed in the baseline."""
     gated = Situation("", [fp32(), started()], BASELINE_RULES, base, reruns=rerun(0.0)).gated()
@@ -880,7 +883,7 @@ def test_per_example_values_decide_a_metric_that_flips_do_not_describe() -> None
 
     rules = policy(ABSOLUTE)
     odd = replace(accuracy(), value=0.9712345, flips=None)
-    verdicts = gate.gate([fp32(), int8(accuracy=odd)], info(), rules.gate, place=rules.place, pairs=pairs)
+    verdicts = judge_records([fp32(), int8(accuracy=odd)], info(), rules.gate, place=rules.place, pairs=pairs)
     assert requests == [(CASE, FP32)]
     assert verdicts[-1].level == 0.95
     assert asdict(QUIET)["value"] == 1.001

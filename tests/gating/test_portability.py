@@ -9,7 +9,7 @@ import pytest
 from made_records import CASE, fp32, info, int8
 
 from qbench import suite
-from qbench.gating.gate import gate
+from qbench.gating.rules import judge_records
 from qbench.portability.compare_hosts import OutputChange
 from qbench.record.schema import EmulatedExamples, HostFacts, read_case_id
 
@@ -30,7 +30,7 @@ def judge(*records, lost=0, rules=RULE, n=N, same_bits=False):
     there[:lost] = 0
     pairs = lambda new, old: (there if new.case.host == "avx2" else right, right)  # noqa: E731 (the form of compare.Pairs)
     wanted = suite.parse(rules, file="s.yaml")
-    verdicts = gate([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs,
+    verdicts = judge_records([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs,
                     change=lambda there, native: OutputChange(n=n, differing=int(not same_bits), largest=0.1,
                                                               agreement=1.0))  # fmt: skip
     return [verdict for verdict in verdicts if verdict.kind == "portability"]
@@ -90,7 +90,7 @@ def test_a_predicted_case_is_not_asked_for_what_is_measured():
         f"{HEAD}gate: {{latency: {{min_speedup: 1.5}}, memory: {{max_bytes: 9 GB}}, size: {{max_ratio: 0.9}}}}\n",
         file="s.yaml",
     )
-    verdicts = gate([fp32(), int8(), there], info(), wanted.gate, place=wanted.place)
+    verdicts = judge_records([fp32(), int8(), there], info(), wanted.gate, place=wanted.place)
     kinds = {case: {verdict.rule for verdict in verdicts if verdict.case == case} for case in (CASE, there.case.id)}
     assert kinds[CASE] - kinds[there.case.id] == {"speed-up", "memory"}
     assert "size" in kinds[there.case.id]
@@ -106,7 +106,7 @@ def test_an_emulated_host_is_held_to_the_bits_of_what_it_answered(differing, out
     rules = HEAD.replace("avx2", '"qemu:Haswell"') + 'gate: {portability: {hosts: ["qemu:Haswell"]}}\n'
     wanted = suite.parse(rules, file="s.yaml")
     change = OutputChange(n=20, differing=differing, largest=0.1 * differing, agreement=1.0)
-    verdicts = gate(
+    verdicts = judge_records(
         [fp32(), int8(), there], info(), wanted.gate, place=wanted.place, change=lambda record, native: change
     )
     assert {verdict.case for verdict in verdicts} == {CASE}
