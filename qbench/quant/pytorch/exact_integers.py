@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 
-from qbench.errors import BuildError, reraise
+from qbench.errors import BuildError, first_names, reraise
+from qbench.machine import fingerprint
 from qbench.quant import model_call
-from qbench.quant.pytorch import kernel_notes, narrow_weights, padded_depthwise
+from qbench.quant.pytorch import narrow_weights, padded_depthwise
 from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers, scales
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import TargetFacts
 
+_SHOWN = 3  # names in a note
 EXAMPLES = 4  # calibration examples on which layers are held against exact integers
 _ROUNDING = 1  # levels: a kernel may round a tie, or the product of scales, to the other side
 _PLAIN = {
@@ -160,7 +162,7 @@ def notes(proof: Proof, int8: Any) -> tuple[str, ...]:
             proof.sums, proof.engine, narrow=bool(proof.recipe.narrow_weights), target=proof.recipe.cpus
         ),
         _of_differences(proof.compared),
-        kernel_notes.slow_note(int8, proof.engine),
+        slow_note(int8, proof.engine),
     )
     return tuple(note for note in texts if note)
 
@@ -177,3 +179,55 @@ def _of_differences(compared: Compared) -> str | None:
 
 def _share(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 else f"{share:.1g}"
+
+
+def slow_note(int8: Any, engine: str) -> str | None:
+    """Which convolutions of a converted module fall off fbgemm's fast path, with their shape; None without one."""
+    slow = [f"{name} ({shape})" for name, shape in slow_convolutions(int8, engine)]
+    if not slow:
+        return None
+    convolutions = "convolution takes" if len(slow) == 1 else "convolutions take"
+    return (
+        f"{len(slow)} grouped {convolutions} fbgemm's slow path, many times slower than fp32: "
+        f"{first_names(slow, _SHOWN)}; the engine onednn has fast kernels for them"
+    )
+
+
+def slow_convolutions(int8: Any, engine: str) -> list[tuple[str, str]]:
+    """(name, shape in words) of the grouped convolutions in a converted module that fbgemm computes group by group."""
+    if engine not in ("fbgemm", "x86"):
+        return []
+    names = []
+    for layer in layers(int8):
+        name, packed, weight = layer.name, layer.parameters, layer.weight
+        if layer.kernel.kind != "conv":
+            continue
+        groups = packed.groups()
+        if groups == 1 or _runs_on_onednn(engine, groups):
+            continue
+        if not _fast(packed, weight):
+            kernel, stride, padding = (
+                "x".join(map(str, sizes)) for sizes in (weight.shape[2:], packed.stride(), packed.padding())
+            )
+            names.append((name, f"{groups} groups, kernel {kernel}, stride {stride}, padding {padding}"))
+    return names
+
+
+def _runs_on_onednn(engine: str, groups: int) -> bool:
+    """The engine x86 gives a convolution to oneDNN where VNNI is there and it has at most 100 groups
+    (aten/src/ATen/native/quantized/cpu/qconv.cpp, ``should_use_onednn_quant``); no switch hides VNNI from it."""
+    return engine == "x86" and "avx512_vnni" in fingerprint.isa() and groups <= 100
+
+
+def _fast(packed: Any, weight: Any) -> bool:
+    """Whether fbgemm has a kernel for a grouped convolution (FBGEMM, src/FbgemmConv.cc ``takeDepthWiseFastPath`` and
+    src/GroupwiseConv.cc ``fbgemmOptimizedGConv``)."""
+    kernel, groups = list(weight.shape[2:]), packed.groups()
+    each_in, each_out = int(weight.shape[1]), int(weight.shape[0]) // groups
+    strides, padding, dilation = packed.stride(), packed.padding(), packed.dilation()
+    plain = all(step == 1 for step in dilation) and all(step in (1, 2) for step in strides) and len(set(kernel)) == 1
+    same = all(zeros == (kernel[0] - 1) // 2 for zeros in padding)
+    if each_in == each_out == 1:
+        sizes = (3, 5, 7) if len(kernel) == 2 else (3,)
+        return plain and same and groups % 8 == 0 and kernel[0] in sizes
+    return plain and same and each_in == each_out and each_in in (4, 8, 16) and kernel[0] == 3

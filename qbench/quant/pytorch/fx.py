@@ -14,7 +14,6 @@ from qbench.quant import model_call as forward
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import (
     calibration,
-    calibration_cache,
     clamp_fusion,
     drop_observers,
     exact_integers,
@@ -64,7 +63,7 @@ def _calibrated(job: QuantizeJob, batches: Batches, float_layers: dict[str, str]
         masks = drop_observers.met_infinity if finite else lambda observer: False
         calibration.require_observed(_observers(prepared), passes=masks)
 
-    calibration_cache.calibrate(prepared, run, job.shared)
+    calibration.calibrate_once(prepared, run, job.shared)
     drop_observers.drop_infinite(prepared)
     return prepared
 

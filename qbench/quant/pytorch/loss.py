@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from qbench import user_code
 from qbench.errors import BuildError
+from qbench.quant import model_call, training_code
 
 CLASSES = "cross_entropy"
 BINARY = "binary_cross_entropy_with_logits"
@@ -197,3 +200,36 @@ def _type(tensor: Any) -> str:
 
 def _shape(tensor: Any) -> str:
     return f"({', '.join(['n', *map(str, tensor.shape[1:])])}{',' if tensor.dim() == 1 else ''})"
+
+
+def load(text: str, base: Path | None, outputs: Any, labels: Any) -> Loss:
+    """The user's own loss ``fn(outputs, labels)``, which returns one number, the mean over the batch, as a tensor; for
+    what the network returns for a few examples, and for all labels. What is right, and how far two
+    outputs are from each other, is as ``choose`` has it where the first output fits the labels."""
+    import torch
+
+    function, file = training_code.load(text, base)
+    first = model_call.first(outputs)
+    try:
+        fitting = choose(first, labels)
+    except BuildError:
+        fitting = imitate(first)
+
+    def call(outputs: Any, labels: Any) -> Any:
+        value = user_code.call(function, outputs, labels, path=file, error=BuildError)
+        if not isinstance(value, torch.Tensor):
+            got = "nothing (is a `return` missing?)" if value is None else f"a {type(value).__name__}"
+            raise BuildError(f"the loss {text} returned {got}; expected one number as a tensor, with its gradient")
+        if value.numel() != 1:
+            shape = ", ".join(map(str, value.shape))
+            raise BuildError(
+                f"the loss {text} returned a tensor of shape ({shape}); expected one number: take its mean()"
+            )
+        if torch.is_grad_enabled() and not value.requires_grad:
+            raise BuildError(
+                f"the loss {text} returned a number without a gradient; compute it from the outputs by torch, without "
+                "item(), detach() or numpy()"
+            )
+        return value.reshape(())
+
+    return Loss(name=text, targets=labels, of=call, distance=fitting.distance, right=fitting.right, whole=True)

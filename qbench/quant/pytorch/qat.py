@@ -14,7 +14,7 @@ from qbench.process.threads import one_torch_thread
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection, model_call, training_code
 from qbench.quant.flow import Converted, QuantizeJob, Shared
-from qbench.quant.pytorch import checkpoint, distillation, loss, own_loss
+from qbench.quant.pytorch import checkpoint, distillation, loss
 from qbench.quant.pytorch.fake_quant_sites import WEIGHT, learned_scales, sites
 from qbench.quant.pytorch.own_training import OwnTraining, TrainingBatches
 from qbench.quant.pytorch.trainer import BATCH_SIZE, QatTrainer
@@ -122,7 +122,7 @@ def _aim(job: QuantizeJob, inputs: tuple[Any, ...], labels: Any) -> distillation
     def choose(outputs: Any, labels: Any) -> loss.Loss:
         assert text is not None  # it is asked for a loss that is named
         if training_code.is_python(text):
-            return own_loss.choose(text, job.base, outputs, labels)
+            return loss.load(text, job.base, outputs, labels)
         return loss.named(text, model_call.first(outputs), labels)
 
     size = recipe.batch_size or BATCH_SIZE

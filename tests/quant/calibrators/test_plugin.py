@@ -21,7 +21,6 @@ from qbench.quant.flow import QuantizeJob
 from qbench.quant.onnx import static as onnx_static
 from qbench.quant.onnx.formats import algorithms
 from qbench.quant.pytorch import fx, pt2e, qconfig, torch_ao
-from qbench.quant.pytorch.calibrator_observer import CalibratorObserver
 from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
@@ -110,7 +109,7 @@ def test_torch_flows_take_its_range():
         assert float(observer.calculate_qparams()[0]) == pytest.approx(scale)
         scales[calibrator] = scale
     assert scales["half"] == pytest.approx(scales["minmax"] / 2)
-    assert isinstance(qconfig.activation_observer(Recipe(calibrator="half"))(), CalibratorObserver)
+    assert isinstance(qconfig.activation_observer(Recipe(calibrator="half"))(), qconfig.CalibratorObserver)
 
 
 def test_the_onnx_flow_takes_its_range(tmp_path):

@@ -20,7 +20,6 @@ from qbench.quant.pytorch import (
     fx,
     loss,
     optimizers,
-    own_loss,
     pt2e,
     qat,
     torch_ao,
@@ -218,7 +217,7 @@ def test_an_own_loss_gets_all_outputs(code):
     """Of a network with two heads both; a named loss and the distance to fp32 take the first."""
     (code / "two.py").write_text("def both(outputs, labels): return outputs[0].mean() + 2 * outputs[1].mean()\n")
     outputs = (torch.ones(2, 3, requires_grad=True), torch.ones(2, 1))
-    chosen = own_loss.choose("two.py:both", code, outputs, torch.tensor([0, 1]))
+    chosen = loss.load("two.py:both", code, outputs, torch.tensor([0, 1]))
     aim = distillation.Aim(loss=chosen, distill=0.0, teacher=None)
     assert float(aim.of(outputs, torch.tensor([0, 1])).detach()) == 3
     assert aim.right(outputs, torch.tensor([0, 1])) == 1

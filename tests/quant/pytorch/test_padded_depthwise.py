@@ -10,7 +10,7 @@ from torch import nn
 
 from qbench.quant.artifacts import coverage, torchscript
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import eager, fx, kernel_notes, padded_depthwise, torch_ao
+from qbench.quant.pytorch import eager, exact_integers, fx, padded_depthwise, torch_ao
 from qbench.quant.recipe import Recipe
 
 RECIPE = Recipe(calibrator="minmax", per_channel=True, symmetric=False, reduce_range=True)
@@ -117,7 +117,7 @@ def test_the_frameworks_default_is_left_alone():
 def test_no_slow_path_is_left_to_report():
     """fbgemm computes the wider kernel by its depthwise code, so that there is nothing to warn of."""
     converted = int8(model())
-    assert kernel_notes.slow_convolutions(converted.module, "fbgemm") == []
+    assert exact_integers.slow_convolutions(converted.module, "fbgemm") == []
     assert not any("slow path" in note for note in converted.conversion.notes)
 
 
@@ -125,7 +125,7 @@ def test_no_slow_path_is_left_to_report():
 def test_fbgemm_is_slow_from_nine_on(kernel, slow):
     """Where fbgemm has no depthwise kernel, the record names the layer."""
     converted = int8(model(pad=(0, 0, 0, 0), kernel=kernel, stride=1, own=kernel // 2), side=18)
-    assert bool(kernel_notes.slow_convolutions(converted.module, "fbgemm")) == slow
+    assert bool(exact_integers.slow_convolutions(converted.module, "fbgemm")) == slow
 
 
 def test_coverage_counts_the_multiplications_of_the_network_not_the_rim(tmp_path):
