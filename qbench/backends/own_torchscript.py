@@ -7,6 +7,8 @@ case, and what the file tells of its making (bits of activations, weights per ch
 from __future__ import annotations
 
 import shutil
+import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,10 @@ from qbench.quant.flow import Conversion
 from qbench.quant.pytorch import torch_ao
 
 FILE = "model.pt"
+# (bits of activations, weights per channel) of torch's default qconfigs: fbgemm and x86 leave room for sums of 16 bits.
+_DEFAULTS = {(7, True): "fbgemm and x86", (8, True): "onednn", (8, False): "qnnpack"}
+# Between the levels that 7 bits reach (127) and those that 8 bits do (255), at the most active value of a layer.
+_SEVEN_BITS = 180
 
 
 def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None = None) -> Built:
@@ -29,7 +35,6 @@ def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None
     """
     from qbench.quant.analysis import quantized_range
     from qbench.quant.artifacts import coverage, torchscript
-    from qbench.quant.pytorch import made_for
 
     own = job.int8_file
     assert own is not None
@@ -42,7 +47,7 @@ def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None
     reference, unseen = torchscript.count_layers(job.network.module, example)
     layers, uncounted = torchscript.count_layers(loaded, example)
     named = f"run on {engine}, which the suite names" if job.int8_engine else f"run on {engine}: the file names none"
-    scheme = None if job.mode == "dynamic" else made_for.describe_scheme(loaded, _singles(job))
+    scheme = None if job.mode == "dynamic" else _describe_scheme(loaded, _singles(job))
     ranges = () if job.mode == "dynamic" else quantized_range.range_of_module(loaded, example)
     return Built(
         format="torchscript",
@@ -139,3 +144,45 @@ def _find_fixed_batch(job: BuildJob, loaded: Any) -> int | None:
             raise
         return 1
     return None if tuple(outputs.shape[:1]) == (count,) else 1
+
+
+def _describe_scheme(module: Any, examples: Iterable[tuple[Any, ...]]) -> str | None:
+    """Whose default quantization a network follows (``activations in 7 bits, weights per channel, as in the default
+    qconfig of fbgemm and x86``), from what the examples reach in each layer; None where nothing shows it."""
+    import torch
+
+    from qbench.quant.artifacts import torchscript
+    from qbench.quant.artifacts.tracing import known_warnings
+    from qbench.quant.operator_mode import OperatorMode
+
+    levels: dict[int, int] = {}
+    per_channel: set[bool] = set()
+
+    class Watching(OperatorMode):
+        """Sees the levels of quantized tensors, in the order in which they come, and the weights."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.position = 0
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.dtype == torch.quint8:
+                levels[self.position] = max(levels.get(self.position, 0), int(result.int_repr().max()))
+                self.position += 1
+            if function.namespace == "quantized" and len(args) > 1:
+                weight = torchscript.unpack_weight(str(function.overloadpacket).partition(".")[2], args[1])
+                if weight is not None:
+                    per_channel.add(weight.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric))
+            return result
+
+    with torch.inference_mode(), known_warnings():
+        for example in examples:
+            with Watching():
+                module(*example)
+    if not levels or not per_channel:
+        return None
+    bits = 7 if statistics.median(levels.values()) < _SEVEN_BITS else 8
+    whose = _DEFAULTS.get((bits, True in per_channel))
+    text = f"activations in {bits} bits, weights per {'channel' if True in per_channel else 'tensor'}"
+    return f"{text}, as in the default qconfig of {whose}" if whose else f"{text}, as in no engine's default qconfig"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.errors import ModelError, first_names
 from qbench.models import adapt_onnx
-from qbench.models.base import InputForm, ModelReference, Network
-from qbench.models.port_names import require_known
+from qbench.models.base import InputForm, ModelReference, Network, require_known_port
 
 if TYPE_CHECKING:
     from torch import nn
@@ -98,7 +97,7 @@ def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[.
     ]
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     fixed = [name for name, form in reference.inputs.items() if form.constant is not None and name.isidentifier()]
-    require_known(reference.name, "input", reference.inputs, [*names, *(fixed if takes_any else ())])
+    require_known_port(reference.name, "input", reference.inputs, [*names, *(fixed if takes_any else ())])
     space: dict[str, Any] = {"_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
     heads, arguments = ["self"], ["self"]
     for parameter in parameters:
@@ -199,7 +198,7 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
 
     to_float32(module, reference.name)
     arguments = module.forward.schema.arguments[1:]
-    require_known(reference.name, "input", reference.inputs, [argument.name for argument in arguments])
+    require_known_port(reference.name, "input", reference.inputs, [argument.name for argument in arguments])
     outer = torch.nn.Module()
     outer.network = module
     heads, inputs = ["self"], []
@@ -234,7 +233,7 @@ def _script_output(module: Any, reference: ModelReference) -> str:
         return f"[{key!r}]"
     if isinstance(key, str) and kind == "TupleType":
         names: Iterable[str] = getattr(returned, "field_names", lambda: ())() or ()
-        require_known(reference.name, "output", [key], list(names))
+        require_known_port(reference.name, "output", [key], list(names))
         return f".{key}"
     if isinstance(key, int) and kind in ("TupleType", "ListType"):
         return f"[{key}]"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qbench.errors import ModelError
-from qbench.models.base import InputForm, ModelReference
-from qbench.models.port_names import require_known
+from qbench.models.base import InputForm, ModelReference, require_known_port
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.graph.graph import Graph
@@ -41,7 +40,7 @@ def file_of(path: Path, reference: ModelReference, example: Sequence[Any] = ()) 
 
 def adapt(graph: Graph, reference: ModelReference) -> None:
     """Changes a graph in place; raises ``ModelError`` where it has no such input or output."""
-    require_known(reference.name, "input", reference.inputs, graph.inputs)
+    require_known_port(reference.name, "input", reference.inputs, graph.inputs)
     for name, form in reference.inputs.items():
         if form.constant is not None:
             _fix(graph, name, form, reference.name)
@@ -132,7 +131,7 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
         if output >= len(names):
             raise ModelError(f"{reference.name}: no output {output}; it has {len(names)}, counted from 0")
         output = names[output]
-    require_known(reference.name, "output", [output], names)
+    require_known_port(reference.name, "output", [output], names)
     body = graph.model.graph
     value = next(value_info for value_info in body.output if value_info.name == output)
     declaration = type(value)()

@@ -6,13 +6,15 @@ plug-in of the kind ``source``: a function ``load(reference) -> Network`` that r
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from qbench import installation, registry
+from qbench.errors import ModelError
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
@@ -165,3 +167,13 @@ class Network:
     kind: NetworkKind
     module: Any = None
     path: Path | None = None
+
+
+def require_known_port(model: str, port: str, chosen_names: Iterable[str], names: Sequence[str]) -> None:
+    """Raises ``ModelError`` for the first wanted name that the network does not have, with a near match."""
+    for name in chosen_names:
+        if name in names:
+            continue
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ";"
+        raise ModelError(f"{model}: no {port} named '{name}'{hint} it has: {', '.join(names) or 'none with a name'}")
