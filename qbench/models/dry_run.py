@@ -27,7 +27,7 @@ class Misfit(ModelError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class NetworkInput:
     """An input of a network: ``type`` is numpy's name of what it takes, None where the network does not tell."""
 
     name: str
@@ -97,17 +97,17 @@ def _turned(network: Network, raw: Inputs) -> str:
     return ""
 
 
-def inputs_of(network: Network) -> tuple[Input, ...] | None:
+def inputs_of(network: Network) -> tuple[NetworkInput, ...] | None:
     """The inputs of a network in order; None where any number goes, or it does not tell."""
     if network.kind == "onnx" and network.path is not None:
-        return tuple(Input(name=name, type=kind) for name, kind in onnx_file.input_types(network.path).items())
+        return tuple(NetworkInput(name=name, type=kind) for name, kind in onnx_file.input_types(network.path).items())
     if network.kind == "torchscript":
         arguments = network.module.forward.schema.arguments[1:]  # the first is self
-        return tuple(Input(name=argument.name, optional=argument.has_default_value()) for argument in arguments)
+        return tuple(NetworkInput(name=argument.name, optional=argument.has_default_value()) for argument in arguments)
     return _parameters(network.module.forward)
 
 
-def _parameters(function: Any) -> tuple[Input, ...] | None:
+def _parameters(function: Any) -> tuple[NetworkInput, ...] | None:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -115,13 +115,13 @@ def _parameters(function: Any) -> tuple[Input, ...] | None:
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
     return tuple(
-        Input(name=parameter.name, optional=parameter.default is not parameter.empty)
+        NetworkInput(name=parameter.name, optional=parameter.default is not parameter.empty)
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     )
 
 
-def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
+def _require_count(expected: Sequence[NetworkInput], inputs: Inputs) -> None:
     least = sum(not port.optional for port in expected)
     if least <= len(inputs) <= len(expected):
         return
@@ -134,7 +134,7 @@ def _require_count(expected: Sequence[Input], inputs: Inputs) -> None:
     )
 
 
-def _require_types(expected: Sequence[Input], inputs: Inputs) -> None:
+def _require_types(expected: Sequence[NetworkInput], inputs: Inputs) -> None:
     wrong = [
         f"its input '{port.name}' takes {port.type}, the data gives {array.dtype}"
         for port, array in zip(expected, inputs, strict=False)

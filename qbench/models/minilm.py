@@ -45,7 +45,7 @@ def build() -> nn.Module:
     from torch import nn
     from torch.nn.functional import scaled_dot_product_attention
 
-    class Layer(nn.Module):  # type: ignore[misc]  # mypy skips torch (pyproject), so its base is Any
+    class BertLayer(nn.Module):  # type: ignore[misc]  # mypy skips torch (pyproject), so its base is Any
         """Self-attention, then two linear layers with GELU; each added to its input and normalized."""
 
         def __init__(self) -> None:
@@ -72,7 +72,7 @@ def build() -> nn.Module:
             super().__init__()
             self.words, self.places = nn.Embedding(VOCABULARY, HIDDEN), nn.Embedding(LONGEST, HIDDEN)
             self.norm = nn.LayerNorm(HIDDEN, EPS)
-            self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+            self.layers = nn.ModuleList(BertLayer() for _ in range(LAYERS))
             self.head = nn.Linear(HIDDEN, CLASSES)
 
         def embed(self, ids: Tensor, mask: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def build(channels: int = 1, classes: int = 10) -> nn.Module:
     import torch
     from torch import nn
 
-    class Block(nn.Module):  # type: ignore[misc]  # mypy skips torch (pyproject), so its base is Any
+    class ResidualBlock(nn.Module):  # type: ignore[misc]  # mypy skips torch (pyproject), so its base is Any
         def __init__(self, before: int, width: int, stride: int) -> None:
             super().__init__()
             self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
@@ -47,7 +47,7 @@ def build(channels: int = 1, classes: int = 10) -> nn.Module:
             blocks, before = [], WIDTHS[0]
             for width in WIDTHS:
                 for position in range(BLOCKS):
-                    blocks.append(Block(before, width, 2 if position == 0 and width != WIDTHS[0] else 1))
+                    blocks.append(ResidualBlock(before, width, 2 if position == 0 and width != WIDTHS[0] else 1))
                     before = width
             self.blocks = nn.Sequential(*blocks)
             self.pool = nn.AdaptiveAvgPool2d(1)

@@ -45,7 +45,7 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrainingOutcome:
     """How a training ended: mean loss and share of right predictions over its last epoch, while the weights still
     changed; ``seconds`` it took, all attempts together; ``resumed``: the share that an earlier attempt had done."""
 
@@ -82,7 +82,7 @@ def train(
     preprocess: Callable[[Arrays], Arrays] = _keep_inputs,
     cores: int = 1,
     checkpoints: Checkpoints | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Trains in place on examples and their class numbers, and leaves the module in eval mode.
 
     AdamW with a one-cycle schedule (Smith 2018, arXiv:1803.09820). ``preprocess`` makes of the raw examples of a batch
@@ -106,7 +106,9 @@ def train(
                 trainer.run_epoch(shards, feed, progress, checkpoints)
         module.to(memory_format=torch.contiguous_format)
     module.eval()
-    return Outcome(loss=trainer.means.mean_loss, accuracy=trainer.accuracy, seconds=trainer.seconds, resumed=resumed)
+    return TrainingOutcome(
+        loss=trainer.means.mean_loss, accuracy=trainer.accuracy, seconds=trainer.seconds, resumed=resumed
+    )
 
 
 @dataclass(frozen=True)

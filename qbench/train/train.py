@@ -27,7 +27,7 @@ from qbench.models import dry_run, sharded_gradients
 from qbench.models import trainer as training
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network, Training
-from qbench.models.trainer import Outcome
+from qbench.models.trainer import TrainingOutcome
 from qbench.process.parent import Limits, call
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
@@ -40,7 +40,7 @@ from qbench.train.training_set import TrainingSet, choose_training_set, open_dat
 KIND = "trained"
 # A training tells how far it is and keeps its state, so no stage's limit ends it.
 TRAINING_SECONDS = 14 * 86_400.0
-_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+_OUTCOME: TypeAdapter[TrainingOutcome] = TypeAdapter(TrainingOutcome)
 _TRIED = 2  # examples on which a network is tried before it is trained
 _BATCH = 256  # held-out examples predicted at once on one core
 
@@ -56,7 +56,7 @@ class Trained:
     dataset: str
     split: str
     examples: int
-    outcome: Outcome
+    outcome: TrainingOutcome
     fresh: bool
     notes: tuple[str, ...] = ()
 

@@ -31,7 +31,7 @@ Wanted: TypeAlias = Mapping[Place, tuple[Call, int]]  # where to start, for whic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class TraceStep:
     """One function that ran and gave tensors; ``readable``: its output stands for real values by itself."""
 
     name: str
@@ -39,7 +39,7 @@ class Step:
     readable: bool
 
 
-class Trace:
+class ActivationTrace:
     """What one call of a network does: the functions in order, which of them made a module's output, and who used it.
 
     ``ends`` holds for each call of a module where its output is found again and the number of its step. The outputs
@@ -49,7 +49,7 @@ class Trace:
     def __init__(self, where: Wanted | None = None, capture: Callable[[Call, Any], None] | None = None) -> None:
         from torch.utils.weak import WeakTensorKeyDictionary
 
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
         self.ends: dict[Call, tuple[Place, int | None]] = {}
         self.scope: tuple[str, str] | None = None  # of a graph's operator: its key, unique for a call, and the module
         self._wanted, self._capture = where or {}, capture
@@ -69,7 +69,7 @@ class Trace:
         inputs = frozenset(self._makers[tensor] for tensor in used if tensor in self._makers)
         followed = [self._followed.pop(tensor) for tensor in used if tensor in self._followed]
         self.steps.append(
-            Step(name=name, inputs=inputs, readable=outputs[0].is_floating_point() or outputs[0].is_quantized)
+            TraceStep(name=name, inputs=inputs, readable=outputs[0].is_floating_point() or outputs[0].is_quantized)
         )
         for tensor in outputs:
             self._makers[tensor] = len(self.steps) - 1
@@ -167,7 +167,7 @@ def flatten_tensors(value: Any) -> Iterator[Any]:
         yield from flatten_tensors(list(value.values()))
 
 
-def run_traced(module: Any, batch: tuple[Any, ...], trace: Trace, kind: str) -> None:
+def run_traced(module: Any, batch: tuple[Any, ...], trace: ActivationTrace, kind: str) -> None:
     """Runs a network once, watched; the hooks are gone afterwards."""
     import torch
 
@@ -189,7 +189,7 @@ def run_traced(module: Any, batch: tuple[Any, ...], trace: Trace, kind: str) -> 
             (_interpreter(module, trace) if isinstance(module, torch.fx.GraphModule) else module)(*batch)
 
 
-def _traced_functions(trace: Trace) -> Any:
+def _traced_functions(trace: ActivationTrace) -> Any:
     """A context in which every torch function that user code, a module or a graph calls is told to ``trace``."""
     from torch.overrides import TorchFunctionMode
 
@@ -202,11 +202,11 @@ def _traced_functions(trace: Trace) -> Any:
     return Functions()
 
 
-def _interpreter(graph: Any, trace: Trace) -> Callable[..., Any]:
+def _interpreter(graph: Any, trace: ActivationTrace) -> Callable[..., Any]:
     """Runs a graph node by node, and tells ``trace`` from which module an operator came."""
     import torch
 
-    class Named(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
+    class NamedNodes(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, node: Any) -> Any:
             stack = node.meta.get("nn_module_stack") if node.op in ("call_function", "call_method") else None
             if stack:
@@ -217,5 +217,5 @@ def _interpreter(graph: Any, trace: Trace) -> Callable[..., Any]:
             finally:
                 trace.scope = None
 
-    run: Callable[..., Any] = Named(graph).run
+    run: Callable[..., Any] = NamedNodes(graph).run
     return run

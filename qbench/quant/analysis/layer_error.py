@@ -15,7 +15,7 @@ from typing import Any
 
 from qbench.errors import BuildError
 from qbench.quant.analysis import quantized_range
-from qbench.quant.analysis.activation_trace import Call, Place, Trace, flatten_tensors, run_traced
+from qbench.quant.analysis.activation_trace import ActivationTrace, Call, Place, flatten_tensors, run_traced
 from qbench.quant.analysis.quantized_range import InputRange
 from qbench.quant.flow import Batches
 from qbench.record.layer_numbers import LayerNumbers
@@ -44,7 +44,7 @@ def measure_layers(fp32_module: Any, int8_module: Any, batches: Batches) -> tupl
     first = next(iter(batches()), None)
     if first is None:
         raise BuildError("per-layer numbers need inputs, and there are no batches: give calibration examples")
-    ours, theirs = Trace(), _Ranged()
+    ours, theirs = ActivationTrace(), _Ranged()
     try:
         run_traced(int8_module, first, theirs, "int8")
     except BuildError:  # a graph may have been exported for one example
@@ -65,7 +65,7 @@ def measure_layers(fp32_module: Any, int8_module: Any, batches: Batches) -> tupl
     )
 
 
-class _Ranged(Trace):
+class _Ranged(ActivationTrace):
     """Also what the output of each step can represent, where it is quantized by fixed scales."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Plan:
     one before them.
     """
 
-    def __init__(self, names: list[str], leaves: set[str], fp32: Trace, int8: _Ranged) -> None:
+    def __init__(self, names: list[str], leaves: set[str], fp32: ActivationTrace, int8: _Ranged) -> None:
         self.ours: dict[Place, tuple[Call, int]] = {}
         self.theirs: dict[Place, tuple[Call, int]] = {}
         self.reasons: dict[str, str] = {}
@@ -168,7 +168,7 @@ def measure_clipping(
     have the ``ranges`` that it gave. A layer that these batches call another number of times has no share. Raises
     ``BuildError`` where the network does not run on them.
     """
-    ours, first = Trace(), next(iter(batches()))
+    ours, first = ActivationTrace(), next(iter(batches()))
     run_traced(fp32_module, first, ours, "fp32")
     names = {name for variant in variants for name in variant}
     calls = [call for name in names for call in ours.calls(name)]
@@ -184,7 +184,7 @@ def measure_clipping(
                 counts[name] += _outside(output, ranges[name][number])
 
     for batch in batches():
-        run_traced(fp32_module, batch, Trace(layers, look), "fp32")
+        run_traced(fp32_module, batch, ActivationTrace(layers, look), "fp32")
     return [
         {
             name: counts[name] / totals[name]
@@ -223,8 +223,8 @@ def _compare(fp32_module: Any, int8_module: Any, batch: tuple[Any, ...], plan: _
         if call[0] in sums:
             sums[call[0]].add(outputs.pop(call, None), _float(output))
 
-    run_traced(fp32_module, batch, Trace(plan.ours, keep), "fp32")
-    run_traced(int8_module, batch, Trace(plan.theirs, add), "int8")
+    run_traced(fp32_module, batch, ActivationTrace(plan.ours, keep), "fp32")
+    run_traced(int8_module, batch, ActivationTrace(plan.theirs, add), "int8")
     for name, _ in outputs:
         if name in sums:
             sums[name].problem = _NOT_ALWAYS

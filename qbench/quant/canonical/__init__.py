@@ -105,7 +105,7 @@ class _Purpose:
 
 
 @dataclass(kw_only=True)
-class _Work:
+class _Rewriting:
     """A network being rewritten; ``difference`` of its outputs, once it is known."""
 
     module: Any
@@ -119,9 +119,9 @@ _PADDING, _NORM, _ATTENTION, _CALLS = "padding", "BatchNorm", "attention", "func
 _ALL = (_PLAIN, _ATTENTION, _GRAPH, _CALLS, _SPELLING, _IDLE, _SHARED, _PADDING, _NORM)
 
 
-def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only: tuple[str, ...]) -> _Work:
+def _rewritten(module: Any, example: tuple[Any, ...], purpose: _Purpose, *, only: tuple[str, ...]) -> _Rewriting:
     """A copy of the module with the named kinds of rewrite."""
-    work = _Work(module=materialize_weights.copy_module(module).eval())
+    work = _Rewriting(module=materialize_weights.copy_module(module).eval())
     padded: list[str] = []
     if _PLAIN in only:
         work.rewrites += materialize_weights.materialize(work.module)
@@ -178,7 +178,7 @@ def _of_layers(module: Any, example: tuple[Any, ...], *, training: bool) -> list
     return steps[:-1] if training else steps
 
 
-def _apply(work: _Work, steps: list[_Step], only: tuple[str, ...]) -> None:
+def _apply(work: _Rewriting, steps: list[_Step], only: tuple[str, ...]) -> None:
     for kind, step in steps:
         if kind in only:
             work.rewrites += step()
@@ -186,7 +186,7 @@ def _apply(work: _Work, steps: list[_Step], only: tuple[str, ...]) -> None:
 
 def _attempt(
     module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose, *, only: tuple[str, ...]
-) -> tuple[_Work | None, str]:
+) -> tuple[_Rewriting | None, str]:
     """The module with the named kinds of rewrite where it is equal then; else None and the reason."""
     try:
         work = _rewritten(module, _one(example), purpose, only=only)
@@ -199,10 +199,10 @@ def _attempt(
     return (work, "") if difference.none else (None, f"the outputs differed by {difference.share:.2g} of the largest")
 
 
-def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose) -> _Work:
+def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge, purpose: _Purpose) -> _Rewriting:
     """The module with every kind of rewrite that leaves it equal; the others are named in ``kept``."""
     good: tuple[str, ...] = ()
-    best = _Work(module=materialize_weights.copy_module(module).eval())
+    best = _Rewriting(module=materialize_weights.copy_module(module).eval())
     undone = []
     for kind in _ALL:
         work, reason = _attempt(module, example, judge, purpose, only=(*good, kind))

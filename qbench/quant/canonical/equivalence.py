@@ -13,7 +13,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class OutputDifference:
     """``largest`` absolute difference of any output; ``share`` of the largest output of the same tensor. Both are
     infinite where the outputs differ in number, shape, type, NaN or infinity, or where the rewritten network raises."""
 
@@ -41,11 +41,11 @@ class Judge:
                     if out_of_memory(error):
                         raise
 
-    def difference(self, module: Any) -> Difference:
+    def difference(self, module: Any) -> OutputDifference:
         """The largest one over all inputs; ``module`` is called as it is, in its mode."""
         import torch
 
-        largest = Difference(largest=0.0, share=0.0)
+        largest = OutputDifference(largest=0.0, share=0.0)
         with torch.no_grad():
             for inputs, expected in self._cases:
                 try:
@@ -53,20 +53,22 @@ class Judge:
                 except Exception as error:  # a rewrite that does not run is not equal
                     if out_of_memory(error):
                         raise
-                    return Difference(largest=float("inf"), share=float("inf"))
+                    return OutputDifference(largest=float("inf"), share=float("inf"))
                 here = measure_difference(expected, outputs)
-                largest = Difference(largest=max(largest.largest, here.largest), share=max(largest.share, here.share))
+                largest = OutputDifference(
+                    largest=max(largest.largest, here.largest), share=max(largest.share, here.share)
+                )
         return largest
 
 
-def measure_difference(expected: Any, outputs: Any) -> Difference:
+def measure_difference(expected: Any, outputs: Any) -> OutputDifference:
     """Between two results of a network: a tensor, or tensors inside lists, tuples and dicts."""
     ours, theirs = function_trace.flatten_tensors(expected), function_trace.flatten_tensors(outputs)
     if len(ours) != len(theirs):
-        return Difference(largest=float("inf"), share=float("inf"))
+        return OutputDifference(largest=float("inf"), share=float("inf"))
     pairs = [_of_tensors(own, other) for own, other in zip(ours, theirs, strict=True)]
     largest = max((own for own, _ in pairs), default=0.0)
-    return Difference(largest=largest, share=max((share for _, share in pairs), default=0.0))
+    return OutputDifference(largest=largest, share=max((share for _, share in pairs), default=0.0))
 
 
 def _of_tensors(tensor: Any, other: Any) -> tuple[float, float]:

@@ -107,7 +107,7 @@ def _axes(graph: Any, example: tuple[Any, ...]) -> dict[Any, int]:
 
     axes: dict[Any, int] = {}
 
-    class Run(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
+    class Interpreter(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy here
         def run_node(self, n: Any) -> Any:
             result = super().run_node(n)
             if isinstance(result, torch.Tensor):
@@ -115,5 +115,5 @@ def _axes(graph: Any, example: tuple[Any, ...]) -> dict[Any, int]:
             return result
 
     with torch.no_grad():
-        Run(graph).run(*example)
+        Interpreter(graph).run(*example)
     return axes

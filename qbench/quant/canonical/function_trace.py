@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class TracedCall:
     """One call of a torch function, as its caller wrote it."""
 
     function: Callable[..., Any]
@@ -29,21 +29,21 @@ class Call:
         return flatten_tensors((self.args, dict(self.kwargs)))
 
 
-def trace_calls(run: Callable[[], Any]) -> tuple[tuple[Call, ...], Any]:
+def trace_calls(run: Callable[[], Any]) -> tuple[tuple[TracedCall, ...], Any]:
     """The outermost torch functions that ``run()`` calls, in order, and what it returns.
 
     Questions about a tensor that are answered without its values (shape, dtype, …) are left out.
     """
     from torch.overrides import TorchFunctionMode
 
-    recorded: list[Call] = []
+    recorded: list[TracedCall] = []
     questions = _questions()
 
     class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to mypy here
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             if function not in questions:
-                recorded.append(Call(function=function, args=args, kwargs=kwargs or {}, result=result))
+                recorded.append(TracedCall(function=function, args=args, kwargs=kwargs or {}, result=result))
             return result
 
     with Calls():

@@ -36,7 +36,7 @@ def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
     with reraise(Untraceable, model_call.reason):
         with _unchecked(module):
             graph = _trace(module, inputs, part_counts)
-            while isinstance(graph, _Stopped):
+            while isinstance(graph, _StoppedTrace):
                 part_counts[graph.node.name] = _count_parts(module, graph, inputs)
                 graph = _trace(module, inputs, part_counts)
         for node in graph.nodes:
@@ -55,7 +55,7 @@ def _require_tensors_first(inputs: tuple[Any, ...]) -> None:
         raise Untraceable("a tensor comes after an argument that is none, or in a list")
 
 
-class _Stopped(Exception):
+class _StoppedTrace(Exception):
     """The forward goes through the parts of a node, and how many there are is not known yet."""
 
     def __init__(self, graph: Any, node: Any) -> None:
@@ -64,7 +64,7 @@ class _Stopped(Exception):
 
 
 def _trace(module: Any, inputs: tuple[Any, ...], part_counts: Mapping[str, int]) -> Any:
-    """The graph of a module, or ``_Stopped`` where it ends at parts that ``part_counts`` does not know."""
+    """The graph of a module, or ``_StoppedTrace`` where it ends at parts that ``part_counts`` does not know."""
     import torch
 
     class Tracer(torch.fx.Tracer):  # type: ignore[misc]  # torch is Any to mypy here
@@ -86,12 +86,12 @@ def _trace(module: Any, inputs: tuple[Any, ...], part_counts: Mapping[str, int])
             if obj.node.target not in _in_parts():
                 return super().iter(obj)
             if obj.node.name not in part_counts:
-                raise _Stopped(self.graph, obj.node)
+                raise _StoppedTrace(self.graph, obj.node)
             return iter([obj[i] for i in range(part_counts[obj.node.name])])
 
     try:
         return Tracer(param_shapes_constant=True).trace(module)
-    except _Stopped as stopped:
+    except _StoppedTrace as stopped:
         return stopped
 
 
@@ -104,7 +104,7 @@ def _in_parts() -> frozenset[Any]:
     return frozenset([*names, *(getattr(torch, name) for name in names)])
 
 
-def _count_parts(module: Any, stopped: _Stopped, inputs: tuple[Any, ...]) -> int:
+def _count_parts(module: Any, stopped: _StoppedTrace, inputs: tuple[Any, ...]) -> int:
     """How many parts the last node of an unfinished graph gives on the inputs."""
     import torch
 

@@ -72,11 +72,11 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
     return form
 
 
-def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.Call, ...]) -> list[function_trace.Call]:
+def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.TracedCall, ...]) -> list[function_trace.TracedCall]:
     """The calls from the input on, each of which takes the result of the one before; raises ``NotPlain`` where a call
     stands aside, or where the layer uses tensors that are neither its own nor made of its own."""
     own = {id(parameter) for parameter in (*layer.parameters(), *layer.buffers())}
-    chain: list[function_trace.Call] = []
+    chain: list[function_trace.TracedCall] = []
     touched, at = {id(tensor)}, tensor
     for call in calls:
         takes = {id(argument) for argument in call.takes()}
@@ -95,13 +95,13 @@ def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.Call, ...]) -> l
     return chain
 
 
-def _foreign(chain: list[function_trace.Call]) -> str:
+def _foreign(chain: list[function_trace.TracedCall]) -> str:
     """The first call that belongs to no plain layer."""
     foreign = [call for call in chain if _zero_pad(call) is None and call.function not in _functions()]
     return (foreign or chain)[0].name
 
 
-def _zero_pad(call: function_trace.Call) -> Any:
+def _zero_pad(call: function_trace.TracedCall) -> Any:
     """The list of an ``F.pad`` with zeros, else None."""
     from torch.nn import functional
 
@@ -112,7 +112,7 @@ def _zero_pad(call: function_trace.Call) -> Any:
     return arguments["pad"] if zeros else None
 
 
-def _of_layer(layer: Any, call: function_trace.Call, pads: list[Any]) -> Form:
+def _of_layer(layer: Any, call: function_trace.TracedCall, pads: list[Any]) -> Form:
     kind, names = _functions()[call.function]
     arguments = dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
     expected = next((plain for plain in supported_kinds() if isinstance(layer, plain)), kind)
@@ -172,7 +172,7 @@ def _of_norm(args: dict[str, Any]) -> Form:
     )
 
 
-def _of_scaling(chain: list[function_trace.Call], tensor: Any) -> Form:
+def _of_scaling(chain: list[function_trace.TracedCall], tensor: Any) -> Form:
     """A BatchNorm whose statistics do nothing, of a multiplication and an addition by channel (a frozen one)."""
     import torch
 

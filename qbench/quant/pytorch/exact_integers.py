@@ -13,7 +13,7 @@ from qbench.errors import BuildError, first_names, reraise
 from qbench.machine import fingerprint
 from qbench.quant import model_call
 from qbench.quant.pytorch import narrow_weights, padded_depthwise
-from qbench.quant.pytorch.packed_layers import Kernel, Packed, float_weights, layers, scales
+from qbench.quant.pytorch.packed_layers import LayerKernel, Packed, float_weights, layers, scales
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import TargetFacts
@@ -138,7 +138,7 @@ class _Outputs:
         return hook
 
 
-def _exact(kernel: Kernel, weight: Any, bias: Any, x: Any, output: Any, *, clips: bool) -> Any:
+def _exact(kernel: LayerKernel, weight: Any, bias: Any, x: Any, output: Any, *, clips: bool) -> Any:
     """The levels that a layer's output must have for its input, from integers; sums in float32 are off by less than
     rounding. ``clips``: a ReLU is part of it."""
     levels = x.int_repr().float() - x.q_zero_point()

@@ -24,7 +24,7 @@ import torch
 from qbench.errors import first_names
 from qbench.quant import target as cpus
 from qbench.quant.pytorch import older_kernels
-from qbench.quant.pytorch.packed_layers import RIM, Kernel, among_zeros, layers, scales, with_levels
+from qbench.quant.pytorch.packed_layers import RIM, LayerKernel, among_zeros, layers, scales, with_levels
 from qbench.quant.saturation import pair_sums
 from qbench.record.schema import TargetFacts
 
@@ -47,7 +47,7 @@ class Kernels:
     target: tuple[str, ...] = ()
     top: int = TOP
 
-    def overflow(self, kernel: Kernel, levels: Any) -> Any:
+    def overflow(self, kernel: LayerKernel, levels: Any) -> Any:
         """Of each output channel whether a sum of some of them can overflow, as a tensor of bool."""
         over = overflows(kernel, levels, top=self.top)
         if not cpus.adds_in_16_bits(self.target):
@@ -57,7 +57,7 @@ class Kernels:
                 over = over | overflows(kernel, levels, top=self.top)
         return over | older_kernels.overflowing(self.engine, kernel, levels, top=self.top, target=self.target)
 
-    def widen(self, kernel: Kernel, levels: Any) -> Any:
+    def widen(self, kernel: LayerKernel, levels: Any) -> Any:
         """By how much the step of each output channel that overflows grows at a time, more than 1: as much as its
         largest pair needs where the order of the sums is known."""
         wider = torch.full((_outputs(kernel, levels),), _WIDER, dtype=torch.double)
@@ -103,7 +103,7 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: Kernels
 
 
 def ask(
-    sums: Sums, kernels: Kernels, name: str, kernel: Kernel, weight: Any, float_weight: Any, *, narrow: bool
+    sums: Sums, kernels: Kernels, name: str, kernel: LayerKernel, weight: Any, float_weight: Any, *, narrow: bool
 ) -> Any:
     """The quantized weight of one layer, as it is or with wider steps; counts it in ``sums``."""
     sums.layers += 1
@@ -151,7 +151,7 @@ def facts(sums: Sums, target: Collection[str]) -> TargetFacts | None:
     )
 
 
-def overflows(kernel: Kernel, levels: Any, *, top: int = TOP) -> Any:
+def overflows(kernel: LayerKernel, levels: Any, *, top: int = TOP) -> Any:
     """Of each output channel whether a sum can overflow in the process's engine, as a tensor of bool; ``levels`` are
     the integers of its weight."""
     over = torch.zeros(_outputs(kernel, levels), dtype=torch.bool)
@@ -167,7 +167,7 @@ def overflows(kernel: Kernel, levels: Any, *, top: int = TOP) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class NarrowedWeight:
     """A quantized weight, in how many channels its step is wider, and whether sums of some still overflow."""
 
     weight: Any
@@ -175,7 +175,7 @@ class Fitted:
     overflows: bool
 
 
-def fitted(kernel: Kernel, weight: Any, source: Any, kernels: Kernels = HERE) -> Fitted:
+def fitted(kernel: LayerKernel, weight: Any, source: Any, kernels: Kernels = HERE) -> NarrowedWeight:
     """A quantized weight with the least wider steps with which no sum of ``kernels`` overflows; ``source`` is the float
     weight that it rounds."""
     axis, scale = scales(weight)
@@ -184,11 +184,13 @@ def fitted(kernel: Kernel, weight: Any, source: Any, kernels: Kernels = HERE) ->
     while bool((bad := kernels.overflow(kernel, levels)).any()):
         wider = bad if len(factors) > 1 or len(bad) == 1 else torch.ones(1, dtype=torch.bool)
         if bool((factors[wider] >= _WIDEST).any()):
-            return Fitted(weight=weight, channels=0, overflows=True)
+            return NarrowedWeight(weight=weight, channels=0, overflows=True)
         steps = kernels.widen(kernel, levels)
         factors[wider] *= steps[wider] if len(factors) > 1 or len(bad) == 1 else steps[bad].max()
         levels = _rounded(source, levels, scale * factors, axis, factors > 1)
-    return Fitted(weight=with_levels(levels, weight, scale * factors), channels=_changed(factors, bad), overflows=False)
+    return NarrowedWeight(
+        weight=with_levels(levels, weight, scale * factors), channels=_changed(factors, bad), overflows=False
+    )
 
 
 def _changed(factors: Any, channels: Any) -> int:
@@ -216,7 +218,7 @@ def _source(weight: Any, float_weight: Any) -> Any:
     return float_weight if bool(near.all()) else rounded
 
 
-def _unscaled(kernel: Kernel, levels: Any) -> Any:
+def _unscaled(kernel: LayerKernel, levels: Any) -> Any:
     """The weight with all scales one: for each channel where engines have such kernels."""
     if kernel.kind == "conv_transpose":
         return torch._make_per_tensor_quantized_tensor(levels, 1.0, 0)
@@ -225,17 +227,17 @@ def _unscaled(kernel: Kernel, levels: Any) -> Any:
     return torch._make_per_channel_quantized_tensor(levels, ones, zeros, 0)
 
 
-def _outputs(kernel: Kernel, levels: Any) -> int:
+def _outputs(kernel: LayerKernel, levels: Any) -> int:
     return int(levels.shape[1]) * kernel.groups if kernel.kind == "conv_transpose" else int(levels.shape[0])
 
 
-def _size(kernel: Kernel, levels: Any) -> list[int]:
+def _size(kernel: LayerKernel, levels: Any) -> list[int]:
     """The least input with a place of the output that reads no padding, and some more of both."""
     sides = zip(levels.shape[2:], kernel.dilation, kernel.stride, strict=True)
     return [(side - 1) * dilation + 1 + 2 * stride for side, dilation, stride in sides]
 
 
-def _places(kernel: Kernel, levels: Any, x: Any) -> Iterator[tuple[Any, tuple[int, ...]]]:
+def _places(kernel: LayerKernel, levels: Any, x: Any) -> Iterator[tuple[Any, tuple[int, ...]]]:
     """(exact sum of each channel, place of the output) for every sum of other weights that the kernel makes."""
     if kernel.kind != "conv_transpose":
         sides = zip(kernel.padding, kernel.stride, strict=True)

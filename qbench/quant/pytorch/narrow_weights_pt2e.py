@@ -11,7 +11,7 @@ from typing import Any
 from qbench.quant.artifacts import torch_export
 from qbench.quant.pytorch import narrow_weights
 from qbench.quant.pytorch.older_kernels import process_engine
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_channel.default"
 _CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
@@ -53,12 +53,12 @@ def _held(module: Any, path: str) -> Any:
     return getattr(module.get_submodule(owner), name)
 
 
-def _kernel(node: Any) -> Kernel:
+def _kernel(node: Any) -> LayerKernel:
     if str(node.target) == _LINEAR:
-        return Kernel(kind="linear")
+        return LayerKernel(kind="linear")
     arguments = list(node.args[3:])
     stride, padding, dilation, groups = arguments + _DEFAULTS[len(arguments) :]
-    return Kernel(
+    return LayerKernel(
         kind="conv",
         dimensions=2,
         stride=tuple(stride),

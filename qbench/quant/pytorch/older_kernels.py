@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation import pair_sums, torch_products
 from qbench.quant.saturation.pair_sums import Product
 
@@ -22,13 +22,13 @@ from qbench.quant.saturation.pair_sums import Product
 _KERNELS = {"fbgemm": ("fbgemm",), "x86": ("fbgemm", "onednn"), "onednn": ("onednn",), "inductor": ("onednn",)}
 
 
-def overflowing(engine: str, kernel: Kernel, levels: Any, *, top: int, target: Collection[str] = ("avx2",)) -> Any:
+def overflowing(engine: str, kernel: LayerKernel, levels: Any, *, top: int, target: Collection[str] = ("avx2",)) -> Any:
     """Of each output channel whether a sum can leave 16 bits on a CPU of a target, as a tensor of bool, for inputs of
     at most ``top``; ``levels`` are the integers of its weight."""
     return largest_pairs(engine, kernel, levels, target=target) * top > pair_sums.HIGHEST
 
 
-def largest_pairs(engine: str, kernel: Kernel, levels: Any, *, target: Collection[str] = ("avx2",)) -> Any:
+def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Collection[str] = ("avx2",)) -> Any:
     """Of each output channel the largest sum of two weights of one sign that are added in 16 bits on a CPU of a target,
     where it is above 128 (else 0). There is none on qnnpack, which widens before it multiplies."""
     largest = torch.zeros(_outputs(kernel, levels), dtype=torch.int64)
@@ -45,11 +45,11 @@ def largest_pairs(engine: str, kernel: Kernel, levels: Any, *, target: Collectio
     return largest
 
 
-def _outputs(kernel: Kernel, levels: Any) -> int:
+def _outputs(kernel: LayerKernel, levels: Any) -> int:
     return int(levels.shape[1]) * kernel.groups if kernel.kind == "conv_transpose" else int(levels.shape[0])
 
 
-def _any_two(kernel: Kernel, levels: Any) -> Any:
+def _any_two(kernel: LayerKernel, levels: Any) -> Any:
     """Of each output channel the largest sum of two weights of one sign, wherever they are."""
     rows = levels.int()
     if kernel.kind == "conv_transpose":

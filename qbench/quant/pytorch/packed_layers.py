@@ -15,7 +15,7 @@ RIM = "qbench_rim"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel:
+class LayerKernel:
     """What an engine is asked to compute: a matrix product (``kind`` is ``linear``), a convolution (``conv``) or a
     transposed one (``conv_transpose``) of ``dimensions``, with one entry for each of them."""
 
@@ -83,12 +83,12 @@ class Packed:
             return self.parameters.unpack()[0]
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> LayerKernel:
         """What the engine computes."""
         parameters = self.parameters
         if "Conv" not in str(parameters._type()):
-            return Kernel(kind="linear")
-        return Kernel(
+            return LayerKernel(kind="linear")
+        return LayerKernel(
             kind="conv_transpose" if parameters.transpose() else "conv",
             dimensions=self.weight.dim() - 2,
             stride=tuple(parameters.stride()),

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.machine import fingerprint
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation.pair_sums import Product
 
 Array = NDArray[Any]
 _MOST_GROUPS = 100  # that the engine x86 gives to onednn
 
 
-def choose_engine(engine: str, kernel: Kernel) -> str:
+def choose_engine(engine: str, kernel: LayerKernel) -> str:
     """The engine whose kernel ``x86`` takes for a layer with symmetric weights (PyTorch, OnednnUtils.h,
     ``should_use_onednn_quant``: on a CPU with AVX512-VNNI that of onednn for at most 100 groups); others themselves.
     On this CPU, limited to AVX2."""
@@ -39,7 +39,7 @@ def has_vnni() -> bool:
 
 
 def read_product(
-    engine: str, kernel: Kernel, weight: Array, zero_point: int, *, switched: bool
+    engine: str, kernel: LayerKernel, weight: Array, zero_point: int, *, switched: bool
 ) -> Product | str | None:
     """The sums of a layer with signed bytes as weight on ``fbgemm`` or ``onednn``; why they are not modelled, in words;
     None where they are exact. ``zero_point``: that of its input. ``switched``: on this CPU, limited to AVX2; else on a

@@ -319,7 +319,7 @@ def test_a_wrappers_own_layer_is_not_mistaken_for_the_networks():
 def test_a_graphs_layer_counts_the_quantization_of_its_output():
     """Behind the fused ReLU stand quantize and, one for each user, dequantize: what the users get is compared."""
     model = residual_cnn()
-    trace = activation_trace.Trace()
+    trace = activation_trace.ActivationTrace()
     activation_trace.run_traced(int8("pt2e", model), (images(),), trace, "int8")
     names = [trace.steps[number].name for number in trace.chain(("stem", 0))]
     assert names == ["conv2d", "relu", "quantize_per_tensor", "dequantize_per_tensor"]

@@ -24,7 +24,7 @@ from qbench.quant.pytorch import (
     pt2e,
     torch_ao,
 )
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.recipe import Recipe
 
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
@@ -49,14 +49,14 @@ def conv(side, stride=1, padding=0, groups=1, dimensions=2, kind="conv"):
     def each(value):
         return (value,) * dimensions
 
-    return Kernel(
+    return LayerKernel(
         kind=kind, dimensions=dimensions, stride=each(stride), padding=each(padding), dilation=each(1),
         output_padding=each(0), groups=groups,
     )  # fmt: skip
 
 
 LAYERS = {
-    "linear": (Kernel(kind="linear"), (40, 65)),
+    "linear": (LayerKernel(kind="linear"), (40, 65)),
     "pointwise": (conv(1), (40, 35, 1, 1)),
     "first": (conv(3, 2, 1), (24, 3, 3, 3)),
     "plain": (conv(3, 1, 1), (24, 16, 3, 3)),

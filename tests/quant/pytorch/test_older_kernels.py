@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from qbench.quant.pytorch import older_kernels
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation import torch_products
 
-GROUPS = Kernel(kind="conv", dimensions=2, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=4)
-LINEAR = Kernel(kind="linear")
+GROUPS = LayerKernel(kind="conv", dimensions=2, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=4)
+LINEAR = LayerKernel(kind="linear")
 
 
-def pairs(engine: str, kernel: Kernel, shape: tuple[int, ...], target: str = "avx2") -> set[int]:
+def pairs(engine: str, kernel: LayerKernel, shape: tuple[int, ...], target: str = "avx2") -> set[int]:
     """The largest sums of two weights of 100, one for all channels."""
     levels = torch.full(shape, 100, dtype=torch.int8)
     return set(older_kernels.largest_pairs(engine, kernel, levels, target=(target,)).tolist())
@@ -33,7 +33,7 @@ def test_groups_that_are_exact_on_the_building_machine_overflow_on_older_ones(
 
 def test_small_groups_are_exact_on_onednn_but_with_avx512() -> None:
     """Its kernels for AVX2 take channels by fours and leave others to an exact one; one channel has no neighbour."""
-    small, alone = (Kernel(**{**vars(GROUPS), "groups": groups}) for groups in (4, 8))
+    small, alone = (LayerKernel(**{**vars(GROUPS), "groups": groups}) for groups in (4, 8))
     assert pairs("onednn", small, (8, 2, 3, 3)) == {0}
     assert pairs("onednn", small, (8, 2, 3, 3), "avx512") == {200}
     assert pairs("fbgemm", small, (8, 2, 3, 3)) == {200}
@@ -48,7 +48,7 @@ def test_an_engine_that_widens_first_has_no_pairs() -> None:
 
 def test_any_two_weights_meet_where_the_order_is_not_known() -> None:
     """A transposed convolution: the two largest of one sign that an output channel reads, wherever they are."""
-    kernel = Kernel(kind="conv_transpose", dimensions=1, stride=(1,), padding=(0,), dilation=(1,), groups=2)
+    kernel = LayerKernel(kind="conv_transpose", dimensions=1, stride=(1,), padding=(0,), dilation=(1,), groups=2)
     levels = torch.zeros((4, 3, 5), dtype=torch.int8)  # of each of 2 groups 2 channels in, 3 out
     levels[0, 1, 0], levels[1, 1, 4] = 70, 80  # the same channel, far apart
     levels[2, 0, 0], levels[3, 0, 1], levels[3, 0, 2] = 90, -75, -60  # one sign alone does not add up with the other

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbench.quant.pytorch.packed_layers import Kernel
+from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation import torch_products
 from qbench.quant.saturation.pair_sums import Product
 
@@ -21,7 +21,7 @@ def read(
 ) -> str:
     """How a convolution's sums are paired; "exact"; or why it is not modelled."""
     axes = len(weight) - 2
-    kernel = Kernel(
+    kernel = LayerKernel(
         kind="conv", dimensions=axes, stride=(stride,) * axes, padding=(padding,) * axes, dilation=(1,) * axes,
         groups=groups,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def test_the_kernel_for_groups_wants_full_padding() -> None:
 def test_a_cpu_without_vnni_is_not_this_one_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an emulated Haswell answers: fbgemm's kernel for groups adds in 16 bits, x86 gives it every layer."""
     few, many = (
-        Kernel(kind="conv", dimensions=2, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=groups)
+        LayerKernel(kind="conv", dimensions=2, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=groups)
         for groups in (4, 144)
     )
     assert read("fbgemm", (64, 16, 3, 3), groups=4, switched=False) == "flat"
@@ -71,7 +71,7 @@ def test_a_cpu_without_vnni_is_not_this_one_limited(monkeypatch: pytest.MonkeyPa
 
 def test_transposed_convolutions_are_not_claimed() -> None:
     """Their order was not tried."""
-    kernel = Kernel(kind="conv_transpose", dimensions=2, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+    kernel = LayerKernel(kind="conv_transpose", dimensions=2, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
     reason = torch_products.read_product("onednn", kernel, np.zeros((2, 2, 3, 3), np.int8), 0, switched=True)
     assert reason == "transposed convolutions are not modelled"
 

@@ -111,7 +111,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *
     why); it carries what stays float, and why."""
     engine, recipe, example = job.engine, job.recipe, job.example
     model_call.of_one_example(job.module, example)
-    work = _Work(
+    work = _EagerNetwork(
         own=qconfigs.mark_own(_own(job.module, example), job.own),
         kept=kept,
         qconfig=qconfigs.of_layers(engine, recipe, training=training, own=job.own),
@@ -141,7 +141,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *
 
 
 @dataclass(kw_only=True)
-class _Work:
+class _EagerNetwork:
     """One network on its way: qbench's own copy, what stays float and why, the quantization of a layer (for the
     build, and a cheap one for trials), and what there is to tell."""
 
@@ -177,7 +177,7 @@ class _Work:
         return id(part) in self.skipped or (self.reduced and type(part) in operator_support.fixed())
 
 
-def _placed(work: _Work, example: tuple[Any, ...], batches: Batches | None) -> Any:
+def _placed(work: _EagerNetwork, example: tuple[Any, ...], batches: Batches | None) -> Any:
     """The network with qbench's stubs in it."""
     heavy = {id(part): work.names[id(part)] for part in work.own.modules() if type(part) in operator_support.heavy()}
     split = regions.split(work.own, example, batches)
@@ -198,7 +198,7 @@ def _placed(work: _Work, example: tuple[Any, ...], batches: Batches | None) -> A
     return split.module
 
 
-def _quantize_region(work: _Work, region: regions.Region) -> None:
+def _quantize_region(work: _EagerNetwork, region: regions.Region) -> None:
     proven = verify.prove(
         region.traced,
         region.inputs,

@@ -8,13 +8,13 @@ from typing import Any
 from qbench.quant.canonical.graph import free_name
 from qbench.quant.pytorch.eager import operator_support
 from qbench.quant.pytorch.eager.graph import Value
-from qbench.quant.pytorch.eager.plan import Plan
+from qbench.quant.pytorch.eager.plan import Int8Plan
 
 Qconfig = Callable[[Any, tuple[float, float] | None], Any]
 
 
 def carry_out(
-    traced: Any, plan: Plan, values: tuple[Value, ...], qconfig: Qconfig, *, training: bool
+    traced: Any, plan: Int8Plan, values: tuple[Value, ...], qconfig: Qconfig, *, training: bool
 ) -> dict[Any, int]:
     """Rewrites a GraphModule in place, ready for torch's prepare; the node -> the position in the plan that it serves,
     for those that stayed and those that are new. ``qconfig(layer, ends)`` is the quantization of one
@@ -46,7 +46,7 @@ def carry_out(
     return serves
 
 
-def _fuse(traced: Any, nodes: list[Any], plan: Plan, *, training: bool) -> None:
+def _fuse(traced: Any, nodes: list[Any], plan: Int8Plan, *, training: bool) -> None:
     """Fuses the layers of each chain. An activation that goes is a ReLU on a clipped range where that fuses, and
     the clipped range alone elsewhere."""
     from torch import nn

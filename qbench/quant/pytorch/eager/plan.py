@@ -12,7 +12,7 @@ from qbench.quant.pytorch.eager.graph import Value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Int8Plan:
     """Positions of nodes in the graph's order: those whose result is int8, and the chains that are fused."""
 
     int8: frozenset[int]
@@ -27,7 +27,7 @@ def make(
     *,
     training: bool,
     clip: chains.Clip | None,
-) -> Plan:
+) -> Int8Plan:
     """The plan that quantizes every layer with an int8 class that is neither skipped nor refused (by position), and
     keeps in int8 what lies between them."""
     nodes = list(traced.graph.nodes)
@@ -67,7 +67,7 @@ def make(
     if mixed is not None:
         reason = "the same layer is called with float values elsewhere"
         return make(traced, values, {**refused, mixed: reason}, skipped, training=training, clip=clip)
-    return Plan(int8=frozenset(int8), chains=tuple(chain for chain in fused if chain.nodes[0] in int8))
+    return Int8Plan(int8=frozenset(int8), chains=tuple(chain for chain in fused if chain.nodes[0] in int8))
 
 
 def _mixed(parts: Mapping[int, Any], int8: set[int]) -> int | None:

@@ -25,7 +25,7 @@ _NO_KERNEL = "torch cannot run it in int8: {}"
 class Proven:
     """A plan that runs, what flows through the graph on the example, and why nodes (by position) had to stay float."""
 
-    plan: plan.Plan
+    plan: plan.Int8Plan
     values: tuple[graph.Value, ...]
     refused: dict[int, str]
 
@@ -61,7 +61,7 @@ def prove(
 
 def _failed(
     traced: Any,
-    chosen: plan.Plan,
+    chosen: plan.Int8Plan,
     values: tuple[graph.Value, ...],
     qconfig: insert_stubs.Qconfig,
     inputs: tuple[Any, ...],
@@ -121,7 +121,7 @@ class _Meaning:
     ends: tuple[float, float] = (-math.inf, math.inf)
 
 
-def _meanings(traced: Any, chosen: plan.Plan) -> dict[int, _Meaning]:
+def _meanings(traced: Any, chosen: plan.Int8Plan) -> dict[int, _Meaning]:
     """Position -> meaning of the int8 nodes, fused ones as the sequence that they were; not of arithmetic."""
     import torch
 
@@ -148,7 +148,7 @@ def _method(name: str, value: Any, *args: Any, **keywords: Any) -> Any:
 def _run(
     int8: Any,
     serves: dict[Any, int],
-    chosen: plan.Plan,
+    chosen: plan.Int8Plan,
     inputs: tuple[Any, ...],
     meanings: dict[int, _Meaning],
 ) -> dict[int, str]:
