@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from qbench import formatting
 from qbench.compare import compare
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo
@@ -110,6 +109,4 @@ def describe_change(spread: SeedSpread, metric: MetricInfo) -> str:
     """``top1 -1.3 [-2.1, -0.5] points``: the worst seed's change against fp32, with the limits it was tested by."""
     if spread.test is None:
         return ""
-    change = compare.oriented(spread.test.delta, metric.sign)
-    amount = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
-    return f"{metric.name} {amount} {metric.unit}".rstrip()
+    return f"{metric.name} {metric.show_change(compare.oriented(spread.test.delta, metric.sign))}"

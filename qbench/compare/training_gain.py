@@ -76,10 +76,9 @@ def describe_training_gains(records: Iterable[Record], metric: MetricInfo) -> tu
 
 
 def _describe_own(gain: TrainingGain, own: Interval, metric: MetricInfo) -> str:
-    change = formatting.with_limits(own, scale=metric.scale, signed=True, least=metric.least)
     return (
         f"{gain.variant}: of {_amount(gain, metric)} over fp32, int8's own change, against the fp32 twin of the same "
-        f"training, is {change} {metric.unit}".rstrip()
+        f"training, is {metric.show_change(own)}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qbench import formatting
 from qbench.explain.error_trials import Evaluated
 from qbench.explain.explanation import Explanation
-from qbench.explain.text import describe_difference, show_removed
+from qbench.explain.text import show_removed
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import MetricInfo
@@ -64,7 +64,7 @@ def make_error_table(explanation: Explanation[Evaluated], metric: MetricInfo) ->
             layer.trial.counterfactual.part,
             show_removed(layer.trial),
             formatting.DASH if layer.together is None else formatting.share(layer.together),
-            formatting.DASH if (change := layer.trial.metric_change) is None else describe_difference(change, metric),
+            formatting.DASH if (change := layer.trial.metric_change) is None else metric.show_change(change),
         )
         for layer in explanation.layers
     ]

@@ -204,7 +204,7 @@ def show_removed(trial: Trial) -> str:
 
 
 def _describe_change(change: Interval | None, metric: MetricInfo, mark: str) -> str:
-    return "" if change is None else f"{mark} {metric.name} {describe_difference(change, metric)}"
+    return "" if change is None else f"{mark} {metric.name} {metric.show_change(change)}"
 
 
 def describe_accuracy(accuracy: MendedAccuracy | None, metric: MetricInfo) -> str | None:
@@ -212,17 +212,11 @@ def describe_accuracy(accuracy: MendedAccuracy | None, metric: MetricInfo) -> st
     if accuracy is None or accuracy.against_case is None:
         return None
     changes = [
-        f"{describe_difference(change, metric)} against {against}"
+        f"{metric.show_change(change)} against {against}"
         for change, against in ((accuracy.against_case, "the case"), (accuracy.against_fp32, "fp32"))
         if change is not None
     ]
     return f"Its {metric.name}, on {accuracy.n:,} examples: {', '.join(changes)}."
-
-
-def describe_difference(change: Interval, metric: MetricInfo) -> str:
-    """A metric's change with its limits and unit."""
-    limits = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
-    return f"{limits} {metric.unit}".rstrip()
 
 
 def _say_too_much(opened: OpenCase) -> str:

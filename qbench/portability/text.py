@@ -149,10 +149,7 @@ def _describe_change(answer: HostAnswer, metric: MetricInfo) -> str:
     bits += _describe_layers(answer)
     if test is None:
         return f"not judged on {_name_host(answer)}: no score of each example is stored for it and for {NATIVE}{bits}"
-    shown = formatting.with_limits(
-        oriented(test.delta, metric.sign), scale=metric.scale, signed=True, least=metric.least
-    )
-    change = f"{metric.name} {shown} {metric.unit}".rstrip()
+    change = f"{metric.name} {metric.show_change(oriented(test.delta, metric.sign))}"
     if test.outcome == "FAIL":
         margin = f"the margin of {answer.margin:g}"
         return f"loses on {_name_host(answer)} more than {margin} ({change}{bits}){_name_remedy(answer)}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from qbench import formatting
 from qbench.errors import UsageError
 from qbench.files import regular_file, strict_json
 from qbench.foreign_text import join_lines
@@ -21,6 +22,7 @@ from qbench.record.commit import Commit
 from qbench.record.example_scores import ExampleScores, example_scores
 from qbench.record.layer_numbers import LayerNumbers
 from qbench.record.schema import Facts, FileName, Line, Record, Whole
+from qbench.stats.interval_type import Interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,6 +128,11 @@ class MetricInfo:
     def unit(self) -> str:
         """The unit of a difference, in words; empty where the metric has none."""
         return "points" if self.percent else self.own_unit
+
+    def show_change(self, change: Interval) -> str:
+        """``-0.2 [-1.0, +0.5] points``: a change of the stored value, with the digits that its limits support."""
+        limits = formatting.with_limits(change, scale=self.scale, signed=True, least=self.least)
+        return f"{limits} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,6 @@ def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...
     delta = change.delta
     why = delta.contender.reason if delta.contender is not None and delta.change.startswith("now") else None
     notes = (*delta.notes, why) if why else delta.notes
-    scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
     time = formatting.DASH
     if (slow := delta.slowdown) is not None:
         low, high = (None if limit is None else limit - 1 for limit in (slow.low, slow.high))
@@ -77,7 +76,11 @@ def _change_row(change: CaseChange, metric: MetricInfo | None) -> tuple[str, ...
     )
     accuracy = formatting.DASH
     if delta.accuracy is not None:
-        accuracy = f"{formatting.with_limits(delta.accuracy, scale=scale, signed=True, least=least)} {unit}".rstrip()
+        accuracy = (
+            formatting.with_limits(delta.accuracy, signed=True)
+            if metric is None
+            else metric.show_change(delta.accuracy)
+        )
     return formatting.clean(delta.case), change.verdict, time, accuracy, size, formatting.clean("; ".join(notes))
 
 

@@ -162,10 +162,7 @@ def _gain(change: Interval | None, metric: MetricInfo) -> float:
 
 
 def _show_change(change: Interval | None, metric: MetricInfo) -> str:
-    if change is None:
-        return formatting.DASH
-    limits = formatting.with_limits(change, scale=metric.scale, signed=True, least=metric.least)
-    return f"{limits} {metric.unit}".rstrip()
+    return formatting.DASH if change is None else metric.show_change(change)
 
 
 def _describe_loss(case: ExplainedCase[ErrorFigures], metric: MetricInfo) -> str:

@@ -83,8 +83,7 @@ def _list_figures(record: Record, metric: MetricInfo | None) -> list[tuple[str, 
         shown = formatting.with_limits(value, scale=metric.scale, least=metric.least)
         figures.append((accuracy.metric, f"{shown}{unit} on {accuracy.n:,} examples"))
         if accuracy.delta is not None:
-            change = formatting.with_limits(accuracy.delta, scale=metric.scale, signed=True, least=metric.least)
-            figures.append(("change against fp32", f"{change} {metric.unit}".rstrip()))
+            figures.append(("change against fp32", metric.show_change(accuracy.delta)))
     if artifact is not None:
         figures.append(("size of the file", formatting.size(artifact.size_bytes)))
         if artifact.coverage is not None:
