@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_explanations import ACCURACY, explain_time
@@ -149,3 +150,13 @@ def test_one_question_alone_can_be_asked(wrong, explainer, of, asked):
     """Of all cases."""
     explain_all(wrong, of=explain.Concerns(of))
     assert explainer.asked == asked
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_explanation_is_words_or_json_as_asked(tmp_path, monkeypatch, capsys, as_json):
+    """One of the two, never both."""
+    monkeypatch.setattr("qbench.explain.json_text.as_json", lambda explained: "JSON")
+    monkeypatch.setattr(explain, "_show", lambda explained, titles, width: print("words"))
+    shown = explain._Answers(folder=tmp_path, as_json=as_json)
+    shown.show(SimpleNamespace(time=None, losses=None))
+    assert capsys.readouterr().out.strip() == ("JSON" if as_json else "words")

@@ -221,6 +221,14 @@ def test_draws_that_differ_so_much_that_no_cause_can_be_confirmed():
     assert any(line.startswith("Not confirmed, whatever it takes away: without layers a (92") for line in lines)
 
 
+@pytest.mark.parametrize(("draw", "all_of_it"), [(0.3, False), (0.4, True), (0.6, True)])
+def test_from_all_of_the_error_on_no_cause_can_be_confirmed(draw, all_of_it):
+    """Three times what draws change, from 100 % on: below, a share is asked."""
+    drawn = replace(evaluate(loss_trial("layers", 0.92, part="a")), draws=(draw, -draw))
+    text = " ".join(list_loss_lines(explain_error(drawn, (), ())))
+    assert ("more than all of it" in text, "Not confirmed, whatever" in text) == (all_of_it, all_of_it)
+
+
 GAIN, LOSS = Interval(value=0.004, low=0.001, high=0.007), Interval(value=-0.01, low=-0.02, high=0.0)
 
 

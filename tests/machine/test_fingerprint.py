@@ -199,6 +199,7 @@ def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
             f"{cpus}/cpu0/cpufreq/scaling_governor": "powersave\n",
             f"{cpus}/cpu1/cpufreq/scaling_governor": "performance\n",
             f"{cpus}/cpu10/cpufreq/scaling_governor": "powersave\n",
+            f"{cpus}/cpu11/cpufreq/scaling_governor": "\n",  # a core that is off
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
             "proc/loadavg": "1.25 0.18 0.10 1/85 6130\n",
             "proc/meminfo": "MemFree: 1 kB\nMemTotal:       2048 kB\n",

@@ -204,6 +204,8 @@ def test_a_jump_of_boot_time_is_a_suspend(tmp_path, monkeypatch):
     slept = iter([0, 5_000_000_000])
     monkeypatch.setattr(worker, "suspended_ns", lambda: next(slept))
     assert local.block(2).suspended
+    monkeypatch.setattr(worker, "suspended_ns", lambda: 5_000_000_000)  # slept once, before
+    assert not local.block(2).suspended
 
 
 def test_cold_starts_are_processes_of_their_own(tmp_path):

@@ -54,3 +54,21 @@ def test_beside_a_margin_changes_are_shown() -> None:
     assert ratios.show_change(cases[1]).startswith("\N{MINUS SIGN}62")
     assert ratios.limit_of(cases) == -90
     assert [point.change.value for point in trade_off_points.list_points(cases, "s")] == [0.0, -62.0]
+
+
+def test_of_equal_accuracy_the_fastest_alone_is_on_the_front() -> None:
+    """A slower one that is no more accurate is no trade-off; nor is one of two that are equal in both."""
+    frame = pd.DataFrame(
+        {
+            "case.id": list("abcd"),
+            "case.setting": "s",
+            "case.mode": "static",
+            "status": "ok",
+            "over_best_fp32.value": [0.5, 0.6, 0.7, 0.7],
+            "accuracy.delta.value": [-1.0, -1.0, 0.0, 0.0],
+            "metric.scale": 1.0,
+            "metric.higher_is_better": True,
+        }
+    )
+    front = trade_off_points.find_front(trade_off_points.list_points(read_cases(frame), "s"))
+    assert [point.case["case.id"] for point in front] == ["a", "c"]
