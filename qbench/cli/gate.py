@@ -20,47 +20,57 @@ if TYPE_CHECKING:
     from qbench.gating.rerun import Rerunner
 
 
+_Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF", help="RUN is a suite's file: build it as committed and at this git commit, and compare."
+    ),
+]
+_SameEnvironment = Annotated[
+    bool, typer.Option("--same-environment", help="With --against: build both here, whatever the requirements say.")
+]
+_Baseline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there.")
+]
+_JUnit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")]
+_Markdown = Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")]
+_GitHub = Annotated[
+    bool, typer.Option("--github", help="Annotate the suite's lines in GitHub Actions, and add to the job's summary.")
+]
+_Suite = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The run's suite, if it is not where the run says: its rules hold, its data are opened."
+    ),
+]
+_TrustArtifacts = Annotated[
+    bool,
+    typer.Option(
+        "--trust-baseline-artifacts", help="Also run artifacts that lie beside the baseline: they are native code."
+    ),
+]
+_MaxMinutes = Annotated[
+    float | None,
+    typer.Option(
+        metavar="M", min=0, help="Most minutes of measuring, spent on the rules that are open; the rest is open."
+    ),
+]
+_Stored = Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")]
+
+
 def gate(
     run: Run,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF", help="RUN is a suite's file: build it as committed and at this git commit, and compare."
-        ),
-    ] = None,
-    same_environment: Annotated[
-        bool, typer.Option("--same-environment", help="With --against: build both here, whatever the requirements say.")
-    ] = False,
-    baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there.")
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request.")] = None,
-    github: Annotated[
-        bool,
-        typer.Option("--github", help="Annotate the suite's lines in GitHub Actions, and add to the job's summary."),
-    ] = False,
-    suite: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The run's suite, if it is not where the run says: its rules hold, its data are opened.",
-        ),
-    ] = None,
-    trust_baseline_artifacts: Annotated[
-        bool,
-        typer.Option(
-            "--trust-baseline-artifacts", help="Also run artifacts that lie beside the baseline: they are native code."
-        ),
-    ] = False,
+    against: _Against = None,
+    same_environment: _SameEnvironment = False,
+    baseline: _Baseline = None,
+    junit: _JUnit = None,
+    markdown: _Markdown = None,
+    github: _GitHub = False,
+    suite: _Suite = None,
+    trust_baseline_artifacts: _TrustArtifacts = False,
     only: Filter = None,
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="M", min=0, help="Most minutes of measuring, spent on the rules that are open; the rest is open."
-        ),
-    ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Run nothing: compare the stored speed-ups.")] = False,
+    max_minutes: _MaxMinutes = None,
+    stored: _Stored = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from qbench.compare import compare
 from qbench.compare.environment import is_same_run
 from qbench.errors import NotComparable, UsageError, first_names
-from qbench.gating.outcomes import find_exit_code
+from qbench.gating.outcomes import Outcome, find_exit_code, find_outcome
 from qbench.gating.rules import judge_records
 from qbench.gating.sequential_test import NotRun, Rerun
 from qbench.gating.verdict import Rule, Verdict
@@ -49,6 +49,11 @@ class Gated:
     notes: tuple[str, ...] = ()
     run: RunInfo | None = None
     held: RunInfo | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it comes to: the worst of what decides the exit code."""
+        return find_outcome((verdict.effect, verdict.outcome) for verdict in self.verdicts)
 
     @property
     def exit_code(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from qbench import formatting
 from qbench.gating.gate import Gated
-from qbench.gating.text import count_outcomes, explain, outcome_of, worst_first
+from qbench.gating.text import count_outcomes, explain, worst_first
 from qbench.gating.verdict import Verdict
 from qbench.machine import fingerprint
 from qbench.record.stored_run import RunInfo
@@ -53,7 +53,7 @@ def _sentence(gated: Gated) -> str:
     suite = f"suite `{formatting.code(gated.suite)}`"
     baseline = gated.baseline and (gated.baseline.name if gated.ref is None else gated.baseline.as_posix())
     against = f"held against `{formatting.code(baseline)}`" if baseline else "without a baseline"
-    return f"**qbench gate: {outcome_of(gated.verdicts)}**, {explain(gated)}: {suite}, {against}."
+    return f"**qbench gate: {gated.outcome}**, {explain(gated)}: {suite}, {against}."
 
 
 def _describe_runs(run: RunInfo, held: RunInfo | None) -> str:

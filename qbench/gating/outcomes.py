@@ -1,8 +1,8 @@
-"""What a verdict can come to, what that does, and the exit code of it: one table each, the worst first."""
+"""What a verdict can come to, what that does, and the exit code of the gate: one table each, the worst first."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 Outcome = Literal["PASS", "IMPROVED", "INCONCLUSIVE", "MISSING", "INVALID", "FAIL"]
@@ -31,9 +31,21 @@ def find_exit_code(effects: Collection[Effect]) -> int:
     return EXIT_CODES[worst]
 
 
-def find_worst(outcomes: Collection[Outcome]) -> Outcome:
-    """The worst of one outcome or more."""
-    return min(outcomes, key=_RANKS.__getitem__)
+def find_outcome(settled: Iterable[tuple[Effect, Outcome]]) -> Outcome:
+    """What a gate comes to, by the effect and the outcome of each of its verdicts: the worst outcome of those that
+    decide its exit code; with exit code 0 IMPROVED where something is, else PASS."""
+    by_effect: dict[Effect, set[Outcome]] = {}
+    for effect, outcome in settled:
+        by_effect.setdefault(effect, set()).add(outcome)
+    if not by_effect:
+        return "MISSING"
+    if "fail" in by_effect:
+        return "FAIL"
+    if "invalid" in by_effect:
+        return min(by_effect["invalid"], key=_RANKS.__getitem__)
+    if "hold" in by_effect:
+        return "INCONCLUSIVE"
+    return "IMPROVED" if any("IMPROVED" in outcomes for outcomes in by_effect.values()) else "PASS"
 
 
 def rank(effect: Effect, outcome: Outcome) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from qbench import formatting
 from qbench.formatting import clean
 from qbench.gating.gate import Gated
-from qbench.gating.outcomes import OUTCOMES, Effect, Outcome, find_worst, rank
+from qbench.gating.outcomes import OUTCOMES, rank
 from qbench.gating.sequential_test import NotRun, Rerun
 from qbench.gating.verdict import Verdict, advise_improved
 from qbench.progress.table import align_rows
@@ -21,23 +21,6 @@ SCHEMA = 1
 # What GitHub's runner takes for a command to itself: a line that begins with two colons, blanks aside, or that holds
 # the older form anywhere (actions/runner, ActionCommand.cs).
 _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)", re.MULTILINE)
-
-
-def outcome_of(verdicts: Iterable[Verdict]) -> Outcome:
-    """The outcome of a gate: of the verdicts that decide its exit code, the worst; with exit code 0 IMPROVED where a
-    verdict is, else PASS."""
-    by_effect: dict[Effect, set[Outcome]] = {}
-    for verdict in verdicts:
-        by_effect.setdefault(verdict.effect, set()).add(verdict.outcome)
-    if not by_effect:
-        return "MISSING"
-    if "fail" in by_effect:
-        return "FAIL"
-    if "invalid" in by_effect:
-        return find_worst(by_effect["invalid"])
-    if "hold" in by_effect:
-        return "INCONCLUSIVE"
-    return "IMPROVED" if any("IMPROVED" in outcomes for outcomes in by_effect.values()) else "PASS"
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -80,12 +63,12 @@ def describe(verdict: Verdict) -> str:
 
 def summary(gated: Gated) -> str:
     """The outcome, what it means, the counts and the exit code, in one line."""
-    return f"{outcome_of(gated.verdicts)}: {explain(gated)}; exit code {gated.exit_code}"
+    return f"{gated.outcome}: {explain(gated)}; exit code {gated.exit_code}"
 
 
 def explain(gated: Gated) -> str:
     """What the outcome means, and how many verdicts there are of each: ``a rule is broken (1 FAIL, 3 PASS)``."""
-    outcome = outcome_of(gated.verdicts)
+    outcome = gated.outcome
     unsure = outcome == "PASS" and any(verdict.effect in ("note", "skip") for verdict in gated.verdicts)
     meaning = "no rule is shown to be broken" if unsure else OUTCOMES[outcome][1]
     if outcome == "IMPROVED":
@@ -113,7 +96,7 @@ def as_json(gated: Gated) -> str:
         "run": str(gated.folder),
         "baseline": None if gated.baseline is None else str(gated.baseline),
         "notes": gated.notes,
-        "outcome": outcome_of(gated.verdicts),
+        "outcome": gated.outcome,
         "exit_code": gated.exit_code,
         "verdicts": [{**asdict(verdict), "effect": verdict.effect} for verdict in gated.verdicts],
         "reruns": {case: _rerun_facts(rerun) for case, rerun in gated.reruns.items()},
