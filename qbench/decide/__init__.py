@@ -9,16 +9,16 @@ tested_change        the change of accuracy beside a verdict, with the limits th
 paired_times         how much longer one case takes than another, by the strongest evidence
 objective            what is minimized: time, bytes, the first call, memory
 accuracy_difference  how two variants differ on the same examples
-rank                 the tie, and what is preferred among the tied
+tie                  what ties, in what is minimized and in accuracy
+rank                 what is preferred among the tied
 choose               filter, hold against fp32, rank
 probability          how probable it is that the pick is the best
 sensitivity          what would change the choice
-reasons              why each other case is not it
+reasons              why each other case is not it, and what told it from those that tie
 notes                doubts, and what would decide
 not_timed            what leads on this machine and has no time on a host
 decision             one decision for each setting
 headline             a decision in one sentence
-tie                  what ties with the pick, in words
 text                 all that is said of a decision
 json_text            decisions for a program
 """

@@ -13,7 +13,8 @@ from typing import Literal
 from qbench.decide import cases, qualify
 from qbench.decide.objective import Scale
 from qbench.decide.qualify import Checks
-from qbench.decide.rank import Bench, Ranking, rank, sort_by_estimate
+from qbench.decide.rank import Ranking, rank, sort_by_estimate
+from qbench.decide.tie import Bench
 from qbench.measure.paired_difference import SHOWN_ERROR
 from qbench.record.schema import Record
 from qbench.stats import multiple_testing

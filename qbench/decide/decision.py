@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qbench.decide import cases, headline, not_timed, notes, reasons, sensitivity, tie
+from qbench.decide import cases, headline, not_timed, notes, reasons, sensitivity
 from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
@@ -15,7 +15,8 @@ from qbench.decide.limits import LimitCheck
 from qbench.decide.objective import Scale
 from qbench.decide.paired_times import Comparison, paired_times
 from qbench.decide.probability import ENOUGH, Probability, cap_by_outputs, estimate_probability
-from qbench.decide.rank import Bench, rank
+from qbench.decide.rank import rank
+from qbench.decide.tie import Bench
 from qbench.record.schema import NATIVE, Record
 from qbench.suite.settings import Objective
 
@@ -108,12 +109,12 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         fastest=fastest,
         over_fastest=_compare_times(choice.pick, fastest, bench),
         tied=() if choice.ranking is None else tuple(record.case.id for record in choice.ranking.tied),
-        tie=tie.describe_tie(choice, bench),
-        deciding_step=tie.describe_step(choice, bench),
+        tie=reasons.describe_tie(choice, bench),
+        deciding_step=reasons.describe_step(choice, bench),
         probability=None if missing or untimed else _find_probability(choice.pick, chance),
         behind=None
         if runner_up is None or choice.pick is None
-        else tie.describe_distance(runner_up, choice.pick, bench),
+        else reasons.describe_distance(runner_up, choice.pick, bench),
         would_change=() if untimed else sensitivity.list_changes(choice, records, judged, bench),
         not_it=reasons.list_reasons(choice, records, judged, bench, runner_up if unsure else None),
         checks={case: checks for case, checks in judged.checks.items() if case in known},

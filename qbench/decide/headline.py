@@ -12,7 +12,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor
 from qbench.decide.paired_times import as_ratio
-from qbench.decide.rank import Bench
+from qbench.decide.tie import Bench
 from qbench.record.schema import CaseKey, Record
 
 NAMED = 4  # so many missing cases are named

@@ -9,7 +9,7 @@ from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.qualify import may_be_shipped
-from qbench.decide.rank import Bench
+from qbench.decide.tie import Bench
 from qbench.record.schema import NATIVE, Record
 
 NAMED = 3  # so many are named

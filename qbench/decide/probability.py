@@ -19,7 +19,7 @@ from qbench.decide import cases
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Scale
-from qbench.decide.rank import Bench
+from qbench.decide.tie import Bench
 from qbench.record.schema import Record
 from qbench.stats import intervals
 

@@ -1,8 +1,5 @@
 """Of several variants that may be shipped, the one that is: the best in what is minimized, and among those that tie
 with it what ``decide.prefer`` says; pure.
-
-A variant is tied with the leader where it is not shown to be worse by more than ``decide.tie``. Among the tied it is
-preferred only if its own estimate lies within the tie, too: not to be shown worse is no proof of being as good.
 """
 
 from __future__ import annotations
@@ -12,43 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.decide.accuracy_difference import AccuracyDifference, AccuracyDifferences
+from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
-from qbench.decide.limits import AccuracyFloor, AccuracyLimit
 from qbench.decide.objective import Scale
+from qbench.decide.tie import Bench, find_tied
 from qbench.record.schema import Record
-from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
-from qbench.suite.settings import DecideSpec, Preference
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """What variants of one setting are held against: the scale of what is minimized, their differences in accuracy,
-    the metric and what the suite demands of it, and what the suite prefers."""
-
-    scale: Scale
-    differences: AccuracyDifferences
-    metric: MetricInfo | None
-    bound: AccuracyLimit | None
-    spec: DecideSpec
-
-    @property
-    def tie(self) -> float:
-        """The tie as ln of a ratio."""
-        return math.log1p(self.spec.tie)
-
-    @property
-    def accuracy_tie(self) -> float:
-        """The difference in accuracy that nobody should ship for, in the metric's own scale: half the margin, or a step
-        of the metric's where the suite gives a least score."""
-        return 0.0 if self.metric is None or self.bound is None else self.bound.tie(self.metric) / self.metric.scale
-
-    def name_accuracy_tie(self) -> str:
-        """``half the margin``, or ``a tie of 1 dB`` where there is no margin."""
-        if not isinstance(self.bound, AccuracyFloor) or self.metric is None:
-            return "half the margin"
-        return f"a tie of {self.bound.tie(self.metric):g} {self.metric.unit}".rstrip()
+from qbench.suite.settings import Preference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +42,13 @@ class Ranking:
 def rank(candidates: Sequence[Record], bench: Bench) -> Ranking:
     """The ranking of one or more candidates that have a value."""
     order = sort_by_estimate(candidates, bench.scale)
-    leader = order[0]
-    tied, near = [leader], [leader]
-    for record in order[1:]:
-        comparison = bench.scale.compare(record, leader)
-        if comparison is not None and comparison.low <= bench.tie:
-            tied.append(record)
-            if comparison.value <= bench.tie:
-                near.append(record)
-    steps, left = [], near
+    tied, left = find_tied(order, bench)
+    steps = []
     for name in bench.spec.prefer:
         if len(left) > 1 and (step := PREFERENCES[name](left, bench)) is not None:
             steps.append(step)
             left = [record for record in left if record not in step.dropped]
-    return Ranking(order=tuple(order), tied=tuple(tied), pick=left[0], equals=tuple(left), steps=tuple(steps))
+    return Ranking(order=tuple(order), tied=tied, pick=left[0], equals=tuple(left), steps=tuple(steps))
 
 
 def sort_by_estimate(candidates: Sequence[Record], scale: Scale) -> list[Record]:

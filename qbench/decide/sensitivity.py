@@ -16,7 +16,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, AccuracyMargin, CaseRules, LimitCheck, hold_promise
 from qbench.decide.qualify import Checks
-from qbench.decide.rank import Bench
+from qbench.decide.tie import Bench
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 

@@ -1,63 +1,60 @@
-"""What ties with the pick, and what told it from them, in words; pure."""
+"""What ties: differences, in what is minimized and in accuracy, that nobody should ship for; pure.
+
+A variant is tied with the leader where it is not shown to be worse by more than ``decide.tie``. Among the tied it is
+preferred only if its own estimate lies within the tie, too: not to be shown worse is no proof of being as good.
+"""
 
 from __future__ import annotations
 
-from qbench import formatting
-from qbench.decide import notes
-from qbench.decide.cases import variant
-from qbench.decide.choose import Choice
-from qbench.decide.rank import Bench
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qbench.decide.accuracy_difference import AccuracyDifferences
+from qbench.decide.limits import AccuracyFloor, AccuracyLimit
+from qbench.decide.objective import Scale
 from qbench.record.schema import Record
-from qbench.stats.interval_type import Interval
+from qbench.record.stored_run import MetricInfo
+from qbench.suite.settings import DecideSpec
 
 
-def describe_tie(choice: Choice, bench: Bench) -> str | None:
-    """``Tied with qat · onnxruntime (0.3 % slower [-1.5, +2.1])``; None where nothing ties with the pick."""
-    if choice.ranking is None or choice.pick is None or len(choice.ranking.tied) < 2:
-        return None
-    others = [record for record in choice.ranking.tied if record is not choice.pick]
-    parts = [f"{variant(record)} ({describe_distance(record, choice.pick, bench)})" for record in others]
-    share = f"{bench.spec.tie * 100:g} %"
-    if choice.pick not in choice.ranking.tied:
-        return None
-    return f"Tied in {bench.spec.minimize}: {', '.join(parts)}; none is shown to be more than {share} off."
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What variants of one setting are held against: the scale of what is minimized, their differences in accuracy,
+    the metric and what the suite demands of it, and what the suite prefers."""
+
+    scale: Scale
+    differences: AccuracyDifferences
+    metric: MetricInfo | None
+    bound: AccuracyLimit | None
+    spec: DecideSpec
+
+    @property
+    def tie(self) -> float:
+        """The tie as ln of a ratio."""
+        return math.log1p(self.spec.tie)
+
+    @property
+    def accuracy_tie(self) -> float:
+        """The difference in accuracy that nobody should ship for, in the metric's own scale: half the margin, or a step
+        of the metric's where the suite gives a least score."""
+        return 0.0 if self.metric is None or self.bound is None else self.bound.tie(self.metric) / self.metric.scale
+
+    def name_accuracy_tie(self) -> str:
+        """``half the margin``, or ``a tie of 1 dB`` where there is no margin."""
+        if not isinstance(self.bound, AccuracyFloor) or self.metric is None:
+            return "half the margin"
+        return f"a tie of {self.bound.tie(self.metric):g} {self.metric.unit}".rstrip()
 
 
-def describe_distance(record: Record, pick: Record, bench: Bench) -> str:
-    """``0.3 % slower [-1.5, +2.1]``."""
-    comparison = bench.scale.compare(record, pick)
-    if comparison is None:
-        return "not compared"
-    ratio = comparison.ratio()
-    word = bench.scale.worse if ratio.value >= 1 else bench.scale.better
-    if comparison.evidence == "recorded" and bench.spec.minimize in ("size", "memory"):
-        if f"{abs(ratio.value - 1) * 100:.1f}" == "0.0":
-            return f"the same {bench.spec.minimize}" if ratio.value == 1 else f"less than 0.1 % {word}"
-        return f"{abs(ratio.value - 1) * 100:.1f} % {word}"
-    assert ratio.low is not None
-    assert ratio.high is not None
-    flip = ratio.value < 1  # the limits of what the word says
-    ends = (1 - ratio.high, 1 - ratio.low) if flip else (ratio.low - 1, ratio.high - 1)
-    shown = Interval(value=abs(ratio.value - 1), low=ends[0], high=ends[1])
-    number, limits = formatting.number(shown, scale=100), formatting.limits(shown, scale=100, signed=True)
-    return f"{number} % {word} {limits}".rstrip()
-
-
-def describe_step(choice: Choice, bench: Bench) -> str | None:
-    """What told the pick from those that tie with it; None where nothing does."""
-    ranking = choice.ranking
-    if ranking is None or len(ranking.tied) < 2:
-        return None
-    deciding = "; then ".join(step.text for step in ranking.steps)
-    if len(ranking.equals) > 1:
-        names = ", ".join(variant(record) for record in ranking.equals if record is not ranking.pick)
-        equal = f"nothing that decide.prefer names tells it from {names}, so that its estimate decides"
-        return f"{deciding}; {equal}" if deciding else equal
-    if not deciding:
-        return f"{bench.spec.minimize}: the others' estimates are off by more than the tie"
-    if ranking.steps[0].name != "accuracy" and "accuracy" in bench.spec.prefer:
-        difference = bench.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
-        if difference is not None:
-            both = f"{variant(ranking.pick)} against {variant(ranking.steps[0].dropped[0])}"
-            deciding += f" (in accuracy they tie: {both} {notes.describe_accuracy(difference, bench)})"
-    return deciding
+def find_tied(order: Sequence[Record], bench: Bench) -> tuple[tuple[Record, ...], list[Record]]:
+    """Those that tie with the first of an order, best estimate first; and of these the ones that may be preferred."""
+    leader = order[0]
+    tied, near = [leader], [leader]
+    for record in order[1:]:
+        comparison = bench.scale.compare(record, leader)
+        if comparison is not None and comparison.low <= bench.tie:
+            tied.append(record)
+            if comparison.value <= bench.tie:
+                near.append(record)
+    return tuple(tied), near
