@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from qbench.decide import cases, qualify
-from qbench.decide.objective import Scale
+from qbench.decide.objective import Objective
 from qbench.decide.qualify import Checks
 from qbench.decide.rank import Ranking, rank, sort_by_estimate
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.measure.paired_difference import SHOWN_ERROR
 from qbench.record.schema import Record
 from qbench.stats import multiple_testing
@@ -38,59 +38,59 @@ class Choice:
     ranking: Ranking | None = None
 
 
-def choose(records: Sequence[Record], checks: Checks, bench: Bench) -> Choice:
+def choose(records: Sequence[Record], checks: Checks, contest: Contest) -> Choice:
     """What is shipped of the records of one setting."""
-    scale = bench.scale
+    objective = contest.objective
     measured = tuple(
         record
         for record in records
-        if cases.is_int8(record) and not cases.is_unmeasured(record) and scale.value(record) is not None
+        if cases.is_int8(record) and not cases.is_unmeasured(record) and objective.value(record) is not None
     )
     if not measured:
         return Choice(verdict="no answer")
-    fp32 = best_fp32(records, bench)
+    fp32 = best_fp32(records, contest)
     held = {record.case.id: checks.get(record.case.id, ()) for record in measured}
     good = tuple(record for record in measured if held[record.case.id] and qualify.holds_all(held[record.case.id]))
     open_ = tuple(record for record in measured if record not in good and qualify.may_be_shipped(held[record.case.id]))
     if not good and not open_:
         return Choice(verdict="none qualifies", fp32=fp32, measured=measured)
-    better = _list_better((*good, *open_), fp32, scale)
+    better = _list_better((*good, *open_), fp32, objective)
     known = Choice(verdict="keep fp32", fp32=fp32, measured=measured, good=good, open_=open_, better=better)
     if ship := [record for record in good if record in better]:
-        ranking = rank(ship, bench)
+        ranking = rank(ship, contest)
         return replace(known, verdict="ship", pick=ranking.pick, ranking=ranking)
-    hopes = [record for record in open_ if record in better or (not good and _may_be_better(record, fp32, scale))]
+    hopes = [record for record in open_ if record in better or (not good and _may_be_better(record, fp32, objective))]
     if hopes:
-        return replace(known, verdict="undecided", pick=sort_by_estimate(hopes, scale)[0])
-    return replace(known, pick=sort_by_estimate(good or open_, scale)[0])
+        return replace(known, verdict="undecided", pick=sort_by_estimate(hopes, objective)[0])
+    return replace(known, pick=sort_by_estimate(good or open_, objective)[0])
 
 
-def best_fp32(records: Sequence[Record], bench: Bench) -> Record | None:
+def best_fp32(records: Sequence[Record], contest: Contest) -> Record | None:
     """The fp32 that leads in what is minimized, whatever its backend, of those that hold `decide`'s own limits: what is
     too slow or too large cannot be kept either."""
     measured = [record for record in records if record.status == "ok" and cases.is_plain_fp32(record)]
     measured = [record for record in measured if not cases.is_unmeasured(record)]
-    measured = [record for record in measured if not qualify.breaks_ceiling(record, bench.spec)]
-    known = [record for record in measured if bench.scale.value(record) is not None]
+    measured = [record for record in measured if not qualify.breaks_ceiling(record, contest.spec)]
+    known = [record for record in measured if contest.objective.value(record) is not None]
     if not known:
         return None
     fastest = cases.fastest_fp32(known)
-    if bench.scale.objective == "latency" and fastest is not None:
+    if contest.objective.name == "latency" and fastest is not None:
         return fastest
-    return sort_by_estimate(known, bench.scale)[0]
+    return sort_by_estimate(known, contest.objective)[0]
 
 
-def _list_better(tried: Sequence[Record], fp32: Record | None, scale: Scale) -> tuple[Record, ...]:
+def _list_better(tried: Sequence[Record], fp32: Record | None, objective: Objective) -> tuple[Record, ...]:
     """Those that are shown to be better than fp32; all of them where no fp32 was measured."""
     if fp32 is None:
         return tuple(tried)
-    comparisons = [scale.compare(record, fp32) for record in tried]
+    comparisons = [objective.compare(record, fp32) for record in tried]
     p_values = [1.0 if comparison is None else comparison.p_not_below(0.0) for comparison in comparisons]
     adjusted = multiple_testing.adjust_by_holm(p_values)
     return tuple(record for record, p in zip(tried, adjusted, strict=True) if p <= SHOWN_ERROR)
 
 
-def _may_be_better(record: Record, fp32: Record | None, scale: Scale) -> bool:
+def _may_be_better(record: Record, fp32: Record | None, objective: Objective) -> bool:
     """Whether it is not shown to be worse than fp32."""
-    comparison = None if fp32 is None else scale.compare(record, fp32)
+    comparison = None if fp32 is None else objective.compare(record, fp32)
     return comparison is None or comparison.low < 0

@@ -12,13 +12,13 @@ from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
 from qbench.decide.judged import Judged
 from qbench.decide.limits import LimitCheck
-from qbench.decide.objective import Scale
+from qbench.decide.objective import Objective
 from qbench.decide.paired_times import Comparison, paired_times
 from qbench.decide.probability import ENOUGH, Probability, cap_by_outputs, estimate_probability
 from qbench.decide.rank import rank
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.record.schema import NATIVE, Record
-from qbench.suite.settings import Objective
+from qbench.suite.settings import ObjectiveName
 
 __all__ = ["Decision", "Verdict", "decide", "decide_setting"]
 
@@ -39,7 +39,7 @@ class Decision:
     setting: Setting
     verdict: Verdict
     headline: str
-    objective: Objective = "latency"
+    objective: ObjectiveName = "latency"
     pick: Record | None = None
     runner_up: Record | None = None
     fp32: Record | None = None
@@ -85,42 +85,42 @@ def _is_for_reference(setting: Setting, judged: Judged) -> bool:
 def decide_setting(judged: Judged, setting: Setting) -> Decision:
     """The decision of one setting; undecided on a host without a time of what leads on ``native``."""
     records = cases.of_setting(setting, judged.records)
-    bench = make_bench(judged, records)
-    choice = choose(records, judged.checks, bench)
-    chance = None if choice.ranking is None else estimate_probability(choice, judged, bench)
+    contest = make_contest(judged, records)
+    choice = choose(records, judged.checks, contest)
+    chance = None if choice.ranking is None else estimate_probability(choice, judged, contest)
     known = {record.case.id for record in records}
-    over = None if choice.pick is None or choice.fp32 is None else bench.scale.compare(choice.pick, choice.fp32)
-    fastest = choice.fp32 if bench.spec.minimize == "latency" else cases.fastest_fp32(records)
-    runner_up = find_runner_up(choice, chance, bench)
+    over = None if choice.pick is None or choice.fp32 is None else contest.objective.compare(choice.pick, choice.fp32)
+    fastest = choice.fp32 if contest.spec.minimize == "latency" else cases.fastest_fp32(records)
+    runner_up = find_runner_up(choice, chance, contest)
     unsure = chance is not None and chance.pick < ENOUGH and runner_up is not None
     untimed = _find_untimed(setting, choice, records, judged)
     missing = tuple(key for key in judged.missing if cases.is_of_setting(key, setting))
-    sentence = headline.explain(choice, records, judged, bench, runner_up if unsure else None)
+    sentence = headline.explain(choice, records, judged, contest, runner_up if unsure else None)
     sentence = not_timed.explain_untimed(untimed, sentence) if untimed else sentence
     return Decision(
         setting=setting,
         verdict="undecided" if untimed else "either" if unsure else choice.verdict,
         headline=f"{headline.explain_missing(missing, len(records))} {sentence}".lstrip(),
-        objective=bench.spec.minimize,
+        objective=contest.spec.minimize,
         pick=choice.pick,
         runner_up=runner_up,
         fp32=choice.fp32,
         over_fp32=over,
         fastest=fastest,
-        over_fastest=_compare_times(choice.pick, fastest, bench),
+        over_fastest=_compare_times(choice.pick, fastest, contest),
         tied=() if choice.ranking is None else tuple(record.case.id for record in choice.ranking.tied),
-        tie=reasons.describe_tie(choice, bench),
-        deciding_step=reasons.describe_step(choice, bench),
+        tie=reasons.describe_tie(choice, contest),
+        deciding_step=reasons.describe_step(choice, contest),
         probability=None if missing or untimed else _find_probability(choice.pick, chance),
         behind=None
         if runner_up is None or choice.pick is None
-        else reasons.describe_distance(runner_up, choice.pick, bench),
-        would_change=() if untimed else sensitivity.list_changes(choice, records, judged, bench),
-        not_it=reasons.list_reasons(choice, records, judged, bench, runner_up if unsure else None),
+        else reasons.describe_distance(runner_up, choice.pick, contest),
+        would_change=() if untimed else sensitivity.list_changes(choice, records, judged, contest),
+        not_it=reasons.list_reasons(choice, records, judged, contest, runner_up if unsure else None),
         checks={case: checks for case, checks in judged.checks.items() if case in known},
         notes=(
-            *not_timed.list_notes(records, untimed, bench),
-            *notes.list_notes(choice, records, judged, bench),
+            *not_timed.list_notes(records, untimed, contest),
+            *notes.list_notes(choice, records, judged, contest),
         ),
         missing=tuple(key.id for key in missing),
     )
@@ -131,25 +131,25 @@ def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], j
     if setting.host == NATIVE:
         return ()
     native = cases.of_setting(replace(setting, host=NATIVE), judged.records)
-    return not_timed.list_untimed_leaders(choice, records, native, judged, make_bench(judged, native))
+    return not_timed.list_untimed_leaders(choice, records, native, judged, make_contest(judged, native))
 
 
 def _find_probability(pick: Record | None, chance: Probability | None) -> float | None:
     return None if pick is None or chance is None else cap_by_outputs(chance.pick, pick)
 
 
-def _compare_times(pick: Record | None, fastest: Record | None, bench: Bench) -> Comparison | None:
+def _compare_times(pick: Record | None, fastest: Record | None, contest: Contest) -> Comparison | None:
     """ln of the pick's time over that of the fastest fp32."""
     if pick is None or fastest is None:
         return None
-    return bench.scale.times.compare(pick.case.id, fastest.case.id)
+    return contest.objective.times.compare(pick.case.id, fastest.case.id)
 
 
-def make_bench(judged: Judged, records: Sequence[Record]) -> Bench:
+def make_contest(judged: Judged, records: Sequence[Record]) -> Contest:
     """What the variants of a setting are held against."""
     times = paired_times(records, judged.samples)
-    return Bench(
-        scale=Scale(objective=judged.decide.minimize, times=times),
+    return Contest(
+        objective=Objective(name=judged.decide.minimize, times=times),
         differences=AccuracyDifferences(judged=judged),
         metric=judged.metric,
         bound=judged.bound,
@@ -157,9 +157,9 @@ def make_bench(judged: Judged, records: Sequence[Record]) -> Bench:
     )
 
 
-def find_runner_up(choice: Choice, chance: Probability | None, bench: Bench) -> Record | None:
+def find_runner_up(choice: Choice, chance: Probability | None, contest: Contest) -> Record | None:
     """What the rule would ship without the pick; where the pick is unsure, what is most often the best instead."""
     if chance is not None and chance.pick < ENOUGH and chance.rival is not None:
         return chance.rival
     others = [record for record in choice.good if record in choice.better and record is not choice.pick]
-    return rank(others, bench).pick if choice.ranking is not None and others else None
+    return rank(others, contest).pick if choice.ranking is not None and others else None

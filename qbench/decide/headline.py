@@ -12,26 +12,26 @@ from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor
 from qbench.decide.paired_times import as_ratio
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.record.schema import CaseKey, Record
 
 NAMED = 4  # so many missing cases are named
 
 
-def explain(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, rival: Record | None) -> str:
+def explain(choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest, rival: Record | None) -> str:
     """What to do in one setting; ``rival``: what may be the best as well."""
     pick = choice.pick
     if choice.verdict == "no answer":
-        return _explain_nothing(records, bench)
+        return _explain_nothing(records, contest)
     if choice.verdict == "none qualifies" or pick is None:
-        return f"{_explain_none(choice, judged)}{_keep(choice, records, bench)}."
+        return f"{_explain_none(choice, judged)}{_keep(choice, records, contest)}."
     if choice.verdict == "keep fp32":
-        return _explain_fp32(choice, pick, bench)
+        return _explain_fp32(choice, pick, contest)
     if choice.verdict == "undecided":
-        what = "the fastest candidate" if bench.spec.minimize == "latency" else "the candidate that leads"
+        what = "the fastest candidate" if contest.spec.minimize == "latency" else "the candidate that leads"
         return f"Undecided on {variant(pick)}, {what}."
     if rival is not None:
-        decider = notes.explain_decider(choice, rival, judged, bench)
+        decider = notes.explain_decider(choice, rival, judged, contest)
         return f"Either {variant(pick)} or {variant(rival)}: {decider}."
     return f"Ship {variant(pick)}."
 
@@ -47,14 +47,14 @@ def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
     return f"Incomplete: {count} from the comparison ({names}{more})."
 
 
-def _explain_nothing(records: Sequence[Record], bench: Bench) -> str:
+def _explain_nothing(records: Sequence[Record], contest: Contest) -> str:
     int8 = [record for record in records if cases.is_int8(record)]
     if int8 and all(cases.is_unmeasured(record) for record in int8):
         if any(record.accuracy is not None for record in int8):
             return "No answer: the int8 cases are predicted here, not measured; their accuracy counts."
         return "No answer: the int8 cases are emulated here, for a few examples; `qbench portability` compares them."
     if int8:
-        return f"No answer: {bench.spec.minimize} was measured of no int8 case."
+        return f"No answer: {contest.spec.minimize} was measured of no int8 case."
     counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return f"No answer: no int8 case was measured ({said})." if said else "No answer: no int8 case was measured."
@@ -77,11 +77,11 @@ def _explain_none(choice: Choice, judged: Judged) -> str:
     return f"None qualifies: {', '.join(parts)}"
 
 
-def _keep(choice: Choice, records: Sequence[Record], bench: Bench) -> str:
+def _keep(choice: Choice, records: Sequence[Record], contest: Contest) -> str:
     """Which fp32 stays where no int8 variant qualifies; empty where none was measured."""
     if choice.fp32 is not None:
-        return f"; keep fp32 on {choice.fp32.case.backend} ({bench.scale.show(choice.fp32)})"
-    ceilings = [name for name in ("max_latency", "max_memory") if getattr(bench.spec, name) is not None]
+        return f"; keep fp32 on {choice.fp32.case.backend} ({contest.objective.show(choice.fp32)})"
+    ceilings = [name for name in ("max_latency", "max_memory") if getattr(contest.spec, name) is not None]
     if cases.fastest_fp32(records) is not None and ceilings:
         return f"; no fp32 holds {' and '.join(f'decide.{name}' for name in ceilings)} either"
     return ""
@@ -98,20 +98,20 @@ def _name_bound(judged: Judged, records: Sequence[Record]) -> str:
     return f" of {bound.loss:g} {unit.removesuffix('s') if bound.loss == 1 and unit == 'points' else unit}".rstrip()
 
 
-def _explain_fp32(choice: Choice, pick: Record, bench: Bench) -> str:
-    scale, fp32 = bench.scale, choice.fp32
+def _explain_fp32(choice: Choice, pick: Record, contest: Contest) -> str:
+    objective, fp32 = contest.objective, choice.fp32
     if fp32 is None:
         return "Keep fp32: no int8 variant is shown to be better."
-    comparison = scale.compare(pick, fp32)
+    comparison = objective.compare(pick, fp32)
     holds = "that holds its accuracy" if pick in choice.good else "that may hold its accuracy"
-    best = {"latency": "the fastest int8"}.get(scale.objective, "the best int8")
-    unless = " unless size decides" if scale.objective == "latency" else ""
-    kept = f"Keep fp32 on {fp32.case.backend} ({scale.show(fp32)})"
+    best = {"latency": "the fastest int8"}.get(objective.name, "the best int8")
+    unless = " unless size decides" if objective.name == "latency" else ""
+    kept = f"Keep fp32 on {fp32.case.backend} ({objective.show(fp32)})"
     if comparison is not None and comparison.low > 0:
-        value = scale.show(pick).removesuffix(" a call")
-        verb = "takes" if scale.objective in ("latency", "cold_start") else "has"
+        value = objective.show(pick).removesuffix(" a call")
+        verb = "takes" if objective.name in ("latency", "cold_start") else "has"
         return f"{kept}{unless}: {best} {holds}, {variant(pick)}, {verb} {value}."
     gain = "" if comparison is None else f", {formatting.with_limits(as_ratio(comparison))} times as fast"
-    if scale.objective != "latency":
-        gain = f", {scale.show(pick)}"
-    return f"{kept}: no int8 variant is shown to be {scale.better}; {best} {holds} is {variant(pick)}{gain}."
+    if objective.name != "latency":
+        gain = f", {objective.show(pick)}"
+    return f"{kept}: no int8 variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."

@@ -11,7 +11,7 @@ from qbench.record.schema import NATIVE
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostAnswer:
+class SharedAnswer:
     """What is decided on some hosts: ``text`` says it in as few words as there are, ``decisions`` has one of each."""
 
     text: str
@@ -28,7 +28,7 @@ class HostDifference:
     """A setting that was decided on several hosts, with answers that differ; its own host is ``native``."""
 
     setting: Setting
-    answers: tuple[HostAnswer, ...]
+    answers: tuple[SharedAnswer, ...]
 
     @property
     def text(self) -> str:
@@ -49,7 +49,7 @@ def list_differences(decisions: Sequence[Decision]) -> Iterator[HostDifference]:
         for decision in of_hosts:
             alike.setdefault(_say_answer(decision), []).append(decision)
         if len(alike) > 1:
-            answers = (HostAnswer(text=text, decisions=tuple(members)) for text, members in alike.items())
+            answers = (SharedAnswer(text=text, decisions=tuple(members)) for text, members in alike.items())
             yield HostDifference(setting=setting, answers=tuple(answers))
 
 

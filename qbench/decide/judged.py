@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class SuiteRules:
     """What the suite asks for: its limits, its objective, and how precisely it measures (half a width, a share);
     ``place`` gives the file:line of one of its keys, None: not known."""
 
@@ -47,7 +47,7 @@ class Judged:
 
     records: Sequence[Record]
     metric: MetricInfo | None
-    rules: Rules | None
+    rules: SuiteRules | None
     checks: qualify.Checks = field(default_factory=dict)
     seed_spreads: Mapping[str, SeedSpread] = field(default_factory=dict)
     missing: tuple[CaseKey, ...] = ()
@@ -90,7 +90,7 @@ class Judged:
 def judge(
     records: Sequence[Record],
     metric: MetricInfo | None,
-    rules: Rules | None,
+    rules: SuiteRules | None,
     pairs: compare.Pairs = lambda record, fp32: None,
     *,
     planned: Iterable[str] = (),
@@ -127,7 +127,7 @@ def judge(
     )
 
 
-def _find_bound(rules: Rules | None, record: Record) -> AccuracyLimit | None:
+def _find_bound(rules: SuiteRules | None, record: Record) -> AccuracyLimit | None:
     return None if rules is None else find_accuracy_limit(resolve_overrides(rules.gate, record.case)[0].accuracy)
 
 

@@ -18,7 +18,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
 from qbench.decide.rank import describe_difference, sort_by_estimate
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
 from qbench.stats import examples_needed, intervals
@@ -37,21 +37,21 @@ ENDS = {
 }
 
 
-def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
+def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest) -> tuple[str, ...]:
     """Sentences, the most important first."""
     lines = list[str]()
     if choice.pick is not None:
         lines += _note_unjudged(choice.pick)
         lines += _note_open(choice.pick, judged)
-        lines += _note_slower(choice, choice.pick, records, bench)
-        if bench.spec.minimize == "latency":
-            lines += _note_small_gain(choice, choice.pick, bench)
-            lines += _note_apart(choice, choice.pick, bench)
-            lines += _note_doubts(choice, choice.pick, judged, bench)
+        lines += _note_slower(choice, choice.pick, records, contest)
+        if contest.spec.minimize == "latency":
+            lines += _note_small_gain(choice, choice.pick, contest)
+            lines += _note_apart(choice, choice.pick, contest)
+            lines += _note_doubts(choice, choice.pick, judged, contest)
             lines += _note_host(choice.pick)
         lines += _note_seeds(choice.pick, judged)
-    lines += [*_note_fast_but_wrong(choice, judged, bench), *_note_training(choice, judged)]
-    return (*lines, *_note_failed(records), *_note_problems(bench))
+    lines += [*_note_fast_but_wrong(choice, judged, contest), *_note_training(choice, judged)]
+    return (*lines, *_note_failed(records), *_note_problems(contest))
 
 
 def explain_open(check: LimitCheck) -> str:
@@ -83,11 +83,11 @@ def _note_open(pick: Record, judged: Judged) -> Iterator[str]:
             yield f"It {explain_open(check)}."
 
 
-def _note_small_gain(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
+def _note_small_gain(choice: Choice, pick: Record, contest: Contest) -> Iterator[str]:
     """What would show the gain of a variant that holds every limit, where its estimate has one that can be shown."""
     if choice.verdict != "keep fp32" or choice.fp32 is None or pick not in choice.good:
         return
-    comparison = bench.scale.compare(pick, choice.fp32)
+    comparison = contest.objective.compare(pick, choice.fp32)
     if comparison is None or comparison.value >= 0 or comparison.evidence not in ("rounds", "baseline"):
         return
     needed = count_processes(comparison.difference, abs(comparison.value))
@@ -100,12 +100,12 @@ def _note_small_gain(choice: Choice, pick: Record, bench: Bench) -> Iterator[str
         )
 
 
-def _note_slower(choice: Choice, pick: Record, records: Sequence[Record], bench: Bench) -> Iterator[str]:
+def _note_slower(choice: Choice, pick: Record, records: Sequence[Record], contest: Contest) -> Iterator[str]:
     """That what is shipped for its size, memory or start takes longer than the fastest fp32."""
     fastest = cases.fastest_fp32(records)
-    if bench.spec.minimize == "latency" or choice.verdict == "keep fp32" or fastest is None:
+    if contest.spec.minimize == "latency" or choice.verdict == "keep fp32" or fastest is None:
         return
-    comparison = bench.scale.times.compare(pick.case.id, fastest.case.id)
+    comparison = contest.objective.times.compare(pick.case.id, fastest.case.id)
     if comparison is not None and comparison.value > 0:
         shown = "is slower" if comparison.low > 0 else "may be slower"
         ratio = formatting.with_limits(as_ratio(comparison))
@@ -118,38 +118,44 @@ def _note_host(pick: Record) -> Iterator[str]:
         yield f"Its p50: {host_share.describe(pick)}."
 
 
-def _note_apart(choice: Choice, pick: Record, bench: Bench) -> Iterator[str]:
+def _note_apart(choice: Choice, pick: Record, contest: Contest) -> Iterator[str]:
     """That variants were not measured against each other, where that matters: among those that tie, and over fp32."""
     close = [] if choice.ranking is None else [record for record in choice.ranking.tied if record is not pick]
     apart = [
         variant(record)
         for record in close
-        if (comparison := bench.scale.compare(record, pick)) is not None and comparison.evidence in ("apart", "p50")
+        if (comparison := contest.objective.compare(record, pick)) is not None
+        and comparison.evidence in ("apart", "p50")
     ]
     if apart:
         yield (
             f"Too close to call on latency: {', '.join(apart)}, and not measured against each other; a new run "
             "measures them side by side."
         )
-    over = None if choice.fp32 is None else bench.scale.compare(pick, choice.fp32)
+    over = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
     if over is not None and over.evidence == "p50":
         yield "It was not measured against the fastest fp32: two typical calls are compared, which may be off by 22 %."
-    if over is not None and over.evidence == "rounds" and over.difference.coarse and not _is_shown_worse(choice, bench):
+    if (
+        over is not None
+        and over.evidence == "rounds"
+        and over.difference.coarse
+        and not _is_shown_worse(choice, contest)
+    ):
         measured_in = "one process" if over.difference.generations == 1 else "two processes"
         yield f"Measured in {measured_in} only: its limits rest on how processes differ in general."
 
 
-def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> Iterator[str]:
+def _note_doubts(choice: Choice, pick: Record, judged: Judged, contest: Contest) -> Iterator[str]:
     """Noise, by the same rule as the gate: a control that could explain half of what was decided, a series that
     drifted; and a precision that was not reached."""
     speedup = pick.speedup
     if speedup is None:
         yield "Its speed-up was not measured."
         return
-    room, meaning = _find_room(choice, pick, bench)
+    room, meaning = _find_room(choice, pick, contest)
     if (doubt := find_doubt(speedup, room, meaning)) is not None:
         yield f"{doubt[0].upper()}{doubt[1:]}."
-    if _is_shown_worse(choice, bench):
+    if _is_shown_worse(choice, contest):
         return
     precision = None if judged.rules is None else judged.rules.precision
     if (end := ENDS.get(speedup.stopped or "")) is not None and precision is not None and speedup.low and speedup.high:
@@ -161,25 +167,29 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, bench: Bench) -> 
             )
 
 
-def _is_shown_worse(choice: Choice, bench: Bench) -> bool:
+def _is_shown_worse(choice: Choice, contest: Contest) -> bool:
     """Whether fp32 stays, since even the best int8 is shown to be worse: knowing it finer would change nothing."""
     if choice.verdict != "keep fp32" or choice.pick is None or choice.fp32 is None:
         return False
-    comparison = bench.scale.compare(choice.pick, choice.fp32)
+    comparison = contest.objective.compare(choice.pick, choice.fp32)
     return comparison is not None and comparison.low > 0
 
 
-def _find_room(choice: Choice, pick: Record, bench: Bench) -> tuple[float, str]:
+def _find_room(choice: Choice, pick: Record, contest: Contest) -> tuple[float, str]:
     """How far the control may be off: half the distance to fp32, or to the nearest rival that does not tie."""
     room, meaning = math.inf, "half the tie"
-    over = None if choice.fp32 is None else bench.scale.compare(pick, choice.fp32)
+    over = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
     if over is not None:
         room, meaning = abs(over.value) / 2, "half the distance to fp32"
     ranking = choice.ranking
     behind = [] if ranking is None else [record for record in ranking.order if record not in ranking.tied]
-    if behind and (comparison := bench.scale.compare(behind[0], pick)) is not None and comparison.value / 2 < room:
+    if (
+        behind
+        and (comparison := contest.objective.compare(behind[0], pick)) is not None
+        and comparison.value / 2 < room
+    ):
         room, meaning = comparison.value / 2, f"half the distance to {variant(behind[0])}"
-    return (room, meaning) if bench.tie / 2 < room < math.inf else (bench.tie / 2, "half the tie")
+    return (room, meaning) if contest.tie / 2 < room < math.inf else (contest.tie / 2, "half the tie")
 
 
 def _note_seeds(pick: Record, judged: Judged) -> Iterator[str]:
@@ -191,14 +201,14 @@ def _note_seeds(pick: Record, judged: Judged) -> Iterator[str]:
         yield f"{drawn}."
 
 
-def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterator[str]:
+def _note_fast_but_wrong(choice: Choice, judged: Judged, contest: Contest) -> Iterator[str]:
     """What is ahead of what is shipped or kept, and is ruled out, or not decided, by a limit."""
     meant = {"ship": choice.pick, "keep fp32": choice.fp32}.get(choice.verdict)
     if meant is None:
         return
     ahead: dict[str, list[str]] = {}
-    for record in sort_by_estimate(choice.measured, bench.scale):
-        comparison = None if record is meant or record in choice.good else bench.scale.compare(record, meant)
+    for record in sort_by_estimate(choice.measured, contest.objective):
+        comparison = None if record is meant or record in choice.good else contest.objective.compare(record, meant)
         if comparison is None or comparison.high >= 0:
             continue
         checks = judged.checks_of(record)
@@ -206,7 +216,7 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, bench: Bench) -> Iterat
         if broken:
             word = "wrong" if broken[0].outcome == "FAIL" and broken[0].limit == "accuracy" else "not shipped"
             ahead.setdefault(word, []).append(f"{variant(record)} ({limit_text.describe(broken[0])})")
-    lead = bench.scale.better[0].upper() + bench.scale.better[1:]
+    lead = contest.objective.better[0].upper() + contest.objective.better[1:]
     for word, names in ahead.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         yield f"{lead}, but {word}: {', '.join(names[:NAMED])}{more}."
@@ -228,73 +238,73 @@ def _note_failed(records: Sequence[Record]) -> Iterator[str]:
         yield f"Failed while being measured, and not part of the decision: {names}."
 
 
-def _note_problems(bench: Bench) -> Iterator[str]:
+def _note_problems(contest: Contest) -> Iterator[str]:
     """Which cases are known by their records alone, since what is stored beside them is gone or damaged."""
-    times = bench.scale.times
+    times = contest.objective.times
     for problems, what, rests in (
         (
             times.problems,
             "samples",
             "compared by their records, whose limits nothing that is stored bears out",
         ),
-        (bench.differences.problems, "predictions", "compared by their scores, and not by their answers"),
+        (contest.differences.problems, "predictions", "compared by their scores, and not by their answers"),
     ):
         if problems:
             names = ", ".join(variant(times.records[case]) for case in sorted(problems))
             yield f"Without {what}, which are gone or damaged: {names}; {rests}."
 
 
-def describe_accuracy(difference: AccuracyDifference, bench: Bench) -> str:
+def describe_accuracy(difference: AccuracyDifference, contest: Contest) -> str:
     """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``; ``-0.4 dB, beside a tie of 1 dB``."""
-    if isinstance(bench.bound, AccuracyFloor):
-        return f"{describe_difference(difference, bench)}, beside {bench.name_accuracy_tie()}"
-    half = bench.accuracy_tie * (1.0 if bench.metric is None else bench.metric.scale)
-    return f"{describe_difference(difference, bench)}, half the margin is {half:g}"
+    if isinstance(contest.bound, AccuracyFloor):
+        return f"{describe_difference(difference, contest)}, beside {contest.name_accuracy_tie()}"
+    half = contest.accuracy_tie * (1.0 if contest.metric is None else contest.metric.scale)
+    return f"{describe_difference(difference, contest)}, half the margin is {half:g}"
 
 
 # --- what would decide ---------------------------------------------------------------------------------------------
 
 
-def explain_decider(choice: Choice, rival: Record, judged: Judged, bench: Bench) -> str:
+def explain_decider(choice: Choice, rival: Record, judged: Judged, contest: Contest) -> str:
     """What would tell the pick from the rival: examples where a limit or the accuracy is open, else processes."""
     assert choice.pick is not None
     if rival in choice.open_:
         check = next(check for check in judged.checks_of(rival) if check.outcome != "PASS")
         return f"the latter {explain_open(check)}"
-    difference = bench.differences.compare(choice.pick, rival)
-    comparison = bench.scale.compare(rival, choice.pick)
-    near = comparison is not None and abs(comparison.value) <= bench.tie
-    if near and difference is not None and "accuracy" in bench.spec.prefer:
-        room = abs(abs(difference.value) - bench.accuracy_tie)
+    difference = contest.differences.compare(choice.pick, rival)
+    comparison = contest.objective.compare(rival, choice.pick)
+    near = comparison is not None and abs(comparison.value) <= contest.tie
+    if near and difference is not None and "accuracy" in contest.spec.prefer:
+        room = abs(abs(difference.value) - contest.accuracy_tie)
         if room < 2 * difference.error and choice.pick.accuracy is not None:
             count = choice.pick.accuracy.n
-            return f"{_count_examples(difference, count, bench)} would decide between them, there are {count:,}"
-    if comparison is not None and max(-comparison.low, comparison.high) <= bench.tie:
+            return f"{_count_examples(difference, count, contest)} would decide between them, there are {count:,}"
+    if comparison is not None and max(-comparison.low, comparison.high) <= contest.tie:
         artifacts = [record.artifact.sha256 if record.artifact else None for record in (choice.pick, rival)]
         if artifacts[0] is not None and artifacts[0] == artifacts[1]:
             return "they are the same file, byte for byte, so take either"
         return "they tie, and nothing that decide.prefer names tells them apart, so take either"
-    return _explain_processes(comparison, bench)
+    return _explain_processes(comparison, contest)
 
 
-def _count_examples(difference: AccuracyDifference, count: int, bench: Bench) -> str:
+def _count_examples(difference: AccuracyDifference, count: int, contest: Contest) -> str:
     """``about 1,800 examples``: how many would tell whether a difference on so many is beyond half the margin."""
     size, reach = abs(difference.value), intervals.normal_quantile(DECIDED) * difference.error
     limits = Interval(value=size, low=size - reach, high=size + reach)
     return compare_text.count_examples(
-        examples_needed.for_mean(limits, difference.error**2 * count, count, -bench.accuracy_tie, DECIDED), count
+        examples_needed.for_mean(limits, difference.error**2 * count, count, -contest.accuracy_tie, DECIDED), count
     )
 
 
-def _explain_processes(comparison: Comparison | None, bench: Bench) -> str:
+def _explain_processes(comparison: Comparison | None, contest: Contest) -> str:
     if comparison is None:
         return "they were not compared"
     if comparison.evidence in ("apart", "p50"):
         return "they were not measured against each other; a new run measures them side by side"
     difference = comparison.difference
-    needed = count_processes(difference, abs(abs(difference.value) - bench.tie))
+    needed = count_processes(difference, abs(abs(difference.value) - contest.tie))
     if needed > MOST_PROCESSES:
-        if abs(abs(difference.value) - bench.tie) < bench.tie / 2:
+        if abs(abs(difference.value) - contest.tie) < contest.tie / 2:
             return "they are about a tie apart, which more processes would hardly decide"
         return "this machine is too noisy to tell them apart; measure again when it is quieter"
     return (

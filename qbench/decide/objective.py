@@ -11,7 +11,7 @@ from qbench.decide import cases
 from qbench.decide.paired_times import NORMAL, Comparison, PairedTimes
 from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
-from qbench.suite.settings import Objective
+from qbench.suite.settings import ObjectiveName
 
 # Standard error of ln(one / other) where the records hold no limits: bytes are exact, the resident set of a process
 # moves by about a per cent, and a cold start by about ten.
@@ -25,24 +25,24 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class Objective:
     """What is minimized in one setting: ``value`` of a case (None: not measured), and ``compare`` of two."""
 
-    objective: Objective
+    name: ObjectiveName
     times: PairedTimes
 
     def value(self, record: Record) -> float | None:
         """Seconds or bytes."""
-        return VALUES[self.objective](record)
+        return VALUES[self.name](record)
 
     def compare(self, record: Record, other: Record) -> Comparison | None:
         """ln(record / other) with its limits; None where one has no value."""
-        if self.objective == "latency":
+        if self.name == "latency":
             return self.times.compare(record.case.id, other.case.id)
         own, its = self.value(record), self.value(other)
         if own is None or its is None:
             return None
-        error = {"size": EXACT, "memory": MEMORY_SPREAD}.get(self.objective)
+        error = {"size": EXACT, "memory": MEMORY_SPREAD}.get(self.name)
         if error is None:
             error = math.hypot(_cold_error(record), _cold_error(other))
         difference = PairedDifference(
@@ -52,21 +52,21 @@ class Scale:
 
     def show(self, record: Record) -> str:
         """``31.9 µs a call``, ``31.3 kB in all``; a dash where it was not measured."""
-        value, words = self.value(record), WORDS[self.objective][2]
+        value, words = self.value(record), WORDS[self.name][2]
         if value is None:
             return formatting.DASH
-        in_bytes = self.objective in ("size", "memory")
+        in_bytes = self.name in ("size", "memory")
         return f"{formatting.size(int(value)) if in_bytes else formatting.duration(value)} {words}"
 
     @property
     def better(self) -> str:
         """``faster``, ``smaller``."""
-        return WORDS[self.objective][0]
+        return WORDS[self.name][0]
 
     @property
     def worse(self) -> str:
         """``slower``, ``larger``."""
-        return WORDS[self.objective][1]
+        return WORDS[self.name][1]
 
 
 def size_of(record: Record) -> float | None:
@@ -88,7 +88,7 @@ def memory_of(record: Record) -> float | None:
     return float(memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes) or None
 
 
-VALUES: dict[Objective, Callable[[Record], float | None]] = {
+VALUES: dict[ObjectiveName, Callable[[Record], float | None]] = {
     "latency": cases.p50,
     "size": size_of,
     "cold_start": cold_start_of,

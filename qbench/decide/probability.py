@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from qbench.decide import cases
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
-from qbench.decide.objective import Scale
-from qbench.decide.tie import Bench
+from qbench.decide.objective import Objective
+from qbench.decide.tie import Contest
 from qbench.record.schema import Record
 from qbench.stats import intervals
 
@@ -43,7 +43,7 @@ class Probability:
 
 
 def estimate_probability(
-    choice: Choice, judged: Judged, bench: Bench, *, draws: int = DRAWS, seed: int = 0
+    choice: Choice, judged: Judged, contest: Contest, *, draws: int = DRAWS, seed: int = 0
 ) -> Probability:
     """The probability that the pick of a choice that ships is the best of all that may be shipped."""
     import numpy as np
@@ -52,13 +52,13 @@ def estimate_probability(
     assert choice.ranking is not None
     random = np.random.default_rng(seed)
     leader, pick = choice.ranking.order[0], choice.pick
-    arms = [record for record in (*choice.good, *choice.open_) if _may_lead(record, leader, bench)]
-    logs = np.stack([_draw_log(record, leader, bench, draws, random) for record in arms])
-    fp32 = None if choice.fp32 is None else _draw_log(choice.fp32, leader, bench, draws, random)
+    arms = [record for record in (*choice.good, *choice.open_) if _may_lead(record, leader, contest)]
+    logs = np.stack([_draw_log(record, leader, contest, draws, random) for record in arms])
+    fp32 = None if choice.fp32 is None else _draw_log(choice.fp32, leader, contest, draws, random)
     holds = np.stack([_draw_limits(record, judged, draws, random) for record in arms])
     allowed = holds if fp32 is None else holds & (logs < fp32)
-    against = np.stack([_draw_accuracy(record, pick, bench, draws, random) for record in arms])
-    best = _apply_rule(arms, logs, allowed, against, bench)
+    against = np.stack([_draw_accuracy(record, pick, contest, draws, random) for record in arms])
+    best = _apply_rule(arms, logs, allowed, against, contest)
     own = best[arms.index(pick)]
     others = [(float((row & ~own).mean()), place) for place, row in enumerate(best) if arms[place] is not pick]
     share, place = max(others, default=(0.0, -1))
@@ -71,18 +71,18 @@ def cap_by_outputs(probability: float, record: Record) -> float:
     return min(probability, 1 / (1 + len(unjudged)))
 
 
-def _may_lead(record: Record, leader: Record, bench: Bench) -> bool:
+def _may_lead(record: Record, leader: Record, contest: Contest) -> bool:
     if record is leader:
         return True
-    comparison = bench.scale.compare(record, leader)
-    return comparison is not None and comparison.value <= bench.tie + FAR * max(comparison.difference.error, 1e-12)
+    comparison = contest.objective.compare(record, leader)
+    return comparison is not None and comparison.value <= contest.tie + FAR * max(comparison.difference.error, 1e-12)
 
 
-def _draw_log(record: Record, leader: Record, bench: Bench, draws: int, random: Generator) -> NDArray[Any]:
+def _draw_log(record: Record, leader: Record, contest: Contest, draws: int, random: Generator) -> NDArray[Any]:
     """ln(record / leader) as it may be in truth."""
     import numpy as np
 
-    comparison = None if record is leader else bench.scale.compare(record, leader)
+    comparison = None if record is leader else contest.objective.compare(record, leader)
     if comparison is None:
         return np.zeros(draws)
     difference = comparison.difference
@@ -114,34 +114,34 @@ def _draw_margin(record: Record, judged: Judged, draws: int, random: Generator) 
     return test.delta.value + error * random.standard_normal(draws) > -bound.loss / metric.scale
 
 
-def _draw_accuracy(record: Record, pick: Record, bench: Bench, draws: int, random: Generator) -> NDArray[Any]:
+def _draw_accuracy(record: Record, pick: Record, contest: Contest, draws: int, random: Generator) -> NDArray[Any]:
     """The case's metric minus the pick's, better positive, as it may be in truth."""
     import numpy as np
 
-    difference = None if record is pick else bench.differences.compare(record, pick)
+    difference = None if record is pick else contest.differences.compare(record, pick)
     if difference is None:
         return np.zeros(draws)
     return difference.value + difference.error * random.standard_normal(draws)
 
 
 def _apply_rule(
-    arms: Sequence[Record], logs: NDArray[Any], allowed: NDArray[Any], accuracy: NDArray[Any], bench: Bench
+    arms: Sequence[Record], logs: NDArray[Any], allowed: NDArray[Any], accuracy: NDArray[Any], contest: Contest
 ) -> NDArray[Any]:
     """Which arms (rows) the rule leaves in each draw (columns), were the draw the truth."""
     import numpy as np
 
     best = np.where(allowed, logs, math.inf).min(axis=0)
-    left: NDArray[Any] = allowed & (logs <= best + bench.tie)
-    for name in bench.spec.prefer:
+    left: NDArray[Any] = allowed & (logs <= best + contest.tie)
+    for name in contest.spec.prefer:
         if name == "accuracy":
             top = np.where(left, accuracy, -math.inf).max(axis=0)
-            left &= accuracy >= top - bench.accuracy_tie
+            left &= accuracy >= top - contest.accuracy_tie
         elif name == "no_training":
             trained = np.asarray([[record.case.mode == "qat"] for record in arms])
             left &= ~trained | ~(left & ~trained).any(axis=0)
-        elif name != bench.scale.objective:
-            scale = Scale(objective=name, times=bench.scale.times)
-            values = np.asarray([[scale.value(record) or math.nan] for record in arms])
+        elif name != contest.objective.name:
+            objective = Objective(name=name, times=contest.objective.times)
+            values = np.asarray([[objective.value(record) or math.nan] for record in arms])
             least = np.where(left & ~np.isnan(values), values, math.inf).min(axis=0)
-            left &= np.isnan(values) | (values <= least * (1 + bench.spec.tie))
+            left &= np.isnan(values) | (values <= least * (1 + contest.spec.tie))
     return left

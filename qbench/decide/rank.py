@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
-from qbench.decide.objective import Scale
-from qbench.decide.tie import Bench, find_tied
+from qbench.decide.objective import Objective
+from qbench.decide.tie import Contest, find_tied
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
 from qbench.suite.settings import Preference
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PreferenceStep:
     """One preference that told the tied apart: what was ``dropped`` by it, and the numbers."""
 
     name: Preference
@@ -36,71 +36,71 @@ class Ranking:
     tied: tuple[Record, ...]
     pick: Record
     equals: tuple[Record, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PreferenceStep, ...]
 
 
-def rank(candidates: Sequence[Record], bench: Bench) -> Ranking:
+def rank(candidates: Sequence[Record], contest: Contest) -> Ranking:
     """The ranking of one or more candidates that have a value."""
-    order = sort_by_estimate(candidates, bench.scale)
-    tied, left = find_tied(order, bench)
+    order = sort_by_estimate(candidates, contest.objective)
+    tied, left = find_tied(order, contest)
     steps = []
-    for name in bench.spec.prefer:
-        if len(left) > 1 and (step := PREFERENCES[name](left, bench)) is not None:
+    for name in contest.spec.prefer:
+        if len(left) > 1 and (step := PREFERENCES[name](left, contest)) is not None:
             steps.append(step)
             left = [record for record in left if record not in step.dropped]
     return Ranking(order=tuple(order), tied=tied, pick=left[0], equals=tuple(left), steps=tuple(steps))
 
 
-def sort_by_estimate(candidates: Sequence[Record], scale: Scale) -> list[Record]:
+def sort_by_estimate(candidates: Sequence[Record], objective: Objective) -> list[Record]:
     """Best first, each by its estimate against the one that leads; the leader is the one that no other beats."""
-    by_value = sorted(candidates, key=lambda record: (scale.value(record) or math.inf, record.case.id))
+    by_value = sorted(candidates, key=lambda record: (objective.value(record) or math.inf, record.case.id))
     leader = by_value[0]
     for _ in by_value:  # comparisons are no order: a better one is followed at most once each
-        best = min(by_value, key=lambda record: _log_over(record, leader, scale))
-        if best is leader or _log_over(best, leader, scale) >= 0:
+        best = min(by_value, key=lambda record: _log_over(record, leader, objective))
+        if best is leader or _log_over(best, leader, objective) >= 0:
             break
         leader = best
     rest = [record for record in by_value if record is not leader]
-    return [leader, *sorted(rest, key=lambda record: _log_over(record, leader, scale))]
+    return [leader, *sorted(rest, key=lambda record: _log_over(record, leader, objective))]
 
 
-def _log_over(record: Record, leader: Record, scale: Scale) -> float:
+def _log_over(record: Record, leader: Record, objective: Objective) -> float:
     if record is leader:
         return 0.0
-    comparison = scale.compare(record, leader)
+    comparison = objective.compare(record, leader)
     return math.inf if comparison is None else comparison.value
 
 
 # --- preferences: each drops some of the tied, or says nothing --------------------------------------------------
 
 
-def _prefer_accurate(tied: Sequence[Record], bench: Bench) -> Step | None:
+def _prefer_accurate(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
     """Drops what is less accurate than the most accurate one beyond chance, and by more than the tie in accuracy."""
     best = tied[0]
     for record in tied[1:]:
-        difference = bench.differences.compare(record, best)
+        difference = contest.differences.compare(record, best)
         if difference is not None and difference.value > 0:
             best = record
-    against = {record.case.id: bench.differences.compare(best, record) for record in tied if record is not best}
+    against = {record.case.id: contest.differences.compare(best, record) for record in tied if record is not best}
     dropped = [
         record
         for record in tied
         if (difference := against.get(record.case.id)) is not None
         and difference.beyond_chance
-        and difference.value > bench.accuracy_tie
+        and difference.value > contest.accuracy_tie
     ]
     if not dropped:
         return None
     difference = against[dropped[0].case.id]
     assert difference is not None
-    shown = describe_difference(difference, bench)
-    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {shown}, more than {bench.name_accuracy_tie()}"
-    return Step(name="accuracy", dropped=tuple(dropped), text=text)
+    shown = describe_difference(difference, contest)
+    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {shown}, more than {contest.name_accuracy_tie()}"
+    return PreferenceStep(name="accuracy", dropped=tuple(dropped), text=text)
 
 
-def describe_difference(difference: AccuracyDifference, bench: Bench) -> str:
+def describe_difference(difference: AccuracyDifference, contest: Contest) -> str:
     """``+5.2 points (623 examples gained, 101 lost)``."""
-    metric = bench.metric
+    metric = contest.metric
     scale, unit, least = (metric.scale, metric.unit, metric.least) if metric else (1.0, "", 0)
     sign = metric.sign if metric else 1.0
     reach = 1.96 * difference.error
@@ -115,41 +115,45 @@ def describe_difference(difference: AccuracyDifference, bench: Bench) -> str:
     return f"{shown} ({difference.gained:,} example{plural} gained, {difference.lost:,} lost)"
 
 
-def _prefer_untrained(tied: Sequence[Record], bench: Bench) -> Step | None:
+def _prefer_untrained(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
     trained = [record for record in tied if record.case.mode == "qat"]
     if not trained or len(trained) == len(tied):
         return None
     kept = next(record for record in tied if record not in trained)
     text = f"no_training: {variant(kept)} needs no training, {variant(trained[0])} does"
-    return Step(name="no_training", dropped=tuple(trained), text=text)
+    return PreferenceStep(name="no_training", dropped=tuple(trained), text=text)
 
 
-def _prefer_small(tied: Sequence[Record], bench: Bench) -> Step | None:
-    return _prefer_by(Scale(objective="size", times=bench.scale.times), "size", tied, bench)
+def _prefer_small(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
+    return _prefer_by(Objective(name="size", times=contest.objective.times), "size", tied, contest)
 
 
-def _prefer_quick_start(tied: Sequence[Record], bench: Bench) -> Step | None:
-    return _prefer_by(Scale(objective="cold_start", times=bench.scale.times), "cold_start", tied, bench)
+def _prefer_quick_start(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
+    return _prefer_by(Objective(name="cold_start", times=contest.objective.times), "cold_start", tied, contest)
 
 
-def _prefer_by(scale: Scale, name: Preference, tied: Sequence[Record], bench: Bench) -> Step | None:
+def _prefer_by(
+    objective: Objective, name: Preference, tied: Sequence[Record], contest: Contest
+) -> PreferenceStep | None:
     """Drops what is shown to be worse than the best in it by more than the tie; what was not measured stays."""
-    known = [record for record in tied if scale.value(record) is not None]
-    if len(known) < 2 or scale.objective == bench.scale.objective:
+    known = [record for record in tied if objective.value(record) is not None]
+    if len(known) < 2 or objective.name == contest.objective.name:
         return None
-    best = min(known, key=lambda record: scale.value(record) or math.inf)
+    best = min(known, key=lambda record: objective.value(record) or math.inf)
     dropped = [
         record
         for record in known
-        if record is not best and (comparison := scale.compare(record, best)) is not None and comparison.low > bench.tie
+        if record is not best
+        and (comparison := objective.compare(record, best)) is not None
+        and comparison.low > contest.tie
     ]
     if not dropped:
         return None
-    text = f"{name}: {variant(best)} {scale.show(best)}, {variant(dropped[0])} {scale.show(dropped[0])}"
-    return Step(name=name, dropped=tuple(dropped), text=text)
+    text = f"{name}: {variant(best)} {objective.show(best)}, {variant(dropped[0])} {objective.show(dropped[0])}"
+    return PreferenceStep(name=name, dropped=tuple(dropped), text=text)
 
 
-PREFERENCES: dict[Preference, Callable[[Sequence[Record], Bench], Step | None]] = {
+PREFERENCES: dict[Preference, Callable[[Sequence[Record], Contest], PreferenceStep | None]] = {
     "accuracy": _prefer_accurate,
     "no_training": _prefer_untrained,
     "size": _prefer_small,

@@ -11,7 +11,7 @@ from qbench.decide.cases import is_unmeasured, variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
 
@@ -55,7 +55,7 @@ def _name(case: str) -> str:
 
 
 def list_reasons(
-    choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, rival: Record | None = None
+    choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest, rival: Record | None = None
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Each reason with the case ids that it holds for, the most frequent first; all int8 cases but the pick, and the
     ``rival`` that the answer names beside it."""
@@ -63,33 +63,33 @@ def list_reasons(
     named = [rival, choice.pick if choice.verdict in ("ship", "undecided") else None]
     for record in records:
         if record.case.mode != "fp32" and not any(record is each for each in named):
-            by_reason.setdefault(_find_reason(record, choice, judged, bench), []).append(record.case.id)
+            by_reason.setdefault(_find_reason(record, choice, judged, contest), []).append(record.case.id)
     ranked = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
     return tuple((reason, tuple(cases)) for reason, cases in ranked)
 
 
-def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -> str:
+def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contest) -> str:
     if record.status != "ok":
         return record.status
     if record not in choice.measured:
-        kind = record.host.kind if record.host is not None and is_unmeasured(record) else bench.spec.minimize
+        kind = record.host.kind if record.host is not None and is_unmeasured(record) else contest.spec.minimize
         return f"{kind}, not measured" if is_unmeasured(record) else f"{kind} not measured"
     checks = judged.checks_of(record)
     if (broken := next((check for check in checks if check.outcome == "FAIL"), None)) is not None:
         in_effect = int8_share.is_fp32_in_effect(record)
         return int8_share.FP32_IN_EFFECT if in_effect else BROKEN[name_broken(broken)][1]
     if choice.fp32 is not None and record not in choice.better:
-        comparison = bench.scale.compare(record, choice.fp32)
+        comparison = contest.objective.compare(record, choice.fp32)
         shown = comparison is not None and comparison.low > 0
-        return f"{bench.scale.worse} than fp32" if shown else "no gain shown"
+        return f"{contest.objective.worse} than fp32" if shown else "no gain shown"
     if record not in choice.good:
         return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
     ranking = choice.ranking
     if ranking is None or record not in ranking.tied:
-        return f"{bench.scale.worse} than the pick"
+        return f"{contest.objective.worse} than the pick"
     step = next((step for step in ranking.steps if record in step.dropped), None)
     if step is None:
-        return "tied, no better" if record in ranking.equals else f"{bench.scale.worse} by its estimate"
+        return "tied, no better" if record in ranking.equals else f"{contest.objective.worse} by its estimate"
     return {
         "accuracy": "tied, less accurate",
         "no_training": "tied, needs training",
@@ -101,28 +101,28 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, bench: Bench) -
 # --- what ties with the pick, and what told it from them -----------------------------------------------------------
 
 
-def describe_tie(choice: Choice, bench: Bench) -> str | None:
+def describe_tie(choice: Choice, contest: Contest) -> str | None:
     """``Tied with qat · onnxruntime (0.3 % slower [-1.5, +2.1])``; None where nothing ties with the pick."""
     if choice.ranking is None or choice.pick is None or len(choice.ranking.tied) < 2:
         return None
     others = [record for record in choice.ranking.tied if record is not choice.pick]
-    parts = [f"{variant(record)} ({describe_distance(record, choice.pick, bench)})" for record in others]
-    share = f"{bench.spec.tie * 100:g} %"
+    parts = [f"{variant(record)} ({describe_distance(record, choice.pick, contest)})" for record in others]
+    share = f"{contest.spec.tie * 100:g} %"
     if choice.pick not in choice.ranking.tied:
         return None
-    return f"Tied in {bench.spec.minimize}: {', '.join(parts)}; none is shown to be more than {share} off."
+    return f"Tied in {contest.spec.minimize}: {', '.join(parts)}; none is shown to be more than {share} off."
 
 
-def describe_distance(record: Record, pick: Record, bench: Bench) -> str:
+def describe_distance(record: Record, pick: Record, contest: Contest) -> str:
     """``0.3 % slower [-1.5, +2.1]``."""
-    comparison = bench.scale.compare(record, pick)
+    comparison = contest.objective.compare(record, pick)
     if comparison is None:
         return "not compared"
     ratio = comparison.ratio()
-    word = bench.scale.worse if ratio.value >= 1 else bench.scale.better
-    if comparison.evidence == "recorded" and bench.spec.minimize in ("size", "memory"):
+    word = contest.objective.worse if ratio.value >= 1 else contest.objective.better
+    if comparison.evidence == "recorded" and contest.spec.minimize in ("size", "memory"):
         if f"{abs(ratio.value - 1) * 100:.1f}" == "0.0":
-            return f"the same {bench.spec.minimize}" if ratio.value == 1 else f"less than 0.1 % {word}"
+            return f"the same {contest.spec.minimize}" if ratio.value == 1 else f"less than 0.1 % {word}"
         return f"{abs(ratio.value - 1) * 100:.1f} % {word}"
     assert ratio.low is not None
     assert ratio.high is not None
@@ -133,7 +133,7 @@ def describe_distance(record: Record, pick: Record, bench: Bench) -> str:
     return f"{number} % {word} {limits}".rstrip()
 
 
-def describe_step(choice: Choice, bench: Bench) -> str | None:
+def describe_step(choice: Choice, contest: Contest) -> str | None:
     """What told the pick from those that tie with it; None where nothing does."""
     ranking = choice.ranking
     if ranking is None or len(ranking.tied) < 2:
@@ -144,10 +144,10 @@ def describe_step(choice: Choice, bench: Bench) -> str | None:
         equal = f"nothing that decide.prefer names tells it from {names}, so that its estimate decides"
         return f"{deciding}; {equal}" if deciding else equal
     if not deciding:
-        return f"{bench.spec.minimize}: the others' estimates are off by more than the tie"
-    if ranking.steps[0].name != "accuracy" and "accuracy" in bench.spec.prefer:
-        difference = bench.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
+        return f"{contest.spec.minimize}: the others' estimates are off by more than the tie"
+    if ranking.steps[0].name != "accuracy" and "accuracy" in contest.spec.prefer:
+        difference = contest.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
         if difference is not None:
             both = f"{variant(ranking.pick)} against {variant(ranking.steps[0].dropped[0])}"
-            deciding += f" (in accuracy they tie: {both} {notes.describe_accuracy(difference, bench)})"
+            deciding += f" (in accuracy they tie: {both} {notes.describe_accuracy(difference, contest)})"
     return deciding

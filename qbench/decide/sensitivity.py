@@ -16,7 +16,7 @@ from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, AccuracyMargin, CaseRules, LimitCheck, hold_promise
 from qbench.decide.qualify import Checks
-from qbench.decide.tie import Bench
+from qbench.decide.tie import Contest
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 
@@ -25,18 +25,18 @@ PROMISE = "gate.latency.min_speedup"
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 
-def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench) -> tuple[str, ...]:
+def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest) -> tuple[str, ...]:
     """``at a margin of 3.1 points: static · x86``, ``without onnxruntime: static · onednn``; only what changes it."""
     checks = judged.checks
     return tuple(
         text
         for text in (
-            _try_margins(choice, records, judged, bench, wider=True),
-            _try_margins(choice, records, judged, bench, wider=False),
-            _try_promise(choice, records, checks, bench),
-            *_try_limits(choice, records, checks, bench),
-            _try_without_runtime(choice, records, checks, bench),
-            _try_time_alone(choice, records, checks, bench),
+            _try_margins(choice, records, judged, contest, wider=True),
+            _try_margins(choice, records, judged, contest, wider=False),
+            _try_promise(choice, records, checks, contest),
+            *_try_limits(choice, records, checks, contest),
+            _try_without_runtime(choice, records, checks, contest),
+            _try_time_alone(choice, records, checks, contest),
         )
         if text is not None
     )
@@ -57,7 +57,9 @@ def _same(choice: Choice, other: Choice) -> bool:
     return True
 
 
-def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, bench: Bench, *, wider: bool) -> str | None:
+def _try_margins(
+    choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest, *, wider: bool
+) -> str | None:
     """The nearest margin on one side at which the rule says something else; what an override gives stays."""
     metric, bound = judged.metric, judged.bound
     if metric is None or bound is None:
@@ -76,7 +78,7 @@ def _try_margins(choice: Choice, records: Sequence[Record], judged: Judged, benc
     )  # fmt: skip
     for value in inside:
         changed = _change_bound(bound, value)
-        other = choose(records, _at_margin(judged, value / metric.scale), replace(bench, bound=changed))
+        other = choose(records, _at_margin(judged, value / metric.scale), replace(contest, bound=changed))
         if not _same(choice, other):
             return f"{_describe_bound(changed, metric)}: {_name(other)}"
     return None
@@ -111,7 +113,7 @@ def _is_margin(check: LimitCheck) -> bool:
     return check.key in BOUNDS
 
 
-def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:
     """The first promised speed-up (over the like-for-like fp32) that the pick does not hold for certain, where another
     variant does."""
     pick = choice.pick
@@ -122,35 +124,35 @@ def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, benc
     held = {
         record.case.id: (*checks.get(record.case.id, ()), hold_promise(record, rules, promise)) for record in records
     }
-    other = choose(records, held, bench)
+    other = choose(records, held, contest)
     if other.verdict != "ship" or other.pick is pick:
         return None
     return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(other)}"
 
 
-def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> Iterator[str | None]:
+def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> Iterator[str | None]:
     """Each limit of the suite that rules a case out, taken away; one that an override gives by itself."""
     held = [check for record in records for check in checks.get(record.case.id, ())]
     ruling_out = (check for check in held if check.limit in REMOVABLE and check.outcome != "PASS")
     for key in sorted({check.key for check in ruling_out if check.key is not None}):
         without = {case: tuple(check for check in of_case if check.key != key) for case, of_case in checks.items()}
         ceilings = {key.removeprefix("decide."): None} if key.startswith("decide.") else {}
-        other = choose(records, without, replace(bench, spec=bench.spec.model_copy(update=ceilings)))
+        other = choose(records, without, replace(contest, spec=contest.spec.model_copy(update=ceilings)))
         yield None if _same(choice, other) else f"without {key}: {_name(other)}"
 
 
-def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:
     if choice.pick is None or choice.verdict not in ("ship", "undecided"):
         return None
     backend = choice.pick.case.backend
     left = [record for record in records if record.case.backend != backend]
-    return f"without {backend}: {_name(choose(left, checks, bench))}" if any(r.status == "ok" for r in left) else None
+    return f"without {backend}: {_name(choose(left, checks, contest))}" if any(r.status == "ok" for r in left) else None
 
 
-def _try_time_alone(choice: Choice, records: Sequence[Record], checks: Checks, bench: Bench) -> str | None:
+def _try_time_alone(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:
     """What the preferences decided against: the best by its estimate alone."""
     if choice.ranking is None or choice.ranking.order[0] is choice.pick:
         return None
     first = choice.ranking.order[0]
-    share = formatting.share(bench.spec.tie, 0)
-    return f"by {bench.scale.objective} alone, without a tie of {share}: {variant(first)}"
+    share = formatting.share(contest.spec.tie, 0)
+    return f"by {contest.objective.name} alone, without a tie of {share}: {variant(first)}"

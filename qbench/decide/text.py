@@ -10,7 +10,7 @@ from qbench.decide import reasons
 from qbench.decide.cases import is_sequential, list_unjudged, setting_name, variant
 from qbench.decide.decision import Decision
 from qbench.decide.judged import Judged
-from qbench.decide.objective import Scale
+from qbench.decide.objective import Objective
 from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.decide.tested_change import holds_against_fp32, write_shown
 from qbench.record.schema import Record, read_case_id
@@ -94,8 +94,8 @@ def _list_figures(decision: Decision, record: Record) -> list[str]:
     times = PairedTimes(records={}, read=lambda record: {})
     said = decision.objective if decision.verdict == "keep fp32" else None
     shown = dict.fromkeys((decision.objective, "latency"))
-    scales = [Scale(objective=objective, times=times) for objective in shown if objective not in ("size", said)]
-    return [scale.show(record) for scale in scales if scale.value(record) is not None]
+    objectives = [Objective(name=name, times=times) for name in shown if name not in ("size", said)]
+    return [objective.show(record) for objective in objectives if objective.value(record) is not None]
 
 
 def _speed_parts(decision: Decision, record: Record) -> list[str]:

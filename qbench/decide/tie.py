@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit
-from qbench.decide.objective import Scale
+from qbench.decide.objective import Objective
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.suite.settings import DecideSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
-    """What variants of one setting are held against: the scale of what is minimized, their differences in accuracy,
+class Contest:
+    """What variants of one setting are held against: what is minimized, their differences in accuracy,
     the metric and what the suite demands of it, and what the suite prefers."""
 
-    scale: Scale
+    objective: Objective
     differences: AccuracyDifferences
     metric: MetricInfo | None
     bound: AccuracyLimit | None
@@ -47,14 +47,14 @@ class Bench:
         return f"a tie of {self.bound.tie(self.metric):g} {self.metric.unit}".rstrip()
 
 
-def find_tied(order: Sequence[Record], bench: Bench) -> tuple[tuple[Record, ...], list[Record]]:
+def find_tied(order: Sequence[Record], contest: Contest) -> tuple[tuple[Record, ...], list[Record]]:
     """Those that tie with the first of an order, best estimate first; and of these the ones that may be preferred."""
     leader = order[0]
     tied, near = [leader], [leader]
     for record in order[1:]:
-        comparison = bench.scale.compare(record, leader)
-        if comparison is not None and comparison.low <= bench.tie:
+        comparison = contest.objective.compare(record, leader)
+        if comparison is not None and comparison.low <= contest.tie:
             tied.append(record)
-            if comparison.value <= bench.tie:
+            if comparison.value <= contest.tie:
                 near.append(record)
     return tuple(tied), near

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from qbench.compare import compare
 from qbench.gating.evidence import Evidence
-from qbench.gating.verdict import Rule, Verdict
+from qbench.gating.verdict import CaseRule, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import NATIVE, Accuracy, Record
 
@@ -46,7 +46,7 @@ def report_contradiction(evidence: Evidence, case: str, contradiction: str) -> V
 
 
 def _refuse(evidence: Evidence, case: str, text: str, cause: str) -> Verdict:
-    rule = Rule(name="baseline", kind="case", case=case, place=evidence.place("matrix"))
+    rule = CaseRule(name="baseline", kind="case", case=case, place=evidence.place("matrix"))
     return rule.verdict("INVALID", text, f"{cause}; {_RENEW}")
 
 

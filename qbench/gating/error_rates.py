@@ -75,7 +75,7 @@ class Rate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace:
+class NoiseTrace:
     """Block log ratios of A/A process pairs: ``ratios`` and ``controls``, each (processes, blocks)."""
 
     name: str
@@ -83,19 +83,19 @@ class Trace:
     controls: NDArray[Any]
 
 
-def traces() -> list[Trace]:
+def traces() -> list[NoiseTrace]:
     """The traces that qbench brings."""
     return [_read(path) for path in sorted((Path(__file__).parent / "traces").glob("*.npz"))]
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path) -> NoiseTrace:
     import numpy as np
 
     with np.load(path, allow_pickle=False) as archive:
-        return Trace(name=path.stem, ratios=archive["log_ratios"], controls=archive["control_log_ratios"])
+        return NoiseTrace(name=path.stem, ratios=archive["log_ratios"], controls=archive["control_log_ratios"])
 
 
-def simulated(trace: Trace, change: float, *, gates: int, tolerance: float = 0.05, seed: int = 0) -> Rate:
+def simulated(trace: NoiseTrace, change: float, *, gates: int, tolerance: float = 0.05, seed: int = 0) -> Rate:
     """Gates over process pairs drawn from a trace with replacement; the true change is added to each.
 
     The trace's own median is taken out first, since the truth of an A/A trace is 0; the spread from process to
@@ -107,7 +107,7 @@ def simulated(trace: Trace, change: float, *, gates: int, tolerance: float = 0.0
     return Rate(condition=f"simulated, {trace.name}", change=change, outcomes=outcomes)
 
 
-def _pairs(trace: Trace, change: float) -> list[ProcessPair]:
+def _pairs(trace: NoiseTrace, change: float) -> list[ProcessPair]:
     import numpy as np
 
     pairs = []

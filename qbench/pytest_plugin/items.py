@@ -17,7 +17,7 @@ import pytest
 
 from qbench.errors import QbenchError
 from qbench.progress.live import Silent
-from qbench.pytest_plugin.judged import ItemVerdict, JudgedRun, Request, judge_run
+from qbench.pytest_plugin.judged import ItemVerdict, JudgedRun, RunRequest, judge_run
 from qbench.record.schema import Record
 from qbench.record.stored_run import read_run
 from qbench.report import pytest_benchmark
@@ -156,12 +156,12 @@ class SuiteFile(pytest.File):
     def _has_gate(self, session: pytest.Session) -> bool:
         return any(item.name == GATE for item in session.items if item.parent is self)
 
-    def _request(self, session: pytest.Session) -> Request:
+    def _request(self, session: pytest.Session) -> RunRequest:
         selected = {item.name for item in session.items if item.parent is self}
         cases = tuple(case for case in self.cases if case in selected)
         whole = len(cases) in (0, len(self.cases))  # the gate alone needs all
         option = self.config.getoption
-        return Request(
+        return RunRequest(
             suite=self.suite,
             cases=None if whole else cases,
             out=_path(option("qbench_out")),

@@ -56,7 +56,7 @@ _JUDGED = TypeAdapter(JudgedRun)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class RunRequest:
     """What to run: a suite, some of its cases (None: all), where to, and what it is held against. ``session`` is the
     name of the xdist session that several workers share, None without. ``progress`` is told how far the run is."""
 
@@ -69,7 +69,7 @@ class Request:
     progress: Silent = field(default_factory=Silent)
 
 
-def judge_run(request: Request) -> JudgedRun:
+def judge_run(request: RunRequest) -> JudgedRun:
     """The run and its verdicts, made here or by another worker of the session."""
     if request.session is None:
         return _make_run(request)
@@ -82,7 +82,7 @@ def judge_run(request: Request) -> JudgedRun:
 
 
 @contextlib.contextmanager
-def _shared(request: Request) -> Iterator[Path]:
+def _shared(request: RunRequest) -> Iterator[Path]:
     """Where the workers of one session leave the judged run of a suite; held by one at a time."""
     import filelock
 
@@ -93,7 +93,7 @@ def _shared(request: Request) -> Iterator[Path]:
         yield file
 
 
-def _make_run(request: Request) -> JudgedRun:
+def _make_run(request: RunRequest) -> JudgedRun:
     from qbench.running import run as story
 
     only = None if request.cases is None else match_exactly(request.cases)
@@ -114,7 +114,7 @@ def match_exactly(cases: Sequence[str]) -> str:
     return ",".join(glob.escape(case) for case in cases)
 
 
-def _judge(request: Request, folder: Path) -> tuple[ItemVerdict, ...]:
+def _judge(request: RunRequest, folder: Path) -> tuple[ItemVerdict, ...]:
     from qbench.gating import gate as gates
     from qbench.gating import text
     from qbench.gating.rerun import Rerunner

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qbench import formatting
 from qbench.decide import decision, json_text
 from qbench.decide import judged as judging
-from qbench.decide.judged import Judged, Rules
+from qbench.decide.judged import Judged, SuiteRules
 from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
 from qbench.record.stored_run import StoredRun, read_run
@@ -119,7 +119,7 @@ def judge(run: StoredRun) -> Judged:
     )
 
 
-def rules_of(run: StoredRun) -> Rules | None:
+def rules_of(run: StoredRun) -> SuiteRules | None:
     """What the run's suite asks for; None where this qbench cannot read that suite."""
     from qbench import suite as suites
 
@@ -129,7 +129,7 @@ def rules_of(run: StoredRun) -> Rules | None:
     except SuiteError:
         return None
     gate = suite.gate.settle_metric(None if run.info.metric is None else run.info.metric.name)
-    return Rules(gate=gate, decide=suite.decide, precision=suite.measure.precision, place=suite.place)
+    return SuiteRules(gate=gate, decide=suite.decide, precision=suite.measure.precision, place=suite.place)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

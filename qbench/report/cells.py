@@ -19,7 +19,7 @@ from qbench.decide.tested_change import ShownChange, change_of, count_decimals, 
 from qbench.record.schema import Fastest, Record, Speedup, flatten
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats.interval_type import Interval
-from qbench.suite.settings import Objective
+from qbench.suite.settings import ObjectiveName
 
 Tone = Literal["", "good", "bad", "unsure", "muted"]
 
@@ -145,7 +145,7 @@ def latency_unit(records: Sequence[Record]) -> tuple[float, str]:
     return formatting.time_unit(min(times)) if times else (1e-3, "ms")
 
 
-def unit_of(objective: Objective, values: Sequence[float]) -> tuple[float, str]:
+def unit_of(objective: ObjectiveName, values: Sequence[float]) -> tuple[float, str]:
     """One unit for a whole column of seconds or bytes: that of the smallest value."""
     least = min(values)
     return formatting.byte_unit(least) if objective in ("size", "memory") else formatting.time_unit(least)

@@ -38,7 +38,7 @@ from qbench.suite.types import (
 
 Mode = Literal["fp32", "dynamic", "static", "qat"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-Objective = Literal["latency", "size", "cold_start", "memory"]
+ObjectiveName = Literal["latency", "size", "cold_start", "memory"]
 Preference = Literal["accuracy", "no_training", "size", "cold_start"]
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
@@ -316,7 +316,7 @@ class EvaluateKeys(Section):
 class DecideSpec(Section):
     """What is shipped: the best of what holds every limit, those of `gate` included."""
 
-    minimize: Objective = Field("latency", description="What is made as small as it can be.")
+    minimize: ObjectiveName = Field("latency", description="What is made as small as it can be.")
     tie: ShareOrZero = Field(
         0.03, description="A difference that nobody should ship for: what is not shown to be further off is tied."
     )

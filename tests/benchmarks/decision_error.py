@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from qbench.decide.cases import settings
 from qbench.decide.decision import Decision, decide_setting
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.gating.error_rates import traces
 from qbench.record.schema import Accuracy, ArtifactFacts, CaseKey, Coverage, Flips, Latency, Record
 from qbench.record.stored_run import MetricInfo
@@ -70,7 +70,7 @@ def simulate_decision(logs: Mapping[str, float], noise: Noise, random: Generator
     fp32 = "net/fp32/torch/t1/b1"
     samples = {case: _draw_samples(log, noise, random) for case, log in {fp32: 0.0, **logs}.items()}
     records = [_make_record(case, samples[case]) for case in samples]
-    judged = judge(records, MetricInfo(name="top1"), Rules(), samples=lambda record: samples[record.case.id])
+    judged = judge(records, MetricInfo(name="top1"), SuiteRules(), samples=lambda record: samples[record.case.id])
     return decide_setting(judged, settings(records)[0])
 
 
@@ -124,7 +124,7 @@ def rate_wrong_choices(noise: Noise, *, runs: int, arms: int = 9, seed: int = 0)
         decision = simulate_decision(truth, noise, random)
         unsure += decision.verdict == "either"
         if decision.verdict == "ship" and decision.pick is not None:
-            wrong += truth[decision.pick.case.id] - min(truth.values()) > math.log1p(Rules().decide.tie)
+            wrong += truth[decision.pick.case.id] - min(truth.values()) > math.log1p(SuiteRules().decide.tie)
     return (
         Rate(name="shipped is more than the tie slower than the best", wrong=wrong, runs=runs, most=0.05),
         Rate(name="headline names two", wrong=unsure, runs=runs, most=1.0),

@@ -10,7 +10,7 @@ import pytest
 from made_records import accuracy, fp32, int8
 
 from qbench.decide.accuracy_difference import AccuracyDifferences, difference_of_values
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.errors import UsageError
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
@@ -73,7 +73,7 @@ def test_a_score_that_is_never_below_0_loses_no_more_than_all() -> None:
 def differences(records: list[Record], values: Any, sign: bool = True) -> AccuracyDifferences:
     """The differences of a run whose metric is better when higher (or lower)."""
     metric = MetricInfo(name="top1", higher_is_better=sign)
-    return AccuracyDifferences(judged=judge(records, metric, Rules(), values=values))
+    return AccuracyDifferences(judged=judge(records, metric, SuiteRules(), values=values))
 
 
 def test_a_metric_that_is_better_lower_is_turned() -> None:

@@ -15,7 +15,7 @@ from qbench.decide import text
 from qbench.decide.cases import Setting, setting_name
 from qbench.decide.choose import Choice
 from qbench.decide.decision import Decision, decide
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.decide.notes import explain_decider
 from qbench.errors import UsageError
 from qbench.record.schema import ColdStart, Fastest, HostFacts, Interference, Memory, Record
@@ -31,12 +31,12 @@ KEPT = "keep fp32 on torch (2.50 ms a call)."
 STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
 
 
-def rules(gate: dict[str, Any] | None = None, **spec: Any) -> Rules:
+def rules(gate: dict[str, Any] | None = None, **spec: Any) -> SuiteRules:
     """What a suite asks for."""
-    return Rules(gate=GateSpec.model_validate(gate or {}), decide=DecideSpec.model_validate(spec))
+    return SuiteRules(gate=GateSpec.model_validate(gate or {}), decide=DecideSpec.model_validate(spec))
 
 
-def only(records: list[Record], asked: Rules | None = None, **readers: Any) -> Decision:
+def only(records: list[Record], asked: SuiteRules | None = None, **readers: Any) -> Decision:
     """The single decision on some records."""
     (decision,) = decide(judge(records, TOP1, asked or rules(), **readers))
     return decision
@@ -220,12 +220,12 @@ def test_between_those_that_tie_nothing_more_is_asked_for(reach: float, sha256: 
     )
     difference = SimpleNamespace(value=0.001, error=reach / 2, generations=7)
     comparison = SimpleNamespace(value=0.001, low=-reach, high=reach, evidence="rounds", difference=difference)
-    bench: Any = SimpleNamespace(
+    contest: Any = SimpleNamespace(
         tie=math.log1p(0.03),
         differences=SimpleNamespace(compare=lambda *_: None),
-        scale=SimpleNamespace(compare=lambda *_: comparison),
+        objective=SimpleNamespace(compare=lambda *_: comparison),
     )
-    assert said in explain_decider(Choice(verdict="ship", pick=pick), rival, judge([], TOP1, rules()), bench)
+    assert said in explain_decider(Choice(verdict="ship", pick=pick), rival, judge([], TOP1, rules()), contest)
 
 
 def test_all_arms_tied_and_nothing_to_tell_them_apart() -> None:

@@ -11,7 +11,7 @@ from made_records import FP32, fp32, int8, latency, speedup
 from qbench.decide.decision import decide
 from qbench.decide.hosts_differ import list_differences
 from qbench.decide.json_text import as_json
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report.ruling import rule
@@ -37,7 +37,7 @@ def measured(case: str, value: float) -> Record:
 
 def say(records: list[Record]) -> list[str]:
     """The lines on some records."""
-    rules = Rules(gate=GateSpec(), decide=DecideSpec())
+    rules = SuiteRules(gate=GateSpec(), decide=DecideSpec())
     return [each.text for each in list_differences(decide(judge(records, MetricInfo(name="top1"), rules)))]
 
 
@@ -66,7 +66,7 @@ def test_a_program_reads_what_to_ship_on_each_host() -> None:
 
 def read(records: list[Record]) -> list[dict[str, Any]]:
     """``by_host`` of decision.json."""
-    return list(json.loads(as_json("demo", decide(judge(records, MetricInfo(name="top1"), Rules()))))["by_host"])
+    return list(json.loads(as_json("demo", decide(judge(records, MetricInfo(name="top1"), SuiteRules()))))["by_host"])
 
 
 def test_hosts_that_agree_are_not_mentioned() -> None:
@@ -81,7 +81,7 @@ def test_nothing_is_decided_of_a_host_that_nobody_asked_for() -> None:
     alone they would."""
     here = [replace(each, reference=True) for each in (fp32(FP32), measured(STATIC, 2.5))]
     there = [on_host(each, "ray:b") for each in (fp32(FP32), measured(STATIC, 1.5))]
-    rules = Rules(gate=GateSpec(), decide=DecideSpec())
+    rules = SuiteRules(gate=GateSpec(), decide=DecideSpec())
 
     def hosts(records: list[Record]) -> list[str]:
         judged = judge(records, MetricInfo(name="top1"), rules)

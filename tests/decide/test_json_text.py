@@ -11,7 +11,7 @@ from made_records import FP32, accuracy, fp32, int8, latency, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.json_text import as_json
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 
@@ -20,7 +20,7 @@ STATIC, QAT = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1"
 
 def read(*records: Record, planned: tuple[str, ...] = ()) -> dict[str, Any]:
     """The one decision on some records, through JSON."""
-    judged = judge(list(records), MetricInfo(name="top1"), Rules(), planned=planned)
+    judged = judge(list(records), MetricInfo(name="top1"), SuiteRules(), planned=planned)
     (decision,) = json.loads(as_json("demo", decide(judged)))["decisions"]
     return dict(decision)
 

@@ -10,7 +10,7 @@ from made_records import FP32, accuracy, case_key, failed, fp32, int8, latency, 
 from qbench.decide import text
 from qbench.decide.decision import Decision, decide
 from qbench.decide.json_text import find_shipped
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
 
@@ -49,7 +49,7 @@ def not_tried(record: Record) -> Record:
 
 def judge_all(records: list[Record]) -> Judged:
     """With the default rules."""
-    return judge(records, MetricInfo(name="top1"), Rules())
+    return judge(records, MetricInfo(name="top1"), SuiteRules())
 
 
 def there(records: list[Record]) -> Decision:

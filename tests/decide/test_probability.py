@@ -9,8 +9,8 @@ from made_records import accuracy, fp32, int8, latency, speedup
 
 from qbench.decide.cases import settings
 from qbench.decide.choose import choose
-from qbench.decide.decision import make_bench
-from qbench.decide.judged import Rules, judge
+from qbench.decide.decision import make_contest
+from qbench.decide.judged import SuiteRules, judge
 from qbench.decide.probability import Probability, cap_by_outputs, estimate_probability
 from qbench.decide.text import say_chance
 from qbench.record.schema import Record
@@ -21,10 +21,10 @@ STATIC, X86, QAT = "net/static/onednn/t1/b1", "net/static/x86/t1/b1", "net/qat/o
 
 def estimate(*records: Record) -> Probability:
     """The probability of the pick of a run with these int8 cases."""
-    judged = judge([fp32(), *records], MetricInfo(name="top1"), Rules())
+    judged = judge([fp32(), *records], MetricInfo(name="top1"), SuiteRules())
     assert len(settings(judged.records)) == 1
-    bench = make_bench(judged, judged.records)
-    return estimate_probability(choose(judged.records, judged.checks, bench), judged, bench)
+    contest = make_contest(judged, judged.records)
+    return estimate_probability(choose(judged.records, judged.checks, contest), judged, contest)
 
 
 def case(name: str, value: float, half: float = 0.01, harmful: int = 0) -> Record:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_records import CASE, accuracy, fp32, int8
 
 from qbench.compare import compare
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.decide.tested_change import change_of, describe_levels, shown_of, write_shown
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo
@@ -30,7 +30,7 @@ SQNR = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB")
 def judged(record: Record, metric: MetricInfo, margin: float, pairs: compare.Pairs | None = None) -> Judged:
     """One int8 case beside its fp32."""
     gate = GateSpec.model_validate({"accuracy": {"metric": "top1", "margin": margin}})
-    return judge([fp32(), record], metric, Rules(gate=gate), pairs or (lambda record, fp32: None))
+    return judge([fp32(), record], metric, SuiteRules(gate=gate), pairs or (lambda record, fp32: None))
 
 
 def scored(metric: MetricInfo, value: float, change: Interval, n: int = 400) -> Record:
@@ -117,17 +117,17 @@ def test_what_is_not_tested_has_its_stored_limits() -> None:
 @pytest.mark.parametrize(
     ("records", "rules", "said"),
     [
-        ([int8()], Rules(), "90 % limits, those of the test"),
+        ([int8()], SuiteRules(), "90 % limits, those of the test"),
         ([int8()], None, "95 % limits"),
-        ([int8(accuracy=None)], Rules(), "95 % limits"),
+        ([int8(accuracy=None)], SuiteRules(), "95 % limits"),
         (
             [int8(), scored(TOP1, 0.97, Interval(value=0, low=-0.001, high=0.001))],
-            Rules(),
+            SuiteRules(),
             "90 % limits, those of the test (95 % without predictions to test)",
         ),
     ],
 )
-def test_a_legend_says_which_limits_stand_there(records: list[Record], rules: Rules | None, said: str) -> None:
+def test_a_legend_says_which_limits_stand_there(records: list[Record], rules: SuiteRules | None, said: str) -> None:
     """One level for all where there is one."""
     named = [replace(record, case=replace(record.case, id=f"{place}{CASE}")) for place, record in enumerate(records)]
     assert describe_levels(judge([fp32(), *named], TOP1, rules), named) == said
@@ -136,7 +136,7 @@ def test_a_legend_says_which_limits_stand_there(records: list[Record], rules: Ru
 def test_an_override_gives_its_own_bound() -> None:
     """The margin that an override gives for a case is the one that its limits are held against."""
     rules: dict[str, Any] = {"overrides": [{"mode": "static", "accuracy": {"margin": 2.5}}]}
-    run = judge([fp32(), int8()], TOP1, Rules(gate=GateSpec.model_validate(rules)))
+    run = judge([fp32(), int8()], TOP1, SuiteRules(gate=GateSpec.model_validate(rules)))
     shown = change_of(run, int8())
     assert shown is not None
     assert shown.bound == pytest.approx(-0.025)

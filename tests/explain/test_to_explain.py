@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from made_records import accuracy, failed, fp32, int8
 
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.explain.to_explain import list_inaccurate_cases, list_slow_cases
 from qbench.record.stored_run import MetricInfo
 
@@ -55,13 +55,13 @@ RECORDS = [
 
 def test_what_fails_comes_before_what_is_open_and_what_passes_is_none():
     """With a margin of one point; of each kind those that lose most first."""
-    judged = judge(RECORDS, MetricInfo(name="top1"), Rules())
+    judged = judge(RECORDS, MetricInfo(name="top1"), SuiteRules())
     assert list_inaccurate_cases(judged) == [WORST, WORSE, OPEN]
 
 
 def test_inaccurate_cases_that_are_explained_are_left_out():
     """So the same command goes on where it stopped."""
-    judged = judge(RECORDS, MetricInfo(name="top1"), Rules())
+    judged = judge(RECORDS, MetricInfo(name="top1"), SuiteRules())
     assert list_inaccurate_cases(judged, [WORST]) == [WORSE, OPEN]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from qbench.errors import WorkerError
 from qbench.gating import error_rates
-from qbench.gating.error_rates import CHANGES, NOISES, Rate, Trace
+from qbench.gating.error_rates import CHANGES, NOISES, NoiseTrace, Rate
 from qbench.network import prepare_model
 from qbench.progress.live import Silent
 from qbench.stats import intervals
@@ -31,7 +31,7 @@ def made(spread=0.015, within=0.01, processes=60, seed=0):
     shape = (processes, 12)
     own, other, base = (rng.normal(0, spread / np.sqrt(2), (processes, 1)) for _ in range(3))
     noise = [rng.normal(0, within, shape) for _ in range(2)]
-    return Trace(name="made", ratios=own - base + noise[0], controls=other - base + noise[1])
+    return NoiseTrace(name="made", ratios=own - base + noise[0], controls=other - base + noise[1])
 
 
 def test_the_traces_are_there_and_are_noise():

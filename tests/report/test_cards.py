@@ -7,7 +7,7 @@ from dataclasses import replace
 from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Fastest, Record
 from qbench.record.stored_run import MetricInfo, QuickInfo
 from qbench.report.cards import Card, cards
@@ -18,7 +18,7 @@ FASTEST = Fastest(baseline="net/fp32/torch/t1/b1", value=2.5, low=2.45, high=2.5
 
 def drawn(*records: Record, quick: QuickInfo | None = None) -> Card:
     """The one card of records of one setting."""
-    judged: Judged = judge(records, MetricInfo(name="top1"), Rules())
+    judged: Judged = judge(records, MetricInfo(name="top1"), SuiteRules())
     decisions = decide(judged)
     (card,) = cards(decisions, judged, rule(judged, decisions), info(quick=quick))
     return card
@@ -81,7 +81,7 @@ def test_a_first_look_is_a_warning_on_the_card() -> None:
 
 def test_a_cut_run_has_an_incomplete_card() -> None:
     """What leads so far is no clear answer: the sign, the headline and the table say so."""
-    judged = judge([fp32(), int8()], MetricInfo(name="top1"), Rules(), planned=("net/qat/x86/t1/b1",))
+    judged = judge([fp32(), int8()], MetricInfo(name="top1"), SuiteRules(), planned=("net/qat/x86/t1/b1",))
     decisions = decide(judged)
     rulings = rule(judged, decisions)
     (card,) = cards(decisions, judged, rulings, info())

@@ -8,7 +8,7 @@ from typing import Any
 from made_records import accuracy, fp32, int8, latency, speedup
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.progress.table import TextTable
 from qbench.record.schema import CaseKey, ColdStart, Interference, Latency, Memory, Record, Roofline, Sequential
 from qbench.record.stored_run import MetricInfo
@@ -20,7 +20,7 @@ QAT = "net/qat/onednn/t1/b1"
 
 def drawn(*records: Record) -> CaseTable:
     """The table of some records."""
-    judged = judge(records, MetricInfo(name="top1"), Rules())
+    judged = judge(records, MetricInfo(name="top1"), SuiteRules())
     decisions = decide(judged)
     return case_table(judged, decisions, rule(judged, decisions))
 

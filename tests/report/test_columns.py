@@ -12,7 +12,7 @@ import pytest
 from made_records import fp32, int8
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report import case_table, columns, terminal
@@ -75,7 +75,7 @@ def test_a_value_is_written_as_its_kind_and_unit_have_it(name: str, value: objec
 
 def judged(metric: str = "top1") -> Judged:
     """An fp32 and an int8 case."""
-    return judge([fp32(), int8()], MetricInfo(name=metric), Rules())
+    return judge([fp32(), int8()], MetricInfo(name=metric), SuiteRules())
 
 
 def test_a_column_stands_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from made_records import fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Fastest, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report.cards import cards
@@ -25,7 +25,7 @@ def setting(model: str, threads: int, value: float = 2.0) -> list[Record]:
 
 def judged(*records: Record) -> Judged:
     """Records with their accuracy tests."""
-    return judge(records, MetricInfo(name="top1"), Rules())
+    return judge(records, MetricInfo(name="top1"), SuiteRules())
 
 
 def drawn(run: Judged) -> SettingMatrix | None:

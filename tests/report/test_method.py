@@ -8,7 +8,7 @@ from dataclasses import replace
 from made_records import fp32, info, int8, speedup
 
 from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
 from qbench.report.method import command, explain_noise, list_facts
 from qbench.stats.interval_type import Interval
@@ -66,6 +66,6 @@ def test_a_least_score_is_named_as_one() -> None:
     """And not as the margin that it would be below fp32's own score."""
     gate = GateSpec.model_validate({"accuracy": {"metric": "sqnr", "at_least": 10}})
     metric = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB", perfect=100.0)
-    judged = judge([fp32(), int8()], metric, Rules(gate=gate))
+    judged = judge([fp32(), int8()], metric, SuiteRules(gate=gate))
     limit = dict(list_facts([fp32(), int8()], judged))["accuracy limit"]
     assert limit.startswith("sqnr at least 10 dB; ")

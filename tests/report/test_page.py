@@ -30,7 +30,7 @@ from made_records import (
 from made_runs import Page, hostile_run, run_folder
 
 from qbench import formatting
-from qbench.decide.judged import Rules
+from qbench.decide.judged import SuiteRules
 from qbench.decide.judged import judge as judge_records
 from qbench.errors import QbenchError, UsageError
 from qbench.foreign_text import CONTROL
@@ -97,7 +97,7 @@ def test_units(shown: str, expected: str) -> None:
 def test_null_is_a_dash_and_never_zero() -> None:
     """A case of which nothing is known shows dashes alone."""
     empty = replace(int8(), latency=None, speedup=None, artifact=None, accuracy=None)
-    judged = judge_records([empty], TOP1, Rules())
+    judged = judge_records([empty], TOP1, SuiteRules())
     (row,) = list_rows(judged, judged.records, 1e-3)
     assert {str(cell) for cell in draw_cells(row).values()} == {"—", "not judged"}
 
@@ -105,7 +105,7 @@ def test_null_is_a_dash_and_never_zero() -> None:
 def test_the_table_shows_fp32_in_effect() -> None:
     """A dynamic variant with next to nothing in int8 is no candidate, and the table says why."""
     nearly = int8("net/dynamic/x86/t1/b1", coverage=0.001, latency=latency(0.0005), speedup=speedup(5.0))
-    judged = judge_records([fp32(), int8(), nearly], TOP1, Rules())
+    judged = judge_records([fp32(), int8(), nearly], TOP1, SuiteRules())
     cells = next(draw_cells(row) for row in list_rows(judged, judged.records, 1e-3) if row.record is nearly)
     assert (str(cells["coverage"]), cells["judged"].text) == ("0.1 % practically fp32", "no candidate")
     assert "below the 1 % of quantize.dynamic.min_coverage" in cells["judged"].hint

@@ -10,7 +10,7 @@ from made_records import accuracy, fp32, int8, latency, speedup
 from qbench.decide import reasons
 from qbench.decide.cases import Setting
 from qbench.decide.decision import Decision, decide
-from qbench.decide.judged import Judged, Rules, judge
+from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report.ruling import Ruling, rule
@@ -22,7 +22,7 @@ SETTING = Setting(model="net", threads=1, batch_size=1)
 
 def judged(*records: Record) -> Judged:
     """Records with their accuracy tests."""
-    return judge(records, MetricInfo(name="top1"), Rules())
+    return judge(records, MetricInfo(name="top1"), SuiteRules())
 
 
 def ruled(*records: Record) -> dict[str, Ruling]:

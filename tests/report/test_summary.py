@@ -11,7 +11,7 @@ from made_runs import HOSTILE, hostile_run, run_folder
 from rendered_markdown import elements_of, foreign, words_of
 
 from qbench.decide import decision
-from qbench.decide.judged import Rules, judge
+from qbench.decide.judged import SuiteRules, judge
 from qbench.formatting import one_line
 from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
@@ -22,7 +22,7 @@ from qbench.report.summary import LIMIT, OPEN_SETTINGS, summary
 def write(records: list[Record], described: RunInfo | None = None) -> str:
     """The summary of some records; none of them has a file."""
     run = StoredRun(folder=Path("/none"), info=described or info(), records=tuple(records))
-    judged = judge(run.records, MetricInfo(name="top1"), Rules())
+    judged = judge(run.records, MetricInfo(name="top1"), SuiteRules())
     return summary(run, judged, decision.decide(judged))
 
 

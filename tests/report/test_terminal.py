@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_records import RUN_V1, accuracy, failed, fp32, int8, latency, same_as_golden, speedup
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Judged, Rules
+from qbench.decide.judged import Judged, SuiteRules
 from qbench.decide.judged import judge as judge_records
 from qbench.record.schema import ColdStart, Fastest, Memory, Record
 from qbench.record.stored_run import MetricInfo, read_run
@@ -29,7 +29,7 @@ BEST = Fastest(baseline="net/fp32/torch/t1/b1", value=2.504, low=2.46, high=2.55
 
 def judged(*records: Record, metric: MetricInfo = TOP1) -> Judged:
     """Records with their accuracy tests."""
-    return judge_records(records, metric, Rules())
+    return judge_records(records, metric, SuiteRules())
 
 
 def fastest(record: Record) -> Fastest | None:
@@ -202,7 +202,7 @@ def test_what_is_minimized_has_its_column(minimize: str, title: str | None, cell
         return {"cold_start": start, "memory": Memory(loaded_rss_bytes=times * 10**8, peak_rss_bytes=None)}
 
     records = [replace(fp32(), **cost(2)), int8(**cost(1))]
-    run = judge_records(records, TOP1, Rules(decide=DecideSpec.model_validate({"minimize": minimize})))
+    run = judge_records(records, TOP1, SuiteRules(decide=DecideSpec.model_validate({"minimize": minimize})))
     assert ("minimized" in list_shown(run, "ms")) == (minimize in ("memory", "cold_start"))
     text = drawn(run)
     if title is not None:
@@ -213,7 +213,7 @@ def test_what_is_minimized_has_its_column(minimize: str, title: str | None, cell
 def test_a_size_that_breaks_its_limit_does_not_read_like_it() -> None:
     """26.04 % beside a limit of 26 % is not shown as 26 %."""
     gate = GateSpec.model_validate({"size": {"max_ratio": 0.26}})
-    run = judge_records([fp32(), int8(size_bytes=260_400)], TOP1, Rules(gate=gate))
+    run = judge_records([fp32(), int8(size_bytes=260_400)], TOP1, SuiteRules(gate=gate))
     assert "26.04 %" in drawn(run)
 
 
