@@ -1,5 +1,4 @@
-"""By what a suite decides: what is minimized, tied and preferred, and every limit, those of ``gate`` included. Pure but
-for whether an ``.npz`` file has labels."""
+"""By what a suite decides: what is minimized, tied and preferred, and every limit, those of ``gate`` included. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.suite import Suite, npz_checks
+from qbench.suite import Suite
 from qbench.suite.accuracy import DEFAULTS, AccuracyGate
 from qbench.suite.gate import GateOverride
 
@@ -43,15 +42,16 @@ class DecisionRule:
     limit_texts: tuple[str, ...]
 
 
-def make_decision_rule(suite: Suite) -> DecisionRule:
-    """The rule by which a suite decides."""
-    decide, gate, metric = suite.decide, suite.gate, _name_metric(suite)
+def make_decision_rule(suite: Suite, *, labelled: bool = True) -> DecisionRule:
+    """The rule by which a suite decides; ``labelled``: its data may have labels, as far as is known."""
+    decide, gate, accuracy = suite.decide, suite.gate, suite.gate.accuracy
+    metric = str(accuracy.metric) if labelled or accuracy.is_named else DEFAULTS[1]
     return DecisionRule(
         minimize=decide.minimize,
         tie=decide.tie,
         prefer=decide.prefer,
         limits={
-            **_name_accuracy(gate.accuracy),
+            **_name_accuracy(accuracy),
             "gate.size.max_ratio": gate.size.max_ratio,
             "gate.latency.min_speedup": gate.latency.min_speedup,
             "decide.max_latency": decide.max_latency,
@@ -67,14 +67,6 @@ def _name_accuracy(accuracy: AccuracyGate) -> dict[str, float | None]:
     if accuracy.at_least is None:
         return {"gate.accuracy.margin": accuracy.margin}
     return {"gate.accuracy.margin": None, "gate.accuracy.at_least": accuracy.at_least}
-
-
-def _name_metric(suite: Suite) -> str:
-    """The metric that the suite names; else the one of data with labels, unless the data is known to have none."""
-    accuracy = suite.gate.accuracy
-    if accuracy.is_named or not npz_checks.lacks_labels(suite.data, suite.base):
-        return str(accuracy.metric)
-    return DEFAULTS[1]
 
 
 def _describe_limits(suite: Suite, metric: str) -> Iterator[str]:

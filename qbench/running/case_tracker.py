@@ -28,7 +28,6 @@ class CaseTracker:
     def __init__(self, plan: Plan, directory: RunDirectory, records: Iterable[Record], *, started: str) -> None:
         self.planned = plan.cases
         self.started = started
-        self._skipped = plan.skipped
         self._directory = directory
         self._lock = threading.RLock()
         self._compared: dict[str, list[PlannedCase]] = {}  # by reference
@@ -42,11 +41,6 @@ class CaseTracker:
         recorded = {record.case.id for record in records if record.status == "ok"}
         self.done = recorded & {planned.case.id for planned in plan.cases}
         self.stopping = False
-
-    def record_skips(self) -> None:
-        """Records what the plan left out, with its reason."""
-        for skip in self._skipped:
-            self._directory.write_record(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
 
     def open_cases(self) -> list[PlannedCase]:
         """The cases that still need work: not done, not broken; and the references and twins of such."""

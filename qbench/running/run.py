@@ -119,11 +119,12 @@ def open_run(
     cache, started = store.open_cache(), now()
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
     records = directory.records()
-    tracker = CaseTracker(plan, directory, records, started=started)
-    cases = len(tracker.open_cases())
     metric = suite.gate.accuracy.recall_metric(records, suite.base)
     directory.write_info(suite, plan, metric, started=started, only=only)
-    tracker.record_skips()
+    for skip in plan.skipped:
+        directory.write_record(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
+    tracker = CaseTracker(plan, directory, records, started=started)
+    cases = len(tracker.open_cases())
     if (reason := consent.note_suite(suite)) is not None:
         progress.note(reason)
     progress.expect(expect_seconds(directory.path.parent, suite, cases=cases))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qbench.plan.decision_rule import describe, make_decision_rule, note_idle_keys
+from qbench.plan.planner import make_plan
 from qbench.suite import Suite, parse, read
 
 SMALL = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
@@ -190,7 +191,9 @@ def test_data_that_is_known_to_have_no_labels_is_not_planned_with_a_score_on_the
     inputs = np.zeros((4, 2), np.float32)
     np.savez(tmp_path / "x.npz", train_inputs=inputs, test_inputs=inputs, **{labels: np.zeros(4, int)})
     (tmp_path / "s.yaml").write_text("suite: s\nmodels: [digits-cnn]\ndata: {dataset: {npz: x.npz}}\nmatrix: {}\n")
-    rule = make_decision_rule(read(tmp_path / "s.yaml"))
+    rule = make_plan(read(tmp_path / "s.yaml"), cores=1).decision
+    assert rule is not None
     assert (rule.metric, rule.limit_texts[0]) == (metric, f"{metric} at most 1 point worse than fp32")
-    named = make_decision_rule(read(tmp_path / "s.yaml", ["gate.accuracy.metric=top5"]))
+    named = make_plan(read(tmp_path / "s.yaml", ["gate.accuracy.metric=top5"]), cores=1).decision
+    assert named is not None
     assert named.metric == "top5"
