@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.datasets.options import Scaled
+from qbench.datasets.options import ScalingOptions
 from qbench.errors import DataError
 
 Array = NDArray[Any]
@@ -65,7 +65,12 @@ class Preprocessing:
 
 
 def read_preprocessing(
-    options: Scaled, *, scale: float = 1.0, to_float: bool = True, channel_axis: int = 1, reverse_channels: bool = False
+    options: ScalingOptions,
+    *,
+    scale: float = 1.0,
+    to_float: bool = True,
+    channel_axis: int = 1,
+    reverse_channels: bool = False,
 ) -> Preprocessing:
     """What the options make of raw numbers; ``scale`` where they name none."""
     return Preprocessing(

@@ -131,5 +131,5 @@ def _sheets(folder: Path, split: str) -> tuple[Array, Array]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """CIFAR-10; it takes no options. Reads and fetches nothing yet."""
-    opt.read(opt.Cifar10, options)
+    opt.read(opt.Cifar10Options, options)
     return Cifar10()

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from qbench.datasets import deduplicated_split, tokens
 from qbench.datasets import options as opt
+from qbench.datasets import tokens
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
 from qbench.datasets.csv_file import Columns, Row, read_csv, read_header
-from qbench.datasets.splits import SPLITS
+from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
@@ -52,7 +52,7 @@ class CsvTexts(Dataset):
 
     preprocessing = Preprocessing(to_float=False)
 
-    def __init__(self, files: Mapping[str, Path], name: str, options: opt.Csv, base: Path) -> None:
+    def __init__(self, files: Mapping[str, Path], name: str, options: opt.CsvOptions, base: Path) -> None:
         self.name = name
         self.options = options
         self.tokens = tokens.read_tokens(options, base)
@@ -89,7 +89,7 @@ class CsvTexts(Dataset):
         rows = source.rows()
         everything = self._of(source, rows)
         if source.split is None:
-            index = deduplicated_split.split_without_twins(self.options, everything)
+            index = split_without_twins(self.options, everything)
         else:
             of_row = np.array([row.others[0].strip() for row in rows])
             if "" in of_row:
@@ -106,7 +106,7 @@ class CsvTexts(Dataset):
         )
 
 
-def _source(file: Path, options: opt.Csv) -> Source:
+def _source(file: Path, options: opt.CsvOptions) -> Source:
     is_tsv = file.suffix.lower() == ".tsv" and "delimiter" not in options.model_fields_set
     delimiter = "\t" if is_tsv else options.delimiter
     names = read_header(file, delimiter=delimiter, encoding=options.encoding)
@@ -174,6 +174,6 @@ def _files(place: Path) -> dict[str, Path]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
-    keys = opt.read(opt.Csv, options)
+    keys = opt.read(opt.CsvOptions, options)
     place = opt.read_path(NAME, value, base)
     return CsvTexts(_files(place), f"{NAME}:{value}", keys, base)

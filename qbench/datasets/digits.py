@@ -48,5 +48,5 @@ def _read() -> tuple[Array, Array]:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The digits; they take no options."""
-    opt.read(opt.Digits, options)
+    opt.read(opt.DigitsOptions, options)
     return Digits()

@@ -19,11 +19,11 @@ import numpy as np
 
 from qbench.cache import store
 from qbench.cache.root import DOWNLOADS
-from qbench.datasets import deduplicated_split, image, tokens
+from qbench.datasets import image, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions, read_preprocessing
 from qbench.datasets.image import Shape, pixels, shape_of
-from qbench.datasets.splits import SPLITS
+from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError, out_of_memory
 from qbench.files import regular_file
@@ -31,9 +31,9 @@ from qbench.files import regular_file
 NAME = "huggingface"
 COLUMNS = ("text", "image", "inputs")
 OF_COLUMN: dict[str, tuple[str, ...]] = {
-    "text": tuple(opt.Tokenized.model_fields),
-    "image": tuple(opt.Images.model_fields),
-    "inputs": (*opt.Scaled.model_fields, "to_float"),
+    "text": tuple(opt.TokenOptions.model_fields),
+    "image": tuple(opt.ImageOptions.model_fields),
+    "inputs": (*opt.ScalingOptions.model_fields, "to_float"),
 }
 SAVED = ("state.json", "dataset_dict.json")
 OLDEST = 4  # earlier versions run a script that lies in the data's folder
@@ -42,7 +42,7 @@ OLDEST = 4  # earlier versions run a script that lies in the data's folder
 class HuggingFace(Dataset):
     """Splits of one data set; rows are read when asked for."""
 
-    def __init__(self, tables: Mapping[str, Any], name: str, options: opt.HuggingFace, base: Path) -> None:
+    def __init__(self, tables: Mapping[str, Any], name: str, options: opt.HuggingFaceOptions, base: Path) -> None:
         self.name = name
         self.options = options
         self.tables = dict(tables)
@@ -88,7 +88,7 @@ class HuggingFace(Dataset):
         if self._parts is None:
             assert self._lone is not None
             everything = self._rows(self._lone, np.arange(len(self.tables[self._lone])))
-            index = deduplicated_split.split_without_twins(self.options, everything)
+            index = split_without_twins(self.options, everything)
             self._parts = {name: everything.take(rows) for name, rows in index.items()}
         return self._parts
 
@@ -142,7 +142,7 @@ def _stacked(images: list[Array], shape: Shape, where: str) -> Array:
     return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
 
-def _columns(tables: Mapping[str, Any], options: opt.HuggingFace) -> tuple[str, tuple[str, ...]]:
+def _columns(tables: Mapping[str, Any], options: opt.HuggingFaceOptions) -> tuple[str, tuple[str, ...]]:
     """What the model gets, of ``COLUMNS``, and from which columns."""
     features = _features(tables)
     kinds = [kind for kind in COLUMNS if kind in options.model_fields_set]
@@ -160,10 +160,10 @@ def _columns(tables: Mapping[str, Any], options: opt.HuggingFace) -> tuple[str, 
     raise DataError(f"{NAME}: say what the model gets: text:, image: or inputs: of the columns {', '.join(features)}")
 
 
-def _require_used(options: opt.HuggingFace, kind: str) -> None:
+def _require_used(options: opt.HuggingFaceOptions, kind: str) -> None:
     """An option that belongs to another kind of column would be ignored without a word."""
     of_others = {key for keys in OF_COLUMN.values() for key in keys} - {*OF_COLUMN[kind]}
-    strange = [key for key in opt.HuggingFace.model_fields if key in options.model_fields_set & of_others]
+    strange = [key for key in opt.HuggingFaceOptions.model_fields if key in options.model_fields_set & of_others]
     if strange:
         raise DataError(f"{NAME}: {strange[0]} does not go with {kind}: its options are {', '.join(OF_COLUMN[kind])}")
 
@@ -184,16 +184,16 @@ def _require_column(name: Any, features: Mapping[str, str], key: str) -> str:
     return str(name)
 
 
-def _label(tables: Mapping[str, Any], options: opt.HuggingFace) -> str | None:
+def _label(tables: Mapping[str, Any], options: opt.HuggingFaceOptions) -> str | None:
     features = _features(tables)
     if options.label is not None:
         return _require_column(options.label, features, "label")
     return "label" if "label" in features and "label" not in options.model_fields_set else None
 
 
-def _classes(tables: Mapping[str, Any], label: str | None, options: opt.HuggingFace) -> int | None:
+def _classes(tables: Mapping[str, Any], label: str | None, options: opt.HuggingFaceOptions) -> int | None:
     own = None if label is None else getattr(next(iter(tables.values())).features[label], "num_classes", None)
-    return opt.read(opt.Classed, {"classes": own} | options.list_given(opt.Classed), NAME).classes
+    return opt.read(opt.ClassOptions, {"classes": own} | options.list_given(opt.ClassOptions), NAME).classes
 
 
 def _labels(rows: Any, label: str, where: str) -> Array | None:
@@ -215,7 +215,7 @@ def _library() -> Any:
     return datasets
 
 
-def _open(value: str, options: opt.HuggingFace, base: Path) -> Mapping[str, Any]:
+def _open(value: str, options: opt.HuggingFaceOptions, base: Path) -> Mapping[str, Any]:
     """Split -> table, as the library has them."""
     library = _library()
     library.disable_progress_bars()
@@ -239,7 +239,7 @@ def _open(value: str, options: opt.HuggingFace, base: Path) -> Mapping[str, Any]
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of a folder or of a data set on the hub; reads their columns, not the rows."""
-    keys = opt.read(opt.HuggingFace, options)
+    keys = opt.read(opt.HuggingFaceOptions, options)
     if not isinstance(value, str) or not value:
         raise DataError(f"{NAME}: expected a folder or a name on the hub, got {value!r}")
     return HuggingFace(_open(value, keys, base), f"{NAME}:{value}", keys, base)

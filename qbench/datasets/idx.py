@@ -25,7 +25,7 @@ PREFIXES = {"train": "train", "test": "t10k"}
 class Idx(Dataset):
     """The splits of a folder or of the given files."""
 
-    def __init__(self, name: str, files: Mapping[str, tuple[Path, Path | None]], options: opt.Idx) -> None:
+    def __init__(self, name: str, files: Mapping[str, tuple[Path, Path | None]], options: opt.IdxOptions) -> None:
         self.name = name
         self.files = files
         self.splits = tuple(files)
@@ -47,7 +47,7 @@ class Idx(Dataset):
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The splits of the folder or files; reads no file yet."""
-    keys = opt.read(opt.Idx, options)
+    keys = opt.read(opt.IdxOptions, options)
     if isinstance(value, Mapping):
         return Idx(f"idx:{','.join(map(str, value))}", _name_files(value, base), keys)
     folder = opt.read_path("idx", value, base)

@@ -16,6 +16,7 @@ import numpy as np
 from qbench.datasets import base
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array
+from qbench.datasets.option_values import ORDERS
 from qbench.errors import DataError
 from qbench.files import regular_file
 
@@ -40,17 +41,17 @@ class Shape:
     layout: Literal["nchw", "nhwc"]
 
 
-def shape_of(options: opt.Images) -> Shape:
+def shape_of(options: opt.ImageOptions) -> Shape:
     """What the options ``size``, ``resize``, ``channels`` and ``layout`` of a data set make of its images."""
     return Shape(size=options.size, resize=options.resize, channels=options.channels, layout=options.layout)
 
 
-def read_preprocessing(options: opt.Images) -> base.Preprocessing:
+def read_preprocessing(options: opt.ImageOptions) -> base.Preprocessing:
     """What ``scale`` (default 1/255), ``mean``, ``std`` and ``order`` (``bgr``: the model takes blue first, as OpenCV
     reads images; ``mean`` and ``std`` are then in that order, too) make of such images."""
     axis = 1 if options.layout == "nchw" else 3
     return base.read_preprocessing(
-        options, scale=1 / 255, channel_axis=axis, reverse_channels=options.order != opt.ORDERS[0]
+        options, scale=1 / 255, channel_axis=axis, reverse_channels=options.order != ORDERS[0]
     )
 
 

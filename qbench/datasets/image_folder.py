@@ -43,7 +43,7 @@ Labelled = tuple[Path, int | None]
 class ImageFolder(Dataset):
     """Images found when opened, read when asked for; raw inputs are uint8."""
 
-    def __init__(self, folder: Path, name: str, options: opt.ImageFolder, base: Path = Path()) -> None:
+    def __init__(self, folder: Path, name: str, options: opt.ImageFolderOptions, base: Path = Path()) -> None:
         self.name = name
         self.folder = folder
         self.shape = shape_of(options)
@@ -186,7 +186,7 @@ def _images(folder: Path) -> list[Path]:
     )
 
 
-def _split(files: Sequence[Labelled], options: opt.ImageFolder) -> dict[str, list[Labelled]]:
+def _split(files: Sequence[Labelled], options: opt.ImageFolderOptions) -> dict[str, list[Labelled]]:
     if len(files) < 2:
         raise DataError("image-folder: one image cannot be split into train and test")
     labels = _labels_of(files)
@@ -197,7 +197,7 @@ def _split(files: Sequence[Labelled], options: opt.ImageFolder) -> dict[str, lis
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The folder's splits and classes; lists the files, reads no image."""
-    keys = opt.read(opt.ImageFolder, options)
+    keys = opt.read(opt.ImageFolderOptions, options)
     folder = opt.read_path("image-folder", value, base)
     if not folder.is_dir():
         raise DataError(f"image-folder: {folder} is not a folder")

@@ -110,11 +110,11 @@ FASHION = Source(
 
 def open_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.read(opt.Mnist, options)
+    opt.read(opt.MnistOptions, options)
     return Mnist(MNIST)
 
 
 def open_fashion_mnist(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """Fashion-MNIST; it takes no options. Reads and fetches nothing yet."""
-    opt.read(opt.FashionMnist, options)
+    opt.read(opt.FashionMnistOptions, options)
     return Mnist(FASHION)

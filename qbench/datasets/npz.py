@@ -28,7 +28,7 @@ from qbench.files import npz_file
 class Npz(Dataset):
     """The splits of one file; arrays are read when asked for."""
 
-    def __init__(self, file: Path, name: str, options: opt.Npz) -> None:
+    def __init__(self, file: Path, name: str, options: opt.NpzOptions) -> None:
         self.name = name
         self.file = file
         self.keys = split_keys(_names(file), file)
@@ -95,7 +95,7 @@ def _to_channels_first(array: Array, layout: str, where: str) -> Array:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's splits; reads the names in the file, not the arrays."""
-    keys = opt.read(opt.Npz, options)
+    keys = opt.read(opt.NpzOptions, options)
     file = opt.read_path("npz", value, base)
     if file.is_dir():
         raise DataError(f"npz: {file} is a folder; for folders of images use image-folder")

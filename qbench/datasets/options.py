@@ -6,154 +6,24 @@ gets its own from ``read``. They import no numpy, since a plan asks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from qbench import registry
-from qbench.datasets.npz_keys import LAYOUTS
+from qbench.datasets import option_values as values
 from qbench.errors import DataError
 from qbench.files import regular_file
 
-TOKENS = ("ids", "mask", "types")
-ORDERS = ("rgb", "bgr")
 TRAIN_AND_TEST = ("train", "test")
 SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(("digits", "mnist", "fashion-mnist", "cifar-10"), TRAIN_AND_TEST)
-Model = TypeVar("Model", bound="Options")
+Model = TypeVar("Model", bound="DatasetOptions")
 
 
-def _wrong(what: str, *at: str) -> PydanticCustomError:
-    return PydanticCustomError("qbench", "{what}", {"what": what, "at": at})
-
-
-def _read_whole(value: Any, *, low: int) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise _wrong(f"expected a whole number of at least {low}, got {value!r}")
-    return value
-
-
-def _read_seed(value: Any) -> int:
-    return _read_whole(value, low=0) or 0
-
-
-def _read_share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise _wrong(f"expected a number between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def _read_choice(value: Any, *, allowed: tuple[Any, ...]) -> Any:
-    if value not in allowed:
-        raise _wrong(f"expected one of {', '.join(map(str, allowed))}, got {value!r}")
-    return value
-
-
-def _read_number(value: Any) -> float:
-    try:
-        number = float(Fraction(value)) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise _wrong(f"expected a number such as 0.5 or 1/255, got {value!r}") from error
-    if isinstance(value, bool) or not math.isfinite(number):
-        raise _wrong(f"expected a finite number, got {value!r}")
-    return number
-
-
-def _read_numbers(value: Any, *, positive: bool) -> tuple[float, ...]:
-    values = value if isinstance(value, list | tuple) else [value]
-    if not values:
-        raise _wrong(f"expected a number, or one for each channel, got {value!r}")
-    numbers = tuple(_read_number(entry) for entry in values)
-    if positive and min(numbers) <= 0:
-        raise _wrong(f"must be above 0, got {value!r}")
-    return numbers
-
-
-def _read_size(value: Any) -> tuple[int, int] | None:
-    sides = [_read_whole(side, low=1) for side in (value if isinstance(value, list | tuple) else [value, value])]
-    if value is None:
-        return None
-    if len(sides) != 2 or sides[0] is None or sides[1] is None:
-        raise _wrong(f"expected a whole number or [height, width], got {value!r}")
-    return sides[0], sides[1]
-
-
-def _read_tokens(value: Any) -> tuple[str, ...]:
-    kinds = list(value) if isinstance(value, list | tuple) else [value]
-    if not kinds or any(kind not in TOKENS for kind in kinds) or len(set(kinds)) < len(kinds):
-        raise _wrong(f"expected a list of {', '.join(TOKENS)}, each once, got {value!r}")
-    return tuple(kinds)
-
-
-def _read_text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise _wrong(f"expected text, got {value!r}")
-    return value
-
-
-def _read_path(value: Any) -> str | Path | None:
-    if value is not None and (not isinstance(value, str | Path) or not str(value)):
-        raise _wrong(f"expected a path, got {value!r}")
-    return value
-
-
-def _read_character(value: Any) -> str:
-    if not isinstance(value, str) or len(value) != 1:
-        raise _wrong(f"expected one character, got {value!r}")
-    return value
-
-
-def _read_names(value: Any) -> int | tuple[str, ...] | None:
-    """How many classes, or their names."""
-    if not isinstance(value, list | tuple):
-        return _read_whole(value, low=2)
-    names = tuple(str(name) for name in value)
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise _wrong(f"expected a number, or a list of different names, got {value!r}")
-    return names
-
-
-def _read_folders(value: Any) -> int | str | tuple[str, ...] | None:
-    """How many classes, a file with the names of their folders, or these names."""
-    if isinstance(value, int):
-        return _read_whole(value, low=1)
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(name, str) for name in value):
-        raise _wrong(
-            "expected a number, a list of folder names (in quotes where they are numbers) or a file with one a line, "
-            f"got {value!r}"
-        )
-    return tuple(value)
-
-
-def _read_arguments(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise _wrong(f"expected a mapping of names to values, got {value!r}")
-    return value
-
-
-Count = Annotated[int | None, PlainValidator(partial(_read_whole, low=1))]
-Classes = Annotated[int | None, PlainValidator(partial(_read_whole, low=2))]
-Channels = Annotated[int, PlainValidator(partial(_read_choice, allowed=(3, 1)))]
-Layout = Annotated[Literal["nchw", "nhwc"], PlainValidator(partial(_read_choice, allowed=("nchw", "nhwc")))]
-Order = Annotated[str, PlainValidator(partial(_read_choice, allowed=ORDERS))]
-Stored = Annotated[str, PlainValidator(partial(_read_choice, allowed=LAYOUTS))]
-Whether = Annotated[bool, PlainValidator(partial(_read_choice, allowed=(True, False)))]
-Numbers = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=False))]
-Above0 = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=True))]
-Text = Annotated[str, PlainValidator(_read_text)]
-
-
-class Options(BaseModel):
+class DatasetOptions(BaseModel):
     """The options of one data set; it cannot change, and an unknown one is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -164,140 +34,140 @@ class Options(BaseModel):
         return {key: getattr(self, key) for key in model.model_fields if key in self.model_fields_set}
 
 
-class Classed(Options):
+class ClassOptions(DatasetOptions):
     """How many classes the labels have."""
 
-    classes: Classes = None
+    classes: values.Classes = None
 
 
-class Apart(Options):
+class SplitOptions(DatasetOptions):
     """How data without splits becomes train and test."""
 
-    seed: Annotated[int, PlainValidator(_read_seed)] = 0
-    test_share: Annotated[float, PlainValidator(_read_share)] = 0.25
+    seed: values.Seed = 0
+    test_share: values.Share = 0.25
 
 
-class Scaled(Options):
+class ScalingOptions(DatasetOptions):
     """What makes raw numbers those that the model takes; a scale may be written ``1/255``, None is the data set's."""
 
-    scale: Annotated[float | None, PlainValidator(_read_number)] = None
-    mean: Numbers = (0.0,)
-    std: Above0 = (1.0,)
+    scale: values.Scale = None
+    mean: values.Numbers = (0.0,)
+    std: values.Above0 = (1.0,)
 
     @model_validator(mode="after")
     def _require_as_many_channels(self) -> Self:
         if 1 < len(self.mean) != len(self.std) > 1:
-            raise _wrong(f"mean has {len(self.mean)} channels, std has {len(self.std)}")
+            raise values.wrong(f"mean has {len(self.mean)} channels, std has {len(self.std)}")
         return self
 
 
-class Tokenized(Options):
+class TokenOptions(DatasetOptions):
     """How texts become tokens; None: as the data set has it."""
 
-    tokenizer: Annotated[str | Path | None, PlainValidator(_read_path)] = None
-    length: Count = None
-    tokens: Annotated[tuple[str, ...], PlainValidator(_read_tokens)] = ("ids", "mask")
-    pad: Annotated[int | None, PlainValidator(partial(_read_whole, low=0))] = None
+    tokenizer: values.File = None
+    length: values.Count = None
+    tokens: values.TokenKinds = ("ids", "mask")
+    pad: values.Pad = None
 
 
-class Images(Scaled):
+class ImageOptions(ScalingOptions):
     """What images become."""
 
     loader: ClassVar[str] = "image-folder"
-    size: Annotated[tuple[int, int] | None, PlainValidator(_read_size)] = None
-    resize: Count = None
-    channels: Channels = 3
-    layout: Layout = "nchw"
-    order: Order = ORDERS[0]
+    size: values.Size = None
+    resize: values.Count = None
+    channels: values.Channels = 3
+    layout: values.Layout = "nchw"
+    order: values.Order = values.ORDERS[0]
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.resize is not None and self.size is None:
-            raise _wrong("resize needs size, the height and width of the crop after it")
+            raise values.wrong("resize needs size, the height and width of the crop after it")
         if self.resize is not None and self.size is not None and self.size[0] == self.size[1] > self.resize:
-            raise _wrong(f"the short side ({self.resize}) must be at least size ({self.size[0]})", "resize")
-        if self.order != ORDERS[0] and self.channels == 1:
-            raise _wrong(f"{self.order} is of 3 channels, channels is 1; take one of the two out", "order")
+            raise values.wrong(f"the short side ({self.resize}) must be at least size ({self.size[0]})", "resize")
+        if self.order != values.ORDERS[0] and self.channels == 1:
+            raise values.wrong(f"{self.order} is of 3 channels, channels is 1; take one of the two out", "order")
         return self
 
 
-class Plain(Options):
+class NoOptions(DatasetOptions):
     """Of a data set that takes none."""
 
 
-class Digits(Plain):
+class DigitsOptions(NoOptions):
     """Of scikit-learn's digits."""
 
     loader: ClassVar[str] = "digits"
 
 
-class Mnist(Plain):
+class MnistOptions(NoOptions):
     """Of MNIST."""
 
     loader: ClassVar[str] = "mnist"
 
 
-class FashionMnist(Plain):
+class FashionMnistOptions(NoOptions):
     """Of Fashion-MNIST."""
 
     loader: ClassVar[str] = "fashion-mnist"
 
 
-class Cifar10(Plain):
+class Cifar10Options(NoOptions):
     """Of CIFAR-10."""
 
     loader: ClassVar[str] = "cifar-10"
 
 
-class Npz(Apart, Scaled, Classed):
+class NpzOptions(SplitOptions, ScalingOptions, ClassOptions):
     """Of arrays in an ``.npz`` file."""
 
     loader: ClassVar[str] = "npz"
-    to_float: Whether = True
-    stored_layout: Stored = "as-is"
+    to_float: values.Whether = True
+    stored_layout: values.Stored = "as-is"
 
 
-class Idx(Scaled, Classed):
+class IdxOptions(ScalingOptions, ClassOptions):
     """Of IDX files."""
 
     loader: ClassVar[str] = "idx"
 
 
-class ImageFolder(Apart, Images):
+class ImageFolderOptions(SplitOptions, ImageOptions):
     """Of images in folders."""
 
-    classes: Annotated[int | str | tuple[str, ...] | None, PlainValidator(_read_folders)] = None
+    classes: values.FolderClasses = None
 
 
-class Imagenet(ImageFolder):
+class ImagenetOptions(ImageFolderOptions):
     """Of ImageNet's images: resized, cropped and scaled as its networks expect it."""
 
     loader: ClassVar[str] = "imagenet"
-    size: Annotated[tuple[int, int] | None, PlainValidator(_read_size)] = (224, 224)
-    resize: Count = 256
-    mean: Numbers = (0.485, 0.456, 0.406)
-    std: Above0 = (0.229, 0.224, 0.225)
+    size: values.Size = (224, 224)
+    resize: values.Count = 256
+    mean: values.Numbers = (0.485, 0.456, 0.406)
+    std: values.Above0 = (0.229, 0.224, 0.225)
 
 
-class Sentiment(Apart, Tokenized):
+class SentimentOptions(SplitOptions, TokenOptions):
     """Of the reviews of films."""
 
     loader: ClassVar[str] = "sentiment"
 
 
-class Csv(Apart, Tokenized):
+class CsvOptions(SplitOptions, TokenOptions):
     """Of texts in CSV files."""
 
     loader: ClassVar[str] = "csv"
-    text: Text = "text"
-    label: Text = "label"
-    split: Text = "split"
-    classes: Annotated[int | tuple[str, ...] | None, PlainValidator(_read_names)] = None
-    delimiter: Annotated[str, PlainValidator(_read_character)] = ","
-    encoding: Text = "utf-8"
+    text: values.Text = "text"
+    label: values.Text = "label"
+    split: values.Text = "split"
+    classes: values.NamedClasses = None
+    delimiter: values.Character = ","
+    encoding: values.Text = "utf-8"
 
 
-class HuggingFace(Apart, Tokenized, Images, Classed):
+class HuggingFaceOptions(SplitOptions, TokenOptions, ImageOptions, ClassOptions):
     """Of a data set of Hugging Face's library."""
 
     loader: ClassVar[str] = "huggingface"
@@ -307,22 +177,32 @@ class HuggingFace(Apart, Tokenized, Images, Classed):
     label: Any = None
     config: Any = None
     revision: Any = None
-    to_float: Whether = True
+    to_float: values.Whether = True
 
 
-class Python(Scaled, Classed):
+class PythonOptions(ScalingOptions, ClassOptions):
     """Of a function of the user's."""
 
     loader: ClassVar[str] = "python"
-    args: Annotated[Mapping[str, Any], PlainValidator(_read_arguments)] = {}
-    to_float: Whether = True
+    args: values.Arguments = {}
+    to_float: values.Whether = True
 
 
-OPTIONS: dict[str, type[Options]] = {
+OPTIONS: dict[str, type[DatasetOptions]] = {
     model.loader: model
     for model in (
-        *(Digits, Mnist, FashionMnist, Cifar10, Imagenet, Npz, ImageFolder, Idx),
-        *(Sentiment, Csv, HuggingFace, Python),
+        DigitsOptions,
+        MnistOptions,
+        FashionMnistOptions,
+        Cifar10Options,
+        ImagenetOptions,
+        NpzOptions,
+        ImageFolderOptions,
+        IdxOptions,
+        SentimentOptions,
+        CsvOptions,
+        HuggingFaceOptions,
+        PythonOptions,
     )
 }
 
@@ -353,7 +233,7 @@ def read(model: type[Model], options: Mapping[str, Any], where: str | None = Non
         raise DataError("\n".join(lines)) from error
 
 
-def explain(error: ValidationError, model: type[Options]) -> Iterator[Refusal]:
+def explain(error: ValidationError, model: type[DatasetOptions]) -> Iterator[Refusal]:
     """What is wrong with the options that were given for ``model``."""
     names = tuple(model.model_fields)
     for item in error.errors(include_url=False):

@@ -41,7 +41,7 @@ class Photos(Dataset):
     splits = SPLITS
     classes = CLASSES
 
-    def __init__(self, options: opt.Imagenet) -> None:
+    def __init__(self, options: opt.ImagenetOptions) -> None:
         self.shape = shape_of(options)
         self.preprocessing = read_preprocessing(options)
         self.files = dict(zip(SPLITS, (_files()[::2], _files()[1::2]), strict=True))
@@ -98,7 +98,7 @@ def _files() -> list[Path]:
     return files
 
 
-def _folder(value: Any, base: Path, options: opt.Imagenet) -> Dataset:
+def _folder(value: Any, base: Path, options: opt.ImagenetOptions) -> Dataset:
     given = options.model_dump(exclude={"scale"} if options.scale is None else set())
     dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options=given)
     if options.classes is None and dataset.classes not in (None, CLASSES):
@@ -111,7 +111,7 @@ def _folder(value: Any, base: Path, options: opt.Imagenet) -> Dataset:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The folder, or the photos; reads no image."""
-    keys = opt.read(opt.Imagenet, options)
+    keys = opt.read(opt.ImagenetOptions, options)
     if value is not None:
         return _folder(value, base, keys)
     idle = [key for key in OF_FOLDERS if key in keys.model_fields_set]

@@ -28,15 +28,15 @@ from qbench.errors import DataError
 class PythonData(Dataset):
     """What a user's function returns for each split."""
 
-    def __init__(self, file: Path, attribute: str, name: str, options: opt.Python) -> None:
+    def __init__(self, file: Path, attribute: str, name: str, options: opt.PythonOptions) -> None:
         self.name = name
         self.file = file
         self.function = _function(file, attribute)
         self.args = options.args
         where = f"{file}:{attribute}"
         self.splits = _splits(getattr(self.function, "splits", SPLITS), where)
-        classes = {"classes": getattr(self.function, "classes", None)} | options.list_given(opt.Classed)
-        self.classes = opt.read(opt.Classed, classes, "python").classes
+        classes = {"classes": getattr(self.function, "classes", None)} | options.list_given(opt.ClassOptions)
+        self.classes = opt.read(opt.ClassOptions, classes, "python").classes
         self.preprocessing = _preprocessing(getattr(self.function, "preprocessing", {}), options, where)
 
     def load(self, split: str) -> Examples:
@@ -107,22 +107,22 @@ def _splits(value: Any, where: str) -> tuple[str, ...]:
     return splits
 
 
-def _preprocessing(own: Any, options: opt.Python, where: str) -> Preprocessing:
+def _preprocessing(own: Any, options: opt.PythonOptions, where: str) -> Preprocessing:
     """As the function's attribute says, but for what the suite gives."""
     if not isinstance(own, Mapping) or not all(isinstance(name, str) for name in own):
         raise DataError(f"{where}: preprocessing: expected a mapping of names to values, got {own!r}")
-    scaling = {key: value for key, value in own.items() if key != "to_float"} | options.list_given(opt.Scaled)
+    scaling = {key: value for key, value in own.items() if key != "to_float"} | options.list_given(opt.ScalingOptions)
     to_float = own.get("to_float", True)
     if not isinstance(to_float, bool):
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
     return read_preprocessing(
-        opt.read(opt.Scaled, scaling, f"{where}: preprocessing"),
+        opt.read(opt.ScalingOptions, scaling, f"{where}: preprocessing"),
         to_float=options.to_float if "to_float" in options.model_fields_set else to_float,
     )
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The function's data; imports the user's file, does not call the function yet."""
-    keys = opt.read(opt.Python, options)
+    keys = opt.read(opt.PythonOptions, options)
     file, attribute = user_code.parse(value, base=base, error=DataError)
     return PythonData(file, attribute, f"python:{value}", keys)

