@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from qbench import user_code
 from qbench.data import Data, request_of
@@ -14,8 +15,8 @@ from qbench.models.base import ModelReference
 from qbench.network import Model, prepare_model
 from qbench.process.parent import call
 from qbench.running.context import RunContext
-from qbench.running.metric_choice import MetricChoice, choose_metric, settle_metric
 from qbench.suite import Suite
+from qbench.suite.accuracy import LEAST_OF_ANY, OF_ANY_OUTPUTS, AccuracyGate
 from qbench.train.train import TRAINING_SECONDS, is_trained
 
 
@@ -42,7 +43,7 @@ def prepare(context: RunContext, suite: Suite) -> Prepared | None:
     if data is None:
         return None
     labelled = data.evaluation_labels() is not None
-    choice = choose_metric(suite.gate.accuracy, suite.base, labelled=labelled)
+    choice = _choose_metric(suite.gate.accuracy, suite.base, labelled=labelled)
     models = context.run_parallel(
         "prepare",
         references,
@@ -51,7 +52,7 @@ def prepare(context: RunContext, suite: Suite) -> Prepared | None:
     )
     named = {reference.name: model for reference, model in zip(references, models, strict=True) if model is not None}
     misfits = [model.misfit for model in named.values() if model.misfit is not None]
-    metric, warning = settle_metric(choice, misfits)
+    metric, warning = _settle_metric(choice, misfits)
     if warning is not None:
         context.warn(warning)
         context.directory.write_metric(metric)
@@ -87,7 +88,7 @@ def _prepare_data(context: RunContext, suite: Suite) -> Data | None:
     return data
 
 
-def _prepare_model(context: RunContext, data: Data, choice: MetricChoice, reference: ModelReference) -> Model | None:
+def _prepare_model(context: RunContext, data: Data, choice: _MetricChoice, reference: ModelReference) -> Model | None:
     """A network that was tried on the data; None where it fails, which breaks its cases."""
     name, limits = reference.name, context.limits
     if is_trained(reference):
@@ -120,3 +121,41 @@ def _list_digests(prepared: Prepared) -> dict[str, str]:
     for name, model in prepared.models.items():
         named |= {f"int8 {recipe} of {name}": digest for recipe, digest in model.int8_digests.items()}
     return named
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MetricChoice:
+    """``metric`` as far as the data decides, and the one that takes its place where it cannot judge a network: with
+    neither labels nor a word of accuracy in the suite. ``guessed``: the suite names none, and data has no labels."""
+
+    metric: MetricSpec
+    otherwise: MetricSpec | None
+    guessed: bool
+
+
+def _choose_metric(accuracy: AccuracyGate, base: Path, *, labelled: bool) -> _MetricChoice:
+    """The metric, now that the data is known."""
+    is_open = not labelled and not accuracy.model_fields_set
+    return _MetricChoice(
+        metric=accuracy.choose_metric(base=base, labelled=labelled),
+        otherwise=MetricSpec(name=OF_ANY_OUTPUTS) if is_open else None,
+        guessed=not labelled and not accuracy.is_named,
+    )
+
+
+def _settle_metric(choice: _MetricChoice, misfits: Iterable[str]) -> tuple[MetricSpec, str | None]:
+    """The metric of the run, now that the networks are known: another where there are ``misfits``, the reasons why it
+    cannot judge some. With it what to say where data and networks decided."""
+    if not choice.guessed:
+        return choice.metric, None
+    reason = next(iter(misfits), None)
+    if choice.otherwise is not None and reason is not None:
+        return choice.otherwise, (
+            f"the data has no labels, and the outputs are no scores of classes ({reason}): variants are judged by "
+            f"{choice.otherwise.name}, the signal over the noise against fp32's outputs, which must be at least "
+            f"{LEAST_OF_ANY:g} dB; `gate: {{accuracy: {{metric: ...}}}}` names another"
+        )
+    return choice.metric, (
+        f"the data has no labels: variants are judged by {choice.metric.name}, the share of examples for which int8 "
+        "chooses the class that fp32 chooses; `gate: {accuracy: {metric: ...}}` names another"
+    )

@@ -12,7 +12,7 @@ The path of a suite file through this room:
     messages            what pydantic finds, in plain words at its place
     cross_checks        what concerns several keys, or the disk
     data_checks         the options of data sets, and the user's Python files
-    int8_file_checks    whether int8 files of the user's own are int8, and of their mode
+    int8_files          the user's own int8 files, and whether they are int8 and of their mode
     npz_checks          whether an .npz file and an ONNX file's inputs can be what the suite asks
     suite               Suite, parse, read, json_schema
 """

@@ -9,6 +9,7 @@ from typing import Any
 from qbench.errors import Problem
 from qbench.files import regular_file
 from qbench.suite import data_checks
+from qbench.suite.int8_files import list_int8_paths
 from qbench.suite.models_and_data import PATH_LOADERS, SOURCES, CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
 from qbench.suite.yaml_tree import Node, Path, path_text
@@ -139,23 +140,11 @@ def _missing_files(root: Node, base: File) -> Iterator[Problem]:
             yield node.mark.problem(what, path_text(path))
 
 
-def int8_paths(root: Node, path: Path) -> Iterator[Path]:
-    """Every key below ``int8`` that may hold a path: itself, its items, and the key ``file`` of each."""
-    node = root.at(path)
-    if node is None:
-        return
-    steps: list[str | int] = [*range(len(node.value))] if isinstance(node.value, list) else []
-    steps += [str(key) for key in node.value] if isinstance(node.value, dict) and "file" not in node.value else []
-    for place in (path, *((*path, step) for step in steps)):
-        yield place
-        yield (*place, "file")
-
-
 def _file_keys(root: Node) -> Iterator[tuple[Path, bool]]:
     """Paths of the keys that hold a path, and whether a function's name follows it."""
     for index, _ in enumerate(_items(root, ("models",))):
         yield ("models", index, "weights"), False
-        yield from ((path, False) for path in int8_paths(root, ("models", index, "int8")))
+        yield from ((path, False) for path in list_int8_paths(root, ("models", index, "int8")))
         for key in SOURCES:
             yield ("models", index, "source", key), key == "python"
     for loader in PATH_LOADERS:

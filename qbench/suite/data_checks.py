@@ -3,18 +3,20 @@ the text of those files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
 from pydantic import ValidationError
 
 from qbench.datasets.options import OPTIONS, SPLITS, TRAIN_AND_TEST, explain
-from qbench.errors import Problem
+from qbench.errors import Problem, first_names
 from qbench.files import regular_file
 from qbench.suite.models_and_data import CalibrateSpec, EvaluateSpec
 from qbench.suite.types import near
-from qbench.suite.user_code import Signature, Source, problem_of_name, problems_of_arguments, read_source
 from qbench.suite.yaml_tree import Mark, Node, Path, path_text
 
 DATASET: Path = ("data", "dataset")
@@ -63,8 +65,8 @@ def _find_own_splits(root: Node, base: File) -> tuple[str, ...] | None:
     if node is None or not isinstance(node.value, str):
         return None
     file, name = _split_target(node.value, base)
-    source = read_source(file)
-    if not isinstance(source, Source) or name not in source.functions or source.names is None:
+    source = _read_python(file)
+    if not isinstance(source, _PythonFile) or name not in source.functions or source.names is None:
         return None
     return source.listed.get((name, "splits"), TRAIN_AND_TEST)
 
@@ -101,7 +103,7 @@ def list_training_code(root: Node) -> Iterator[tuple[Path, int]]:
         yield (*place, "train", "python"), 3
 
 
-def _check_call(signature: Signature, name: str, before: int) -> str | None:
+def _check_call(signature: _Signature, name: str, before: int) -> str | None:
     """Why a function cannot be called with so many arguments by their order; None where it can."""
     needed = [parameter for parameter in signature.names[before:] if parameter in signature.needed]
     if needed:
@@ -116,12 +118,12 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     if node is None or not isinstance(node.value, str):
         return
     file, name = _split_target(node.value, base)
-    source = read_source(file) if name else None
+    source = _read_python(file) if name else None
     if isinstance(source, str):
         yield node.mark.problem(source, path_text(path))
-    if not isinstance(source, Source):
+    if not isinstance(source, _PythonFile):
         return
-    what = problem_of_name(source, name, file)
+    what = _explain_absent(source, name, file)
     if what is not None:
         yield node.mark.problem(what, path_text(path))
     elif source.names is not None and name in source.functions and path[:2] == ("quantize", "qat"):
@@ -131,7 +133,7 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     elif source.names is not None and name in source.functions:
         given = _find_arguments(root, (*path[:-1], "args"))
         if given is not None:
-            for key, why in problems_of_arguments(source.functions[name], given, before):
+            for key, why in _explain_arguments(source.functions[name], given, before):
                 mark: Mark = node.mark if key is None else given[key]
                 yield mark.problem(why, path_text(path if key is None else (*path[:-1], "args")))
 
@@ -146,3 +148,125 @@ def _find_arguments(root: Node, path: Path) -> dict[str, Mark] | None:
 def _split_target(text: str, base: File) -> tuple[File, str]:
     file, _, name = text.rpartition(":")
     return regular_file.resolve_path(file, base), name if file and name.isidentifier() else ""
+
+
+_LARGEST = 2**22  # bytes; a larger file is no source code
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signature:
+    """The parameters of a function that may be given by name, those that must be, and whether it takes any other."""
+
+    names: tuple[str, ...]
+    needed: tuple[str, ...]
+    open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PythonFile:
+    """A user's file: the names that it binds at its top (None: not known), its plain functions, and the names that an
+    attribute of a function lists (``load.splits``; None where it is no plain list)."""
+
+    names: tuple[str, ...] | None
+    functions: dict[str, _Signature]
+    listed: dict[tuple[str, str], tuple[str, ...] | None]
+
+
+def _read_python(file: File) -> _PythonFile | str | None:
+    """What the text tells; a message where it is no Python; None where the file cannot be read at all."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a remark on an escape in the user's text is for whoever runs it
+            tree = ast.parse(regular_file.read_bytes(file, _LARGEST), str(file))
+    except OSError:
+        return None
+    except SyntaxError as error:
+        return f"{file}:{error.lineno or 1}: SyntaxError: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes, another encoding, thousands of brackets
+        return f"{file}: no Python that can be read: {error or type(error).__name__}"
+    names = list(_bound(tree.body))
+    unknown = "*" in names or "__getattr__" in names or _binds_by_hand(tree)
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    functions = {node.name: _signature(node) for node in definitions if names.count(node.name) == 1}
+    return _PythonFile(
+        names=None if unknown else tuple(dict.fromkeys(names)), functions=functions, listed=dict(_listed(tree.body))
+    )
+
+
+def _explain_absent(source: _PythonFile, name: str, file: File) -> str | None:
+    """Why the file has no such function; None where it has, or where that is not known."""
+    if source.names is None or name in source.names:
+        return None
+    functions = [function for function in source.names if function in source.functions and not function.startswith("_")]
+    has = f"it has {first_names(functions)}" if functions else "it has no function"
+    return f"no '{name}' in {file.name}{near(name, source.names) or ';'} {has}"
+
+
+def _explain_arguments(signature: _Signature, given: Iterable[str], before: int) -> Iterator[tuple[str | None, str]]:
+    """Each argument that is wrong (None: one is missing) and why; qbench gives the first ``before`` parameters."""
+    given = list(given)
+    names = signature.names[before:]
+    for name in given:
+        if name not in names and not signature.open:
+            takes = f"it takes {', '.join(names)}" if names else "it takes none"
+            yield name, f"the function has no argument '{name}'{near(name, names) or ';'} {takes}"
+    missing = [name for name in signature.needed if name in names and name not in given]
+    if missing:
+        yield None, f"the function needs {', '.join(missing)}; give {{args: {{{missing[0]}: …}}}}"
+
+
+def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Every name that statements bind, also inside of ``if``, ``try``, ``with`` and loops; ``*`` for an open import."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+            continue
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                yield inner.id
+            elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield inner.name
+            elif isinstance(inner, ast.Import | ast.ImportFrom):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in inner.names)
+
+
+def _binds_by_hand(tree: ast.Module) -> bool:
+    words = {"globals", "exec", "vars", "setattr", "eval", "locals"}
+    return any(isinstance(node, ast.Name) and node.id in words for node in ast.walk(tree)) or any(
+        isinstance(node, ast.Global) for node in ast.walk(tree)
+    )
+
+
+def _signature(node: ast.FunctionDef) -> _Signature:
+    takes = node.args
+    positional = [argument.arg for argument in (*takes.posonlyargs, *takes.args)]
+    needed = positional[: len(positional) - len(takes.defaults)]
+    needed += [
+        argument.arg for argument, default in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if default is None
+    ]
+    return _Signature(
+        names=(*positional, *(argument.arg for argument in takes.kwonlyargs)),
+        needed=tuple(needed),
+        open=takes.kwarg is not None or takes.vararg is not None or bool(takes.posonlyargs),
+    )
+
+
+def _listed(body: Iterable[ast.stmt]) -> Iterator[tuple[tuple[str, str], tuple[str, ...] | None]]:
+    """``function.attribute = ("a", "b")`` at the top of a file."""
+    for node in (inner for statement in body for inner in ast.walk(statement)):
+        targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
+        for target in targets:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                yield (target.value.id, target.attr), _strings(node.value)  # type: ignore[attr-defined]  # an Assign
+
+
+def _strings(node: ast.expr) -> tuple[str, ...] | None:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    fits = isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value)
+    return tuple(value) if fits else None

@@ -19,10 +19,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from qbench.errors import ModelError, Problem
 from qbench.files import regular_file
 from qbench.models.base import FORMATS, OWN_FILE, OwnInt8, format_of
 from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.suite.types import near, shown, wrong
+from qbench.suite.yaml_tree import Node, path_text
+from qbench.suite.yaml_tree import Path as KeyPath
 
 FileMode = Literal["static", "dynamic"]
 KEYS = ("file", "mode", "name", "engine")
@@ -177,3 +180,47 @@ _SCHEMA = {
     ]
 }
 Int8Files = Annotated[tuple[Int8File, ...], PlainValidator(_files), WithJsonSchema(_SCHEMA)]
+
+
+def problems(root: Node, *, base: Path | None) -> Iterator[Problem]:
+    """Each file below ``int8`` that cannot be read, is a float model, or is of the other mode; none without ``base``,
+    the folder where paths start."""
+    models = root.at(("models",)) if base is not None else None
+    for index in range(len(models.value) if models is not None and isinstance(models.value, list) else 0):
+        for path in list_int8_paths(root, ("models", index, "int8")):
+            node = root.at(path)
+            if base is None or node is None or not isinstance(node.value, str):
+                continue
+            what = _why_not_int8(node.value, _mode(root, path), base)
+            if what is not None:
+                yield node.mark.problem(what, path_text(path))
+
+
+def list_int8_paths(root: Node, path: KeyPath) -> Iterator[KeyPath]:
+    """Every key below ``int8`` that may hold a path: itself, its items, and the key ``file`` of each."""
+    node = root.at(path)
+    if node is None:
+        return
+    steps: list[str | int] = [*range(len(node.value))] if isinstance(node.value, list) else []
+    steps += [str(key) for key in node.value] if isinstance(node.value, dict) and "file" not in node.value else []
+    for place in (path, *((*path, step) for step in steps)):
+        yield place
+        yield (*place, "file")
+
+
+def _mode(root: Node, path: KeyPath) -> str:
+    node = root.at((*path[:-1], "mode")) if path[-1] == "file" else None
+    return "static" if node is None else str(node.value)
+
+
+def _why_not_int8(text: str, mode: str, base: Path) -> str | None:
+    from qbench.models.own_int8 import why_not_int8
+
+    file = regular_file.resolve_path(text, base)
+    if format_of(text) is None or regular_file.explain_unusable(file) is not None:
+        return None  # told already
+    try:
+        reason = why_not_int8(file, text, mode)
+    except ModelError as error:
+        return str(error)
+    return None if reason is None else f"{file}: {reason}"

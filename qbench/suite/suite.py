@@ -12,7 +12,7 @@ from qbench.errors import SuiteError, UsageError, first_names
 from qbench.files import regular_file
 from qbench.models.base import ModelReference
 from qbench.record.schema import NATIVE
-from qbench.suite import cross_checks, data_checks, int8_file_checks, messages, npz_checks
+from qbench.suite import cross_checks, data_checks, int8_files, messages, npz_checks
 from qbench.suite import overrides as given
 from qbench.suite import quick as quick_look
 from qbench.suite import yaml_tree as yaml_text
@@ -123,7 +123,7 @@ def parse(
         problems += messages.problems(error, root, Suite)
     base = _folder(file) if Path(file).is_file() and not stored else None
     problems += cross_checks.problems(root, base=base) + data_checks.problems(root, base=base)
-    problems += int8_file_checks.problems(root, base=base)
+    problems += int8_files.problems(root, base=base)
     problems += npz_checks.problems(root, base=base)
     if suite is None or problems:
         raise SuiteError(problems)

@@ -12,8 +12,8 @@ from qbench import suite as suites
 from qbench.plan.planner import make_plan
 from qbench.record.schema import CaseKey
 from qbench.record.stored_run import StoredRun
-from qbench.running import race_entry
-from qbench.running.race_entry import enter_race
+from qbench.running import measure_stage
+from qbench.running.measure_stage import enter_race
 
 SUITE = """
 suite: small
@@ -43,7 +43,7 @@ def describe(planned, **sizes: int):
 
 def enter(planned, monkeypatch, **sizes: int):
     suite = suites.parse(SUITE, file="<test>")
-    monkeypatch.setattr(race_entry, "read_run", lambda folder: StoredRun(folder=folder, info=info(), records=()))
+    monkeypatch.setattr(measure_stage, "read_run", lambda folder: StoredRun(folder=folder, info=info(), records=()))
     return {arm.case: arm for arm in enter_race(planned, describe(planned, **sizes), suite, Path())}
 
 
