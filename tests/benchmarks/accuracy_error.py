@@ -2,7 +2,7 @@
 
 ``python tests/benchmarks/accuracy_error.py`` prints, for each form of the test, the worst and median share of models
 exactly on the margin that pass and that fail, in how many settings more than 5 % fail, and the mean share of models
-without a loss that pass. The figures in qbench/guide/accuracy.md and in ``qbench/stats/noninferiority.py`` are its.
+without a loss that pass. Figures in qbench/guide/evidence/accuracy.md and ``qbench/stats/noninferiority.py`` are its.
 About 30 s of processor time.
 """
 

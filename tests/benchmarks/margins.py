@@ -1,4 +1,4 @@
-"""How many evaluation examples a margin needs, and what a margin catches: the tables of qbench/guide/ci.md.
+"""How many evaluation examples a margin needs, and what a margin catches: tables of guide/ci.md, evidence/gate.md.
 
     python tests/benchmarks/margins.py
 

@@ -1,6 +1,6 @@
 """Error rates of the accuracy verdict: simulated on whole sets of examples, with the functions that the gate calls.
 
-The sizes and powers are those that qbench/guide/accuracy.md publishes. Seeded, so a rate is one number; the bands
+The sizes and powers are those that qbench/guide/evidence/accuracy.md has. Seeded, so a rate is one number; the bands
 around it are what 20,000 simulated models leave open.
 """
 
