@@ -16,10 +16,10 @@ ROOT = Path(__file__).parent.parent
 # A file or a page, with folders before it or without; no pattern, no placeholder, no part of a longer name.
 NAMED = re.compile(r"(?<![\w/.<{}*:~$-])((?:[\w.-]+/)*[\w-]+\.(?:md|py|ya?ml))(?![\w/*{(-])")
 # What a run writes, and what a reader's or somebody else's file is called in an example.
-OF_RUNS = {"summary.md", "gate.md", "gate/gate.md", "comment.md"}
+OF_RUNS = {"summary.md", "gate.md", "gate/gate.md", "comment.md", "predict.py"}
 OF_READERS = {
     *("file.py", "net.py", "utils.py", "my_metric.py", "metrics/my.py", "suite.yaml", "suites/mine.yaml"),
-    *("metric.yaml", "recipes.yaml", "qbench-cluster.yaml", "losses.py", "loop.py"),
+    *("recipes.yaml", "qbench-cluster.yaml", "losses.py", "loop.py"),
 }
 OF_OTHERS = {"multiprocessing.py", "references/classification/train_quantization.py"}
 
