@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from qbench.errors import CaseError, NodeLost
 from qbench.fleet import engine, nodes, transfer
@@ -30,6 +30,7 @@ _WATCH_SECONDS, _PROGRESS_SECONDS = 5.0, 2.0
 _PLENTY = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 Note = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -91,6 +92,7 @@ class Fleet:
                     slots=Slots(max(1, self.schedule.count(label))),
                     run_child=functools.partial(self._run_child, label, ""),
                     run_near=functools.partial(self._run_child, label),
+                    repeat=self._repeat,
                     start_worker=functools.partial(
                         FleetWorker, self, functools.partial(self.schedule.take_place, label, beyond=True)
                     ),
@@ -100,27 +102,47 @@ class Fleet:
     def measure(self, label: str, setting: Setting) -> tuple[MeasuredSetting, Mapping[str, bytes]]:
         """A setting measured on a node of a class, on whose machine nothing else of this run is meanwhile, and the
         files of its samples by name; on another one where a node is lost. Raises ``CaseError`` where none is left."""
-        sent, begun = transfer.pack(setting, self.root), 0
-        while True:
+        sent = transfer.pack(setting, self.root)
+
+        def measure(begin: Callable[[], None]) -> tuple[MeasuredSetting, Mapping[str, bytes]]:
             node = self.schedule.take_machine(label)
             try:
                 self.deliver(node.name, sent)
-                begun += 1
+                begin()
                 measured, folders = self.call(node.name, "measure", sent.payload)
-            except NodeLost as error:
-                self._give_up_after(begun, error)
-            else:
-                return replace(measured, node=self._facts[node.name].title), folders["samples"]
             finally:
                 self.schedule.give_machine_back(node)
+            return replace(measured, node=self._facts[node.name].title), folders["samples"]
 
-    def _give_up_after(self, begun: int, error: NodeLost) -> None:
-        """Raises ``CaseError`` where work that had begun on so many nodes was lost with each, and where the run ends.
-        Work that was lost before it began is not what ended the node."""
-        if self._ending.is_set():
-            raise error
-        if begun >= ATTEMPTS:
-            raise CaseError(f"it was lost with {begun} nodes, one after the other: {error}") from error
+        return self._repeat_begun(measure)
+
+    def _repeat(self, work: Callable[[], T]) -> T:
+        """As ``_repeat_begun``, for work that begins at once."""
+
+        def begin_and_work(begin: Callable[[], None]) -> T:
+            begin()
+            return work()
+
+        return self._repeat_begun(begin_and_work)
+
+    def _repeat_begun(self, work: Callable[[Callable[[], None]], T]) -> T:
+        """What work gives, which is done again where a node is lost with it, until the run ends; it says that it begins
+        by calling its argument. Raises ``CaseError`` once ``ATTEMPTS`` nodes were lost with work that had begun: what
+        was lost before that is not what ended the node."""
+        begun = 0
+
+        def begin() -> None:
+            nonlocal begun
+            begun += 1
+
+        while True:
+            try:
+                return work(begin)
+            except NodeLost as error:
+                if self._ending.is_set():
+                    raise
+                if begun >= ATTEMPTS:
+                    raise CaseError(f"it was lost with {begun} nodes, one after the other: {error}") from error
 
     def deliver(self, name: str, sent: transfer.Sent) -> None:
         """Has a node keep what a value names: each entry goes through the object store once for all nodes, and to each
@@ -270,15 +292,15 @@ class Fleet:
         another one where a node is lost."""
         name = function.__name__
         take = functools.partial(self.schedule.take_place, label, near=shared)
-        options, begun = {"limits": limits, "environment": environment, "name": name}, 0
-        while True:
-            try:
-                with FleetWorker(self, take, child.Function, function, **options) as worker:
-                    worker.ready()
-                    begun += 1
-                    return worker.ask("run", args, progress=progress)
-            except NodeLost as error:
-                self._give_up_after(begun, error)
+        options = {"limits": limits, "environment": environment, "name": name}
+
+        def run(begin: Callable[[], None]) -> Any:
+            with FleetWorker(self, take, child.Function, function, **options) as worker:
+                worker.ready()
+                begin()
+                return worker.ask("run", args, progress=progress)
+
+        return self._repeat_begun(run)
 
     def _put(self, entry: str, path: Path) -> Any:
         """An entry in the object store."""

@@ -143,8 +143,10 @@ class Worker:
         return self._told[0] if self._told else None
 
     def end(self) -> None:
-        """Has the child and all below it ended at once; whoever waits for it hears of its death."""
-        if not self._ended and self._process.pid is not None:
+        """Has the child and all below it ended at once; whoever waits for it hears of its death. A guard that has ended
+        is sent nothing: its number may be another process's by now."""
+        gone = self._ended or bool(connection.wait([self._process.sentinel], 0.0))
+        if not gone and self._process.pid is not None:
             for number in (signal.SIGTERM, signal.SIGCONT):  # a guard that the model has stopped goes on, and hears it
                 reaper.kill(self._process.pid, number)
 

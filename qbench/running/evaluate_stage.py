@@ -12,12 +12,11 @@ from qbench import registry
 from qbench.backends.base import Backend
 from qbench.build import Artifact
 from qbench.data import Data
-from qbench.errors import CaseError, CaseSkipped, NodeLost
+from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate import as_called
 from qbench.evaluate.predictions import Predicted, predict_cached, read_saturating
 from qbench.evaluate.score import score
 from qbench.files.stored_name import name_of
-from qbench.fleet.fleet import ATTEMPTS
 from qbench.plan.planner import Case, PlannedCase
 from qbench.process.cpu_slots import Slots
 from qbench.record.schema import NATIVE, Accuracy, AsCalled, CalibrationSeeds, HostFacts, TwinChange
@@ -234,13 +233,7 @@ def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, fi
             progress=context.report_under(name),
         )
 
-    for attempt in range(ATTEMPTS):
-        try:
-            result = context.memory.work(predict, shared=True)
-            break
-        except NodeLost:
-            if attempt == ATTEMPTS - 1 or context.tracker.stopping:
-                raise
+    result: Predicted = place.repeat(lambda: context.memory.work(predict, shared=True))
     if result.note is not None:
         context.progress.note(f"{name}: {result.note}")
 

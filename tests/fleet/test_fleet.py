@@ -249,6 +249,33 @@ def test_only_work_that_had_begun_counts_as_what_ended_a_node():
     assert len(fleet.started) == 3
 
 
+def test_work_of_several_processes_is_repeated_as_that_of_one():
+    """What holds workers of its own begins again where a node is lost with it: with three it fails, and it ends with
+    the run."""
+    fleet, tries = LosingFleet(gone=""), []
+
+    def lose_twice():
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise NodeLost("gone")
+        return "done"
+
+    assert fleet.place("zen4").repeat(lose_twice) == "done"
+    tries.clear()
+
+    def lose_always():
+        tries.append(len(tries))
+        raise NodeLost("gone")
+
+    with pytest.raises(CaseError, match="lost with 3 nodes"):
+        fleet.place("zen4").repeat(lose_always)
+    assert len(tries) == 3
+    fleet.cancel()
+    with pytest.raises(NodeLost):
+        fleet.place("zen4").repeat(lose_always)
+    assert len(tries) == 4
+
+
 def test_a_node_that_died_as_it_was_listed_is_left_out(monkeypatch):
     """Ray cannot place the agent on it any more: it is noted, and the run goes on without it. A node on which qbench
     does not start, or does not answer, is refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.forkserver
 import os
 import re
@@ -475,6 +476,20 @@ def test_an_interrupt_ends_what_children_forked():
         end_all()
         assert gone(pid)
         assert gone(worker.pid)
+
+
+def test_a_guard_that_has_ended_is_sent_nothing(monkeypatch):
+    """Its number may be another process's by now, also before qbench has read what it told last."""
+    worker = Worker(child.Function, double, limits=QUICK)
+    worker.ready()
+    os.kill(worker.pid, signal.SIGKILL)
+    assert multiprocessing.connection.wait([worker._process.sentinel], 60)
+    sent = []
+    monkeypatch.setattr("qbench.process.reaper.kill", lambda *signals: sent.append(signals))
+    worker.end()
+    assert sent == []
+    monkeypatch.undo()
+    worker.close()
 
 
 def test_a_system_without_room_for_processes_is_a_message(monkeypatch):
