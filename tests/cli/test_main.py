@@ -115,10 +115,9 @@ def test_each_command_has_an_example_a_module_and_a_test(qbench: Qbench, command
     assert done.code == 0
     assert f"Example: qbench {command}" in done.out
     assert (ROOT / "qbench" / "cli" / f"{ {'list': 'plugins'}.get(command, command) }.py").exists()
-    room = {"export": "report", "schema": "suite", "list": "doctor", "baseline": "gate", "clean": "cache"}.get(
-        command, command
-    )
-    assert list((ROOT / "tests" / room).glob("test_*.py"))
+    rooms = {"export": "report", "schema": "suite", "list": "doctor", "clean": "cache", "run": "running"}
+    rooms |= dict.fromkeys(("gate", "baseline"), "gating")
+    assert list((ROOT / "tests" / rooms.get(command, command)).glob("test_*.py"))
 
 
 def test_version(qbench: Qbench) -> None:
