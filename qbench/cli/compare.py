@@ -63,8 +63,8 @@ def compare(
         if same_run:
             print(f"note: {environment.SAME_RUN}\n")
         print(format_table(change_table(find_changes(deltas, new.info.metric), new.info.metric), terminal_width()))
-        kept = bool(old.examples) if isinstance(old, baselines.Baseline) else None
-        if (note := compare_text.unpaired(deltas, kept)) is not None:
+        keeps_examples = bool(old.examples) if isinstance(old, baselines.Baseline) else None
+        if (note := compare_text.unpaired(deltas, keeps_examples)) is not None:
             print(f"\n{note}")
         for which, info in ((base, old.info), (contender, new.info)):
             if info.quick is not None:

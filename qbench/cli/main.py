@@ -193,12 +193,12 @@ def _require_names(words: Sequence[str]) -> None:
             f"the folder that this runs in cannot be used ({error.strerror}); go to another one"
         ) from error
     folder, argument = "the folder that this runs in", "an argument"
-    for what, text in ((folder, here), *((argument, word) for word in words)):
+    for named, text in ((folder, here), *((argument, word) for word in words)):
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise UsageError(f"{what}, {os.fsencode(text)!r}, is not UTF-8; give the file or the folder another name")
-    for what, text in ((folder, here), *((argument, word) for word in _list_names(words))):
+            raise UsageError(f"{named}, {os.fsencode(text)!r}, is not UTF-8; give the file or the folder another name")
+    for named, text in ((folder, here), *((argument, word) for word in _list_names(words))):
         if "\n" in text:
-            raise UsageError(f"{what}, {text!r}, has a line break; give the file or the folder another name")
+            raise UsageError(f"{named}, {text!r}, has a line break; give the file or the folder another name")
 
 
 def _list_names(words: Sequence[str]) -> list[str]:

@@ -164,8 +164,8 @@ def _preset(name: str | None) -> Rules:
     raise UsageError(f"--preset {name}: no such preset or file; presets: {', '.join(PRESETS)}")
 
 
-def _names(given: Iterable[str] | None) -> tuple[str, ...]:
-    return tuple(name for value in given or () for name in value.split(",") if name)
+def _names(texts: Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(name for text in texts or () for name in text.split(",") if name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,32 +240,32 @@ def perhaps(
     return None if data is None else Chosen(where=data, options=options, split=split, batch_size=batch_size)
 
 
-def targets(given: list[str] | None) -> tuple[str, ...]:
+def targets(names: list[str] | None) -> tuple[str, ...]:
     """The runtimes to write for; raises ``UsageError`` for one that there is not."""
     from qbench.onnx.api import TARGETS
 
-    wanted = tuple(dict.fromkeys(given or ("onnxruntime",)))
-    for name in wanted:
+    chosen_targets = tuple(dict.fromkeys(names or ("onnxruntime",)))
+    for name in chosen_targets:
         if name not in TARGETS:
             raise UsageError(f"--target {name}: no such target; available: {', '.join(TARGETS)}")
-    return wanted
+    return chosen_targets
 
 
-def form(given: str | None) -> str | None:
+def form(name: str | None) -> str | None:
     """The form asked for; raises ``UsageError`` for one that there is not."""
     from qbench.onnx.api import FORMS
 
-    if given is not None and given not in FORMS:
-        raise UsageError(f"--form {given}: no such form; available: {', '.join(FORMS)}")
-    return given
+    if name is not None and name not in FORMS:
+        raise UsageError(f"--form {name}: no such form; available: {', '.join(FORMS)}")
+    return name
 
 
-def _options(given: list[str] | None) -> Mapping[str, Any]:
+def _options(texts: list[str] | None) -> Mapping[str, Any]:
     """``key=value`` with the value in YAML: numbers, lists, words."""
     import yaml
 
     options = {}
-    for text in given or ():
+    for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"--set {join_lines(text)}: expected KEY=VALUE, such as size=224")

@@ -68,6 +68,6 @@ def _choose(stored: StoredRun, case: str | None) -> dict[str, tuple[Record, str 
     if case is None and not answers:
         said = " ".join(decision.headline for decision in decisions)
         raise UsageError(f"{stored.folder}: the run names nothing to ship ({said}); name a case: qbench ship RUN CASE")
-    wanted = list(answers) if case is None else [case]
+    case_ids = list(answers) if case is None else [case]
     in_words = {shipped: names.in_words(text, stored.records) for shipped, text in answers.items()}
-    return {plain_name(each): (stored.by_id[each], in_words.get(each)) for each in wanted}
+    return {plain_name(each): (stored.by_id[each], in_words.get(each)) for each in case_ids}

@@ -35,8 +35,8 @@ def train(
     from qbench.train import text as train_text
     from qbench.train import train as training
 
-    given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-    changes = {key: value for key, value in given.items() if value is not None}
+    options = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
+    changes = {key: value for key, value in options.items() if value is not None}
     read = suites.read(suite, overrides or ())
     training.require_writable(out)
     with live(sys.stderr, quiet=quiet) as progress:

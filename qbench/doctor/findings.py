@@ -158,8 +158,8 @@ def int8_meaning(isa: Sequence[str]) -> str:
 
 def compiler(environ: Mapping[str, str]) -> str | None:
     """The path of the C++ compiler that ``CXX`` names, else of the first one found; None where there is none."""
-    wanted = (environ["CXX"],) if environ.get("CXX") else COMPILERS
-    paths = (shutil.which(name, path=environ.get("PATH")) for name in wanted)
+    compilers = (environ["CXX"],) if environ.get("CXX") else COMPILERS
+    paths = (shutil.which(name, path=environ.get("PATH")) for name in compilers)
     return next((path for path in paths if path), None)
 
 

@@ -54,10 +54,10 @@ class Forecast:
         later = [self._expected.get(stage) for stage in STAGES[STAGES.index(self._stage) + 1 :]]
         if here is None:
             return ""
-        known = [seconds for seconds in later if seconds is not None]
-        if len(known) < len(later):
+        told = [seconds for seconds in later if seconds is not None]
+        if len(told) < len(later):
             return f"{say_coarsely(here)} of {self._stage} left"
-        return f"{say_coarsely(here + sum(known))} left"
+        return f"{say_coarsely(here + sum(told))} left"
 
     def _of_stage(self, expected: float | None) -> float | None:
         """The seconds left of the stage in hand; None where nothing tells."""

@@ -23,11 +23,11 @@ def _rows(judged: Judged) -> list[tuple[str, ...]]:
         if spread is None or metric is None or (key := (record.predictions, spread.seeds)) in listed:
             continue
         listed |= {key} if record.predictions else set()
-        places = 2 if metric.percent else 4
-        scores = [formatting.fixed(value * metric.scale, places) for value in spread.values]
+        digits = 2 if metric.percent else 4
+        scores = [formatting.fixed(value * metric.scale, digits) for value in spread.values]
         named = [f"{seed}: {score}" for seed, score in zip(spread.seeds, scores, strict=True)]
         named += [f"{seed}: {formatting.one_line(reason)}" for seed, reason in spread.failed.items()]
-        difference = formatting.fixed(spread.spread * metric.scale, places)
+        difference = formatting.fixed(spread.spread * metric.scale, digits)
         rows.append(
             (
                 record.case.id,

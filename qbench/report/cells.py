@@ -168,13 +168,13 @@ def typical_times(record: Record, best: Record | None) -> tuple[float, float] | 
 
 
 def interval_cell(
-    interval: Interval | None, places: int = RATIO_DIGITS, *, scale: float = 1.0, signed: bool = False
+    interval: Interval | None, digits: int = RATIO_DIGITS, *, scale: float = 1.0, signed: bool = False
 ) -> Cell:
     """An estimate with its limits, all with so many decimals; a dash for None."""
     if interval is None:
         return Cell()
     ends = (interval.value, interval.low, interval.high)
-    value, low, high = ("" if end is None else formatting.fixed(end * scale, places, signed=signed) for end in ends)
+    value, low, high = ("" if end is None else formatting.fixed(end * scale, digits, signed=signed) for end in ends)
     return Cell(text=value, limits=f"[{low}, {high}]" if low and high else "", sort=interval.value)
 
 
@@ -211,5 +211,5 @@ def accuracy_limit(judged: Judged, records: Sequence[Record]) -> str:
 
 
 def _write_limit(limit: float) -> str:
-    places = max(1, len(f"{abs(limit):g}".partition(".")[2]))
-    return formatting.fixed(limit, places, signed=True)
+    digits = max(1, len(f"{abs(limit):g}".partition(".")[2]))
+    return formatting.fixed(limit, digits, signed=True)

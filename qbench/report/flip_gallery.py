@@ -48,19 +48,19 @@ def gallery(run: StoredRun, cases: Sequence[CaseFlips]) -> Gallery:
         for flip in case.flips:
             by_place.setdefault(flip.position, []).append((case, flip))
     order = sorted(by_place.items(), key=lambda item: (-len(item[1]), -item[1][0][1].sure, item[0]))
-    shown: list[Picture] = []
+    pictures: list[Picture] = []
     more = size = 0
-    for place, moves in order:
-        images = thumbnails.stored(run.folder, place)
+    for position, moves in order:
+        images = thumbnails.stored(run.folder, position)
         if images is None:
             continue
         media, content = images
-        if len(shown) == MOST_EXAMPLES or size + len(content) > MOST_BYTES:
+        if len(pictures) == MOST_EXAMPLES or size + len(content) > MOST_BYTES:
             more += 1
             continue
         size += len(content)
-        shown.append(_make_picture(f"data:{media};base64,{base64.b64encode(content).decode()}", moves))
-    return Gallery(pictures=tuple(shown), more=more)
+        pictures.append(_make_picture(f"data:{media};base64,{base64.b64encode(content).decode()}", moves))
+    return Gallery(pictures=tuple(pictures), more=more)
 
 
 def _make_picture(source: str, flips: Sequence[tuple[CaseFlips, Flip]]) -> Picture:

@@ -45,35 +45,35 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
 
     Without labels only where the metric is the share of equal answers: other outputs may be no classes.
     """
-    known: dict[str, Answers | None] = {}
+    by_file: dict[str, Answers | None] = {}
     first: dict[tuple[str, str], str] = {}
 
     def read(record: Record) -> Answers | None:
         if record.predictions is None:
             return None
-        if record.predictions not in known:
-            known[record.predictions] = flips.answers(run.predictions(record))
-        return known[record.predictions]
+        if record.predictions not in by_file:
+            by_file[record.predictions] = flips.answers(run.predictions(record))
+        return by_file[record.predictions]
 
     cases = []
     for record in run.records:
         fp32 = compare.like_for_like(record, run.records)
         if not is_int8(record) or fp32 is None or record.accuracy is None:
             continue
-        own, base = read(record), read(fp32)
-        if own is None or base is None or (own.labels is None and not run.judged_by_agreement):
+        int8, base = read(record), read(fp32)
+        if int8 is None or base is None or (int8.labels is None and not run.judged_by_agreement):
             continue
         key = str(record.predictions), str(fp32.predictions)
-        cases.append(_case(record, own, base, first.get(key)))
+        cases.append(_case(record, int8, base, first.get(key)))
         first.setdefault(key, record.case.id)
     return tuple(cases)
 
 
-def _case(record: Record, own: Answers, base: Answers, same_as: str | None) -> CaseFlips:
-    changes = flips.flips(own, base)
-    case = CaseFlips(record=record, flips=changes, classes=flips.by_class(own, base), same_as=same_as)
+def _case(record: Record, int8: Answers, base: Answers, same_as: str | None) -> CaseFlips:
+    changes = flips.flips(int8, base)
+    case = CaseFlips(record=record, flips=changes, classes=flips.by_class(int8, base), same_as=same_as)
     counted = record.accuracy.flips if record.accuracy else None
-    if counted is None or own.labels is None:
+    if counted is None or int8.labels is None:
         return case
     stored = case.count("harmful"), case.count("beneficial")
     if stored == (counted.harmful, counted.beneficial):

@@ -71,8 +71,8 @@ def process_of_calls(stored: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     count = stored["calls_ns"].size
     if block is None or block.size != count or process is None or not process.size or not block.size:
         return np.zeros(count, dtype=np.int64)
-    places = np.searchsorted(np.unique(block), block)  # blocks are numbered in the order of `process`
-    return process[places] if places.max() < process.size else np.zeros(count, dtype=np.int64)
+    numbers = np.searchsorted(np.unique(block), block)  # blocks are numbered in the order of `process`
+    return process[numbers] if numbers.max() < process.size else np.zeros(count, dtype=np.int64)
 
 
 def layers_frame(run: StoredRun) -> pd.DataFrame:

@@ -61,9 +61,9 @@ class PastRun:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentMark:
-    """Between run ``place`` - 1 and ``place`` the environment or the suite changed: ``texts`` say what."""
+    """Between run ``position`` - 1 and ``position`` the environment or the suite changed: ``texts`` say what."""
 
-    place: int
+    position: int
     number: int
     texts: tuple[str, ...]
 
@@ -81,10 +81,10 @@ class HistoryLine:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelChange:
-    """A new level from run ``place`` on: ``ratio`` is that level over the one before."""
+    """A new level from run ``position`` on: ``ratio`` is that level over the one before."""
 
     series: HistoryLine
-    place: int
+    position: int
     ratio: float
 
     @property
@@ -188,14 +188,14 @@ def _machine_key(info: RunInfo) -> str:
     return repr([info.environment.get(field) for field in fingerprint.COMPARED])
 
 
-def _machine_name(info: RunInfo, others: Sequence[RunInfo]) -> str:
+def _machine_name(info: RunInfo, machines: Sequence[RunInfo]) -> str:
     """The CPU, and what else tells this machine from the other ones."""
     environment = info.environment
     differing = {
         field
         for field in fingerprint.COMPARED
-        for other in others
-        if environment.get(field) != other.environment.get(field)
+        for machine in machines
+        if environment.get(field) != machine.environment.get(field)
     }
     fields = [field for field in fingerprint.COMPARED if field == "cpu" or field in differing]
     said = [_say_field(field, environment.get(field)) for field in fields]
@@ -226,7 +226,7 @@ def _make_panel(runs: Sequence[PastRun], machines: Sequence[Sequence[PastRun]]) 
         marks=tuple(_find_marks(whole)),
         quantities=followed,
         series=series,
-        changes=tuple(sorted(_list_changes(series), key=lambda change: -change.place)),
+        changes=tuple(sorted(_list_changes(series), key=lambda change: -change.position)),
     )
 
 
@@ -248,8 +248,8 @@ def quantities(metric: MetricInfo | None) -> tuple[Quantity, ...]:
 
 def _find_marks(runs: Sequence[PastRun]) -> Iterator[EnvironmentMark]:
     number = 0
-    for place in range(1, len(runs)):
-        old, new = runs[place - 1].info, runs[place].info
+    for position in range(1, len(runs)):
+        old, new = runs[position - 1].info, runs[position].info
         assert old is not None
         assert new is not None
         differing = [each for each in environment.differences(old, new) if each[0] != "commit"]
@@ -258,7 +258,7 @@ def _find_marks(runs: Sequence[PastRun]) -> Iterator[EnvironmentMark]:
         texts += [f"the suite's text: {changed} lines"] if changed else []
         if texts:
             number += 1
-            yield EnvironmentMark(place=place, number=number, texts=tuple(texts))
+            yield EnvironmentMark(position=position, number=number, texts=tuple(texts))
 
 
 def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Iterator[HistoryLine]:
@@ -269,12 +269,12 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
         logs = {case: [_log(quantity, run.records.get(case)) for run in runs] for case in ids}
         logs = {case: values for case, values in logs.items() if sum(value is not None for value in values) > 1}
         followed_values = [[value for value in values if value is not None] for values in logs.values()]
-        places_by_case = change_points.find_change_points(
+        positions_by_case = change_points.find_change_points(
             followed_values, least_noise=quantity.least_noise, families=len(followed)
         )
-        for (case, values), places in zip(logs.items(), places_by_case, strict=True):
-            present = [place for place, value in enumerate(values) if value is not None]
-            changes = tuple(present[place] for place in places)
+        for (case, values), positions in zip(logs.items(), positions_by_case, strict=True):
+            present = [position for position, value in enumerate(values) if value is not None]
+            changes = tuple(present[position] for position in positions)
             first = statistics.median(value for value in values[: changes[0] if changes else None] if value is not None)
             ratios = tuple(None if value is None else math.exp(value - first) for value in values)
             yield HistoryLine(record=latest[case], quantity=quantity, ratios=ratios, changes=changes)
@@ -292,5 +292,5 @@ def _list_changes(series: Sequence[HistoryLine]) -> Iterator[LevelChange]:
             statistics.median(ratio for ratio in line.ratios[start:end] if ratio is not None)
             for start, end in itertools.pairwise(ends)
         ]
-        for place, before, after in zip(line.changes, levels, levels[1:], strict=False):
-            yield LevelChange(series=line, place=place, ratio=after / before)
+        for position, before, after in zip(line.changes, levels, levels[1:], strict=False):
+            yield LevelChange(series=line, position=position, ratio=after / before)

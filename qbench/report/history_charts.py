@@ -58,10 +58,10 @@ class _Scale:
     def __init__(self, *, runs: int, top: float) -> None:
         self.runs, self.top = runs, top
 
-    def x(self, place: float) -> float:
+    def x(self, position: float) -> float:
         """The middle of a run."""
         wide = WIDTH - _LEFT - _RIGHT
-        return _LEFT + wide * (place + 0.5) / self.runs
+        return _LEFT + wide * (position + 0.5) / self.runs
 
     def y(self, ratio: float) -> float:
         """A ratio's height."""
@@ -83,9 +83,9 @@ def _frame(panel: Panel, scale: _Scale) -> Iterator[str]:
     yield _text(scale.x(0) - 8, HEIGHT - 8, first[:16])
     if last != first:
         yield _text(scale.x(scale.runs - 1) + 8, HEIGHT - 8, last[:16], anchor="end")
-    for place in range(scale.runs):
+    for position in range(scale.runs):
         if scale.runs <= 60:
-            x, low = scale.x(place), HEIGHT - _BOTTOM
+            x, low = scale.x(position), HEIGHT - _BOTTOM
             yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low}" y2="{low + 4}" stroke="var(--muted)"/>'
 
 
@@ -97,7 +97,7 @@ def _marks(panel: Panel, scale: _Scale) -> Iterator[str]:
     """Changes of the environment, numbered as in the list beside the chart."""
     last = -math.inf
     for mark in panel.marks:
-        x = scale.x(mark.place - 0.5)
+        x = scale.x(mark.position - 0.5)
         yield (
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{HEIGHT - _BOTTOM}" stroke="var(--muted)" '
             'stroke-width="0.9" stroke-dasharray="3 3"/>'
@@ -118,11 +118,11 @@ def _line(line: HistoryLine, scale: _Scale) -> Iterator[str]:
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.6" fill="{color}"/>'
         else:
             yield f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="{strength}"{faint}/>'
-    for place in line.changes:
-        ratio = line.ratios[place]
+    for position in line.changes:
+        ratio = line.ratios[position]
         if ratio is not None:
             yield (
-                f'<circle cx="{scale.x(place):.1f}" cy="{scale.y(ratio):.1f}" r="5" fill="none" stroke="var(--ink)" '
+                f'<circle cx="{scale.x(position):.1f}" cy="{scale.y(ratio):.1f}" r="5" fill="none" stroke="var(--ink)" '
                 'stroke-width="1.6"/>'
             )
 
@@ -130,9 +130,9 @@ def _line(line: HistoryLine, scale: _Scale) -> Iterator[str]:
 def _pieces(line: HistoryLine, scale: _Scale) -> Iterator[list[tuple[float, float]]]:
     """The line between its gaps: a run without the case is no point."""
     piece: list[tuple[float, float]] = []
-    for place, ratio in enumerate(line.ratios):
+    for position, ratio in enumerate(line.ratios):
         if ratio is not None:
-            piece.append((scale.x(place), scale.y(ratio)))
+            piece.append((scale.x(position), scale.y(ratio)))
         elif piece:
             yield piece
             piece = []

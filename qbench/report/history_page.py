@@ -132,7 +132,7 @@ def _caption(changed: list[LevelChange], lines: int, runs: int) -> str:
     first = changed[0]
     name = formatting.shorten(f"{first.series.record.case.model} {cases.variant(first.series.record)}", 60)
     several = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
-    return f"{name}: {_say_change(first)} from run {first.place + 1}{several}; {cases_text}, {runs:,} runs."
+    return f"{name}: {_say_change(first)} from run {first.position + 1}{several}; {cases_text}, {runs:,} runs."
 
 
 def _say_change(change: LevelChange) -> str:
@@ -140,17 +140,17 @@ def _say_change(change: LevelChange) -> str:
 
 
 def _changes_table(panel: Panel) -> TextTable:
-    marks = {mark.place: mark for mark in panel.marks}
+    marks = {mark.position: mark for mark in panel.marks}
     rows = []
     for change in panel.changes:
-        before, run = panel.runs[change.place - 1], panel.runs[change.place]
-        mark = marks.get(change.place)
+        before, run = panel.runs[change.position - 1], panel.runs[change.position]
+        mark = marks.get(change.position)
         rows.append(
             (
                 change.series.record.case.id,
                 change.series.quantity.title,
                 f"{_say_change(change)} ({'better' if change.for_better else 'worse'})",
-                f"{run.day}, run {change.place + 1} of {len(panel.runs)}",
+                f"{run.day}, run {change.position + 1} of {len(panel.runs)}",
                 run.commit or "not known",
                 before.commit or "not known",
                 "; ".join(mark.texts) if mark else "nothing",
@@ -171,7 +171,7 @@ def _data(lines: list[HistoryLine]) -> TextTable:
     for line in lines:
         ratios = [ratio for ratio in line.ratios if ratio is not None]
         low, high = (f"{value:.3f}" for value in (min(ratios), max(ratios)))
-        since = ", ".join(str(place + 1) for place in line.changes) or "none"
+        since = ", ".join(str(position + 1) for position in line.changes) or "none"
         rows.append((line.record.case.id, str(len(ratios)), f"{ratios[-1]:.3f}", f"{low} to {high}", since))
     titles = ("case", "runs", "last, over the first level", "range", "change points, by run")
     return TextTable(columns=titles, rows=tuple(rows), words=(0, 3, 4))

@@ -30,8 +30,8 @@ def command(info: RunInfo) -> str:
     """The command that measures the same again, on the same suite file and versions."""
     words = ["qbench", "run", info.suite.file]
     for note in info.plan.notes:
-        if kept := _FILTER.fullmatch(note):
-            words += ["--filter", kept.group(1)]
+        if filtered := _FILTER.fullmatch(note):
+            words += ["--filter", filtered.group(1)]
     for override in info.suite.overrides:
         words += ["--set", override]
     words += ["--quick"] if info.quick is not None else []

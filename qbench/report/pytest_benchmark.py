@@ -80,8 +80,8 @@ def describe_benchmark(run: StoredRun, record: Record, seconds: Sequence[float])
 
 def describe_machine(info: RunInfo) -> dict[str, Any]:
     """``machine_info``: what the run says of its machine, under pytest-benchmark's names, and the CPU."""
-    known = {theirs: info.environment.get(ours) for ours, theirs in _MACHINE.items()}
-    return {**known, "node": None, "cpu": {"brand_raw": info.environment.get("cpu"), "arch": known["machine"]}}
+    machine = {theirs: info.environment.get(ours) for ours, theirs in _MACHINE.items()}
+    return {**machine, "node": None, "cpu": {"brand_raw": info.environment.get("cpu"), "arch": machine["machine"]}}
 
 
 def statistics_of(seconds: Sequence[float]) -> dict[str, Any]:

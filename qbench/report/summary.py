@@ -247,11 +247,12 @@ class _Setting:
 
     def table(self, records: Sequence[Record], last: str) -> TextTable:
         """``last``: the title of the column of words."""
-        shown = list_shown(self.judged, self.unit[1])
-        of_accuracy = "accuracy" if self.judged.metric is None else shown[accuracy_key(self.judged)].markdown
+        columns = list_shown(self.judged, self.unit[1])
+        of_accuracy = "accuracy" if self.judged.metric is None else columns[accuracy_key(self.judged)].markdown
         of_accuracy += "" if holds_against_fp32(self.judged) else accuracy_limit(self.judged, self.records)
-        columns = ("variant", shown["p50"].markdown, shown["best"].markdown, of_accuracy, shown["size"].markdown, last)
-        return TextTable(columns=columns, rows=tuple(map(self._row, records)), words=(0, 5))
+        p50, best, size = (columns[key].markdown for key in ("p50", "best", "size"))
+        titles = ("variant", p50, best, of_accuracy, size, last)
+        return TextTable(columns=titles, rows=tuple(map(self._row, records)), words=(0, 5))
 
     def _row(self, record: Record) -> tuple[str, ...]:
         return (

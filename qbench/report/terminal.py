@@ -110,7 +110,7 @@ def _explain_coarse(judged: Judged) -> str:
 def _list_means(judged: Judged) -> str:
     """The mean of the calls of each case, where protocol sequential measured them: it is the literature's figure."""
     speedups = {record.case.id: record.speedup for record in judged.records if record.speedup}
-    plain = {case: known.baseline for case, known in speedups.items() if known.protocol == "sequential"}
+    plain = {case: speedup.baseline for case, speedup in speedups.items() if speedup.protocol == "sequential"}
     means = [
         f"{record.case.id} {formatting.duration(record.latency.mean_seconds)}"
         for record in judged.records
@@ -126,13 +126,13 @@ def _wide(judged: Judged, rulings: Rulings, width: int | None) -> list[str]:
         size, unit = latency_unit(records)
         cells = {row.record.case.id: draw_cells(row) for row in list_rows(judged, records, size)}
         filled = {key for of_case in cells.values() for key, cell in of_case.items() if cell.text != formatting.DASH}
-        shown = list_shown(judged, unit)
-        keys = [key for key in arrange(shown, WIDE) if key in filled]
+        titled = list_shown(judged, unit)
+        keys = [key for key in arrange(titled, WIDE) if key in filled]
         lines = [
             [formatting.clean(str(cells[record.case.id][key])) for key in keys]
             for record in rank(judged, records, rulings)
         ]
-        content = _table(judged, records, rulings, [shown[key].title for key in keys], lines)
+        content = _table(judged, records, rulings, [titled[key].title for key in keys], lines)
         tables.append(f"{_heading(setting)}\n{format_table(content, width)}")
     return tables
 
@@ -197,13 +197,13 @@ def _setting_table(judged: Judged, records: Sequence[Record], rulings: Rulings, 
         "change" in limited,
         signed=not holds_against_fp32(judged),
     )
-    shown = list_shown(judged, unit_name)
+    titled = list_shown(judged, unit_name)
     columns = [
         *_minimized(rows),
-        (shown["p50"].terminal, _column(times, 1 / unit, time_digits, "p50" in limited)),
-        (shown["best"].terminal, _mark_reference(_mark_coarse(ratio, rows, ratios), rows, ratios)),
-        (shown[accuracy_key(judged)].terminal, change),
-        (shown["size"].terminal, [formatting.share(row.size_over_fp32, sizes) for row in rows]),
+        (titled["p50"].terminal, _column(times, 1 / unit, time_digits, "p50" in limited)),
+        (titled["best"].terminal, _mark_reference(_mark_coarse(ratio, rows, ratios), rows, ratios)),
+        (titled[accuracy_key(judged)].terminal, change),
+        (titled["size"].terminal, [formatting.share(row.size_over_fp32, sizes) for row in rows]),
     ]
     titles, cells = zip(*columns, strict=True)
     return _table(judged, records, rulings, titles, list(zip(*cells, strict=True)))

@@ -23,11 +23,11 @@ def test_a_change_is_shown_with_its_commit(tmp_path: Path) -> None:
     told = {(change.series.record.case.id, change.series.quantity.key): change for change in panel.changes}
     assert set(told) == {(CASE, "speedup"), (CASE, "p50")}
     speedup = told[CASE, "speedup"]
-    assert speedup.place == 9
+    assert speedup.position == 9
     assert speedup.ratio == pytest.approx(0.8, rel=0.03)
     assert not speedup.for_better
     assert not told[CASE, "p50"].for_better
-    assert panel.runs[speedup.place].commit == f"{commit(9).short} quant: step 9"
+    assert panel.runs[speedup.position].commit == f"{commit(9).short} quant: step 9"
 
 
 def test_nothing_is_claimed_of_few_runs(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_changes_of_the_environment_are_marked(tmp_path: Path) -> None:
         return changes
 
     (panel,) = read_history(write_history(tmp_path, runs=6, changed=None, edit=edit)).panels
-    assert [(mark.place, mark.number, mark.texts) for mark in panel.marks] == [
+    assert [(mark.position, mark.number, mark.texts) for mark in panel.marks] == [
         (2, 1, ("torch: 2.13.0 → 2.13.1",)),
         (4, 2, ("the suite's text: 2 lines",)),
     ]

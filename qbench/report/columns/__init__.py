@@ -80,8 +80,8 @@ def draw_cells(row: CaseRow) -> dict[str, Cell]:
 
 def arrange(names: Iterable[str], order: str) -> list[str]:
     """The names of columns in the order of a table; behind them those that it does not mention."""
-    places = {name: place for place, name in enumerate(order.split())}
-    return sorted(names, key=lambda name: places.get(name, len(places)))
+    ranks = {name: rank for rank, name in enumerate(order.split())}
+    return sorted(names, key=lambda name: ranks.get(name, len(ranks)))
 
 
 def write_guide() -> str:

@@ -88,11 +88,11 @@ class Family:
             else:
                 self._add(line, read=(read or {}).get(line.partition("|")[0]))
 
-    def drawn(self, line: str, **shown: Any) -> Callable[[Draw], Draw]:
-        """Adds a column whose cell is what the function below it gives; ``shown``: other fields of ``Column``."""
+    def drawn(self, line: str, **fields: Any) -> Callable[[Draw], Draw]:
+        """Adds a column whose cell is what the function below it gives; ``fields``: other fields of ``Column``."""
 
         def add(draw: Draw) -> Draw:
-            self._add(line, draw=draw, **shown)
+            self._add(line, draw=draw, **fields)
             return draw
 
         return add

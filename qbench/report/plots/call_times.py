@@ -136,12 +136,12 @@ def split_calls(calls: pd.DataFrame) -> Timed:
     )
     process, seconds = calls["process"].to_numpy(), calls["seconds"].to_numpy(dtype=float)
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
-    parts: dict[str, list[slice]] = {}
+    slices_of: dict[str, list[slice]] = {}
     for start, end in zip(starts, [*starts, len(codes)][1:], strict=True):
-        parts.setdefault(str(names[codes[start]]), []).append(slice(start, end))
+        slices_of.setdefault(str(names[codes[start]]), []).append(slice(start, end))
     return {
         name: (np.concatenate([process[p] for p in slices]), np.concatenate([seconds[p] for p in slices]))
-        for name, slices in parts.items()
+        for name, slices in slices_of.items()
     }
 
 

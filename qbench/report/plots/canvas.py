@@ -119,9 +119,9 @@ def fit_text(text: str, room: float, size: float = SIZE, *, bold: bool = False) 
     text = one_line(text)
     if text_width(text, size, bold=bold) <= room:
         return text
-    for kept in range(min(len(text) - 1, 120), 1, -1):
-        tail = kept // 2
-        shorter = f"{text[: kept - tail]}…{text[len(text) - tail :]}"
+    for length in range(min(len(text) - 1, 120), 1, -1):
+        tail = length // 2
+        shorter = f"{text[: length - tail]}…{text[len(text) - tail :]}"
         if text_width(shorter, size, bold=bold) <= room:
             return shorter
     return "…"

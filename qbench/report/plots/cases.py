@@ -49,12 +49,12 @@ class FrameCase:
     """One row of the frame as pictures read it; what is missing is None."""
 
     columns: FrameColumns
-    place: int
+    row: int
 
     def __getitem__(self, column: str) -> Any:
         """The value of a column, None where it is missing or the frame has no such column."""
         values = self.columns.read(column)
-        return None if values is None else values[self.place]
+        return None if values is None else values[self.row]
 
     def number(self, column: str) -> float | None:
         """A finite number, or None; raises ``UsageError`` for what is no number."""
@@ -130,7 +130,7 @@ def limits_of(intervals: Iterable[Interval]) -> list[float]:
 def read_cases(frame: pd.DataFrame) -> list[FrameCase]:
     """The measured cases of a frame, in its order."""
     columns = FrameColumns(frame=frame)
-    cases = [FrameCase(columns=columns, place=place) for place in range(len(frame))]
+    cases = [FrameCase(columns=columns, row=row) for row in range(len(frame))]
     return [case for case in cases if case["status"] == "ok"]
 
 
@@ -153,8 +153,8 @@ def choose(
     for rank in range(4):
         columns = [[case for case in order if _rank(case) == rank and case.setting == name] for name in settings]
         ranked += [case for turn in zip_longest(*columns) for case in turn if case is not None]
-    kept = {id(case) for case in ranked[:most]}
-    chosen = [case for name in settings for case in order if case.setting == name and id(case) in kept]
+    chosen_ids = {id(case) for case in ranked[:most]}
+    chosen = [case for name in settings for case in order if case.setting == name and id(case) in chosen_ids]
     return chosen, len(cases) - len(chosen)
 
 

@@ -103,12 +103,12 @@ def _tabulate(lines: Sequence[GrowthLine], by: By) -> TextTable:
 def list_lines(cases: Sequence[FrameCase], by: By) -> tuple[list[GrowthLine], int]:
     """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
     first; and how many are left out."""
-    other: By = "batch_size" if by == "threads" else "threads"
+    by_the_other: By = "batch_size" if by == "threads" else "threads"
     by_line: dict[tuple[str, str, int], dict[int, FrameCase]] = {}
     for case in cases:
         if case.number("throughput_per_second"):
             model = case.setting.replace(str(case["case.setting"]), str(case["case.model"]), 1)
-            name = (model, case.variant, int(case.number(f"case.{other}") or 1))
+            name = (model, case.variant, int(case.number(f"case.{by_the_other}") or 1))
             by_line.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case
     lines = []
     for (model, _, fixed), by_count in by_line.items():
@@ -116,7 +116,7 @@ def list_lines(cases: Sequence[FrameCase], by: By) -> tuple[list[GrowthLine], in
             counts = tuple(sorted(by_count))
             rates = [by_count[count].number("throughput_per_second") or 0.0 for count in counts]
             named = next((case for case in by_count.values() if case.role), by_count[counts[0]])
-            words = f"batch {fixed}" if other == "batch_size" else f"{fixed} thread{'s' if fixed > 1 else ''}"
+            words = f"batch {fixed}" if by_the_other == "batch_size" else f"{fixed} thread{'s' if fixed > 1 else ''}"
             gain = tuple(rate / rates[0] for rate in rates)
             lines.append(GrowthLine(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
     panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]

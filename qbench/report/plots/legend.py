@@ -80,6 +80,6 @@ def draw(axes: Any, legend: Legend) -> None:
         axes.text(item.x + _SWATCH, y + 4, word, fontsize=SIZE, color=ROLES["muted"], va="baseline")
 
 
-def _order(known: dict[str, Any]) -> Any:
-    names = list(known)
+def _order(order: dict[str, Any]) -> Any:
+    names = list(order)
     return lambda name: (names.index(name) if name in names else len(names), name)

@@ -64,13 +64,13 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     if not chosen:
         raise nothing_to_draw("accuracy", "no int8 case of the frame has a change of accuracy")
     changes = {id(case): change_of(case) for case in chosen}
-    known = [change for change in changes.values() if change is not None]
+    measured = [change for change in changes.values() if change is not None]
     limit = limit_of(chosen)
     named = [change.value for case in chosen if (change := changes[id(case)]) and case.role]
     absolute = is_absolute(chosen)
     must = [*([] if absolute else [0.0]), *([] if limit is None else [limit]), *named]
-    ends = limits_of(known)
-    across = scale.linear([change.value for change in known], ends, must)
+    ends = limits_of(measured)
+    across = scale.linear([change.value for change in measured], ends, must)
 
     def draw(axes: Any, y: float, row: PictureRow) -> None:
         case = by_row[row.key]

@@ -67,9 +67,9 @@ def draw_rows(groups: Sequence[RowGroup], scale: Axis, title: str, draw: Draw, f
         scale.apply(axes, title)
         _style(axes)
         _write_flags(axes, flagged, strip + body)
-        places = _place_rows(axes, groups, body)
-        _draw_ground(axes, [y for y, _ in places], scale, flags)
-        for y, row in places:
+        heights = _place_rows(axes, groups, body)
+        _draw_ground(axes, [y for y, _ in heights], scale, flags)
+        for y, row in heights:
             draw(axes, y, row)
     return figure
 
@@ -164,13 +164,13 @@ def _write_flags(axes: Any, flagged: Sequence[tuple[Flag, float, float, int]], t
     across = WIDTH - 2 * _SIDE
     for flag, left, _, line in flagged:
         y = top - LINE * (line + 1) + 4
-        place = {"transform": axes.get_yaxis_transform(), "va": "baseline", "ha": "left"}
-        axes.text(left / across, y, one_line(flag.text), color=ROLES[flag.role], fontsize=SIZE, **place)
+        anchor = {"transform": axes.get_yaxis_transform(), "va": "baseline", "ha": "left"}
+        axes.text(left / across, y, one_line(flag.text), color=ROLES[flag.role], fontsize=SIZE, **anchor)
 
 
 def _place_rows(axes: Any, groups: Sequence[RowGroup], body: float) -> list[tuple[float, PictureRow]]:
     """Writes headings, labels and numbers; gives the height at which each row is drawn."""
-    places = []
+    heights = []
     y = body
     room = WIDTH - 2 * _SIDE
     for group in groups:
@@ -184,9 +184,9 @@ def _place_rows(axes: Any, groups: Sequence[RowGroup], body: float) -> list[tupl
             _write(axes, 0, y + 3, canvas.fit_text(row.label, left), color=ROLES["ink"])
             _write(axes, 1, y + 3, number, ha="right", color=ROLES["muted"])
             y -= _DRAWN
-            places.append((y + _DRAWN / 2, row))
+            heights.append((y + _DRAWN / 2, row))
             y -= _GAP
-    return places
+    return heights
 
 
 def _write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
@@ -200,8 +200,8 @@ def _draw_ground(axes: Any, rows: Sequence[float], scale: Axis, flags: Sequence[
 
     spans = [(y - _DRAWN / 2 - 1, y + _DRAWN / 2 - 1) for y in rows]
 
-    def draw_upright(places: Sequence[float], **style: Any) -> None:
-        lines = [((x, low), (x, high)) for x in places for low, high in spans]
+    def draw_upright(lines_at: Sequence[float], **style: Any) -> None:
+        lines = [((x, low), (x, high)) for x in lines_at for low, high in spans]
         axes.add_collection(LineCollection(lines, **style), autolim=False)
 
     draw_upright(scale.ticks, color=ROLES["grid"], linewidth=0.7, zorder=0)

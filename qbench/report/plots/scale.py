@@ -94,14 +94,14 @@ def logarithmic(
 
 def _window(values: Sequence[float], ends: Sequence[float], must: Sequence[float]) -> tuple[float, float]:
     """From the least to the greatest that is shown: all values but outliers, and of the limits what fits beside."""
-    known = sorted(value for value in (*values, *must) if math.isfinite(value))
-    if not known:
+    finite = sorted(value for value in (*values, *must) if math.isfinite(value))
+    if not finite:
         return 0.0, 1.0
-    quartiles = known[len(known) // 4], known[(3 * len(known)) // 4]
+    quartiles = finite[len(finite) // 4], finite[(3 * len(finite)) // 4]
     reach = FENCE * max(quartiles[1] - quartiles[0], (max(must) - min(must)) if must else 0.0)
-    near = known
-    if reach > 0 and len(known) > 4:
-        near = [value for value in known if quartiles[0] - reach <= value <= quartiles[1] + reach]
+    near = finite
+    if reach > 0 and len(finite) > 4:
+        near = [value for value in finite if quartiles[0] - reach <= value <= quartiles[1] + reach]
     low, high = min((*near, *must)), max((*near, *must))
     span = high - low
     widths = sorted(max(low - end, end - high, 0.0) for end in ends if math.isfinite(end))
@@ -148,12 +148,12 @@ def _log_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
 def _decimals(ticks: Sequence[float]) -> Callable[[float], str]:
     """All ticks of an axis with as many decimals, and a true minus sign."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
-    places = max(0, -math.floor(math.log10(step) + 1e-9))
-    if abs(round(step, places) - step) > 1e-9 * step:
-        places += 1
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if abs(round(step, digits) - step) > 1e-9 * step:
+        digits += 1
 
     def words(value: float) -> str:
-        text = f"{value:.{places}f}"
+        text = f"{value:.{digits}f}"
         return text.replace("-", "" if float(text) == 0 else "\N{MINUS SIGN}")
 
     return words

@@ -43,9 +43,9 @@ def pareto(frame: pd.DataFrame) -> Any:
     panels = [(name, points) for name in list_settings(cases) if (points := list_points(cases, name))]
     if not panels:
         raise nothing_to_draw("pareto", "no case of the frame has both a time and a change of accuracy")
-    shown = [point.case for _, points in panels for point in points]
+    cases_of_points = [point.case for _, points in panels for point in points]
     with canvas.settings():
-        key = legend.arrange(shown, WIDTH - 8)
+        key = legend.arrange(cases_of_points, WIDTH - 8)
         each = _HEAD + _PANEL + _FOOT + (18 if len(panels) > 1 else 0)
         figure = canvas.new_figure(each * len(panels) + key.height + 4)
         for number, (name, points) in enumerate(panels):
@@ -92,7 +92,7 @@ class _Layout:
     upside_down: bool
     chosen: Sequence[Point]
     rest: Sequence[Point]
-    places: Sequence[tuple[float, float]]
+    centers: Sequence[tuple[float, float]]
     labels: Sequence[Placed | None]
     limit: tuple[str, Box] | None
 
@@ -107,8 +107,8 @@ def _arrange(points: Sequence[Point]) -> _Layout:
         return across.fraction(across.clip(x)) * _WIDE, (1 - height if upside_down else height) * _PANEL
 
     chosen, rest = choose_points(points)
-    places, faint = ([place(point.time.value, point.change.value) for point in some] for some in (chosen, rest))
-    marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(places, chosen, strict=True)]
+    centers, faint = ([place(point.time.value, point.change.value) for point in some] for some in (chosen, rest))
+    marks = [_box_around(at, 9.0 if point.case.role else 5.5) for at, point in zip(centers, chosen, strict=True)]
     marks += [_box_around(at, 3.5) for at in faint]
     taken, limit = [], None
     if (bound := limit_of(points)) is not None:
@@ -116,9 +116,9 @@ def _arrange(points: Sequence[Point]) -> _Layout:
         words = name_limit([point.case for point in points], bound)
         limit = _place_limit(f"{words} {points[0].case['metric.unit'] or ''}", line, marks)
         taken = [] if limit is None else [limit[1], (0.0, line - 1, _WIDE, line + 1)]
-    names = [_size_label(point, at, across, up) for point, at in zip(chosen, places, strict=True)]
+    names = [_size_label(point, at, across, up) for point, at in zip(chosen, centers, strict=True)]
     labels = place_labels(names, [*marks, *taken], _AREA)
-    return _Layout(across=across, up=up, upside_down=upside_down, chosen=chosen, rest=rest, places=places,
+    return _Layout(across=across, up=up, upside_down=upside_down, chosen=chosen, rest=rest, centers=centers,
                    labels=labels, limit=limit)  # fmt: skip
 
 
@@ -179,8 +179,8 @@ def _find_scales(points: Sequence[Point]) -> tuple[Axis, Axis]:
     return across, scale.linear(changes, limits, must)
 
 
-def _named(points: Sequence[Point], what: str) -> list[float]:
-    return [getattr(point, what).value for point in points if point.case.role]
+def _named(points: Sequence[Point], field: str) -> list[float]:
+    return [getattr(point, field).value for point in points if point.case.role]
 
 
 def _style(axes: Any, points: Sequence[Point], heading: str) -> None:
@@ -250,7 +250,7 @@ def _draw_faint(axes: Any, point: Point, across: Axis, up: Axis) -> None:
 
 def _write_labels(axes: Any, layout: _Layout) -> None:
     """The names of the points as far as there is room, and of the limit."""
-    for point, at, placed in zip(layout.chosen, layout.places, layout.labels, strict=True):
+    for point, at, placed in zip(layout.chosen, layout.centers, layout.labels, strict=True):
         if placed is None:
             continue
         if placed.leader is not None:
