@@ -20,15 +20,15 @@ def take_own_file(job: BuildJob, source: Path, file: Path) -> Conversion:
     """
     from qbench.quant.artifacts import onnx_check, onnx_file
 
-    own = job.int8_file
-    assert own is not None
+    int8_file = job.int8_file
+    assert int8_file is not None
     try:
-        onnx_check.load(own, weights=False)
+        onnx_check.load(int8_file, weights=False)
     except ModelError as error:
         raise BuildError(str(error)) from error
-    onnx_file.copy(own, file)
-    require_int8_file(job, own)
-    _require_inputs(source, file, own)
+    onnx_file.copy(int8_file, file)
+    require_int8_file(job, int8_file)
+    _require_inputs(source, file, int8_file)
     return Conversion(notes=(note_own(job),))
 
 
@@ -37,24 +37,24 @@ def note_own(job: BuildJob) -> str:
     return f"the user's own file, {job.recipe.file}: qbench quantized nothing"
 
 
-def require_int8_file(job: BuildJob, own: Path) -> None:
+def require_int8_file(job: BuildJob, int8_file: Path) -> None:
     """Raises ``BuildError`` for a file that is not whole, not quantized, or of another mode than the suite says."""
     from qbench.models.own_int8 import why_not_int8
 
     try:
-        reason = why_not_int8(own, job.recipe.file or own.name, job.mode)
+        reason = why_not_int8(int8_file, job.recipe.file or int8_file.name, job.mode)
     except ModelError as error:
         raise BuildError(str(error)) from error
     if reason is not None:
-        raise BuildError(f"{own}: {reason}")
+        raise BuildError(f"{int8_file}: {reason}")
 
 
-def _require_inputs(source: Path, file: Path, own: Path) -> None:
+def _require_inputs(source: Path, file: Path, int8_file: Path) -> None:
     """Inputs are fed in the order in which a file has them, so they are compared in that order."""
     from qbench.quant.artifacts import onnx_file
 
     float_types, own_types = onnx_file.input_types(source), onnx_file.input_types(file)
-    difference = f"{own} takes {_listed(own_types)}, the float model {_listed(float_types)}"
+    difference = f"{int8_file} takes {_listed(own_types)}, the float model {_listed(float_types)}"
     if set(own_types) == set(float_types) and list(own_types) != list(float_types):
         raise BuildError(
             f"{difference}: the same inputs in another order; save it with its inputs in the float model's order"
@@ -91,15 +91,15 @@ def require_outputs(job: BuildJob, source: Path, file: Path, open_file: Open) ->
     require_alike(job.int8_file, outputs, expected)
 
 
-def require_alike(own: Path, outputs: Array, expected: Array) -> None:
+def require_alike(int8_file: Path, outputs: Array, expected: Array) -> None:
     """Raises ``BuildError`` where the first output of the user's file does not have the shape of the float network's,
     or is NaN where that is a number."""
     import numpy as np
 
     if outputs.shape[1:] != expected.shape[1:] or (outputs.ndim, len(outputs)) != (expected.ndim, len(outputs)):
         raise BuildError(
-            f"the first output of {own} has the shape {list(outputs.shape)}, that of the float model "
+            f"the first output of {int8_file} has the shape {list(outputs.shape)}, that of the float model "
             f"{list(expected.shape)}: give an int8 file that was made from this very model, with outputs in its order"
         )
     if np.isfinite(expected).all() and not np.isfinite(outputs).all():
-        raise BuildError(f"{own} gives NaN or infinity where the float model gives numbers")
+        raise BuildError(f"{int8_file} gives NaN or infinity where the float model gives numbers")

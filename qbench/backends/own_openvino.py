@@ -22,12 +22,12 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
     ``source`` is the float network as an ONNX file. Raises ``BuildError`` where the file is not int8, or does not take
     what that takes, or gives something else.
     """
-    own = job.int8_file
-    assert own is not None
-    own_int8_file.require_int8_file(job, own)
-    openvino_model.pack(own, openvino_ir.find_weights(own), file)
+    int8_file = job.int8_file
+    assert int8_file is not None
+    own_int8_file.require_int8_file(job, int8_file)
+    openvino_model.pack(int8_file, openvino_ir.find_weights(int8_file), file)
     compiled = openvino_model.compile_file(file)
-    _require_inputs(own, compiled, source)
+    _require_inputs(int8_file, compiled, source)
     fixed = _find_fixed_batch(compiled)
     inputs: Inputs = tuple(np.repeat(array, fixed or 1, axis=0) for array in job.example)
     try:
@@ -36,9 +36,9 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
         if out_of_memory(error):
             raise
         shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs)
-        raise BuildError(f"{own} does not take this data ({shapes}): {openvino_model.shorten(error)}") from error
+        raise BuildError(f"{int8_file} does not take this data ({shapes}): {openvino_model.shorten(error)}") from error
     own_int8_file.require_alike(
-        own, outputs, onnxruntime_session.run(source, onnx_file.tile_batch(source, job.example))
+        int8_file, outputs, onnxruntime_session.run(source, onnx_file.tile_batch(source, job.example))
     )
     onnx_file.require_repeatable(open_file, file, inputs, "openvino")
     reference = onnxruntime_layers.executed(source, job.example, optimized=False)
@@ -52,25 +52,25 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
     )
 
 
-def _require_inputs(own: Path, compiled: Any, source: Path) -> None:
+def _require_inputs(int8_file: Path, compiled: Any, source: Path) -> None:
     """Inputs are fed in the order in which a file has them, so they are compared in that order."""
     float_types = onnx_file.input_types(source)
     own_types = [str(np.dtype(port.get_element_type().to_dtype())) for port in compiled.inputs]
     if own_types != list(float_types.values()):
         raise BuildError(
-            f"{own} takes {', '.join(own_types) or 'nothing'}, the float model "
+            f"{int8_file} takes {', '.join(own_types) or 'nothing'}, the float model "
             f"{', '.join(map(str, float_types.values()))}: give an int8 file that was made from this very model"
         )
     names = [next(iter(sorted(set(port.get_names()) & set(float_types))), None) for port in compiled.inputs]
     if None not in names and names != list(float_types):
         raise BuildError(
-            f"{own} takes {', '.join(map(str, names))}, the float model {', '.join(float_types)}: the same inputs in "
-            "another order; save it with its inputs in the float model's order"
+            f"{int8_file} takes {', '.join(map(str, names))}, the float model {', '.join(float_types)}: the same "
+            "inputs in another order; save it with its inputs in the float model's order"
         )
     if len(compiled.outputs) > len(onnx_file.output_names(source)):
         raise BuildError(
-            f"{own} returns {len(compiled.outputs)} outputs, the float model {len(onnx_file.output_names(source))}: "
-            "save an int8 file that returns the same"
+            f"{int8_file} returns {len(compiled.outputs)} outputs, the float model "
+            f"{len(onnx_file.output_names(source))}: save an int8 file that returns the same"
         )
 
 

@@ -36,13 +36,13 @@ def build(job: BuildJob, engine: str, example: tuple[Any, ...], note: str | None
     from qbench.quant.analysis import quantized_range
     from qbench.quant.artifacts import coverage, torchscript
 
-    own = job.int8_file
-    assert own is not None
-    own_int8_file.require_int8_file(job, own)
+    int8_file = job.int8_file
+    assert int8_file is not None
+    own_int8_file.require_int8_file(job, int8_file)
     file = job.folder / FILE
-    shutil.copyfile(own, file)
+    shutil.copyfile(int8_file, file)
     loaded = _open(job, file, engine, example)
-    _require_outputs(job, loaded, own)
+    _require_outputs(job, loaded, int8_file)
     model_call.require_repeatable(loaded, example=example, tolerance=SAME)
     reference, unseen = torchscript.count_layers(job.network.module, example)
     layers, uncounted = torchscript.count_layers(loaded, example)
@@ -67,10 +67,12 @@ def _open(job: BuildJob, file: Path, engine: str, example: tuple[Any, ...]) -> A
         if out_of_memory(error):
             raise
         reason, cause = model_call.reason(error), error
-    other = None if job.int8_engine else _find_engine(file, engine, example)
+    able_engine = None if job.int8_engine else _find_engine(file, engine, example)
     torch_ao.set_engine(engine)
-    if other is not None:
-        raise ModeImpossible(f"the engine {engine} does not run {job.recipe.file} ({reason}); {other} does") from cause
+    if able_engine is not None:
+        raise ModeImpossible(
+            f"the engine {engine} does not run {job.recipe.file} ({reason}); {able_engine} does"
+        ) from cause
     shapes = ", ".join(f"{array.dtype}{list(array.shape)}" for array in job.example)
     raise BuildError(f"{job.int8_file} does not take this data ({shapes}) on {engine}: {reason}") from cause
 
@@ -108,7 +110,7 @@ def _singles(job: BuildJob) -> tuple[tuple[Any, ...], ...]:
     return tuple(tensors(tuple(array[i : i + 1] for array in job.probes)) for i in range(count))
 
 
-def _require_outputs(job: BuildJob, loaded: Any, own: Path) -> None:
+def _require_outputs(job: BuildJob, loaded: Any, int8_file: Path) -> None:
     import torch
 
     with torch.inference_mode():
@@ -117,18 +119,18 @@ def _require_outputs(job: BuildJob, loaded: Any, own: Path) -> None:
             counts = [len(result) if isinstance(result, tuple | list) else 1 for result in results]
             if counts[1] == 1 and counts[0] > 1:
                 raise BuildError(
-                    f"{own} returns {counts[0]} outputs, the float model as the suite calls it one: save an int8 file "
-                    "that returns that one"
+                    f"{int8_file} returns {counts[0]} outputs, the float model as the suite calls it one: save an int8 "
+                    "file that returns that one"
                 )
             outputs, expected = map(model_call.first, results)
             if not isinstance(outputs, torch.Tensor):
                 raise BuildError(
-                    f"{own} returns {type(outputs).__name__}, the float model a tensor: give an int8 file that was "
-                    "made from this very model"
+                    f"{int8_file} returns {type(outputs).__name__}, the float model a tensor: give an int8 file that "
+                    "was made from this very model"
                 )
             if outputs.is_quantized:
-                raise BuildError(f"{own} returns quantized values; let it end with a DeQuantStub")
-            own_int8_file.require_alike(own, outputs.numpy(), expected.numpy())
+                raise BuildError(f"{int8_file} returns quantized values; let it end with a DeQuantStub")
+            own_int8_file.require_alike(int8_file, outputs.numpy(), expected.numpy())
 
 
 def _find_fixed_batch(job: BuildJob, loaded: Any) -> int | None:

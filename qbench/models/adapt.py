@@ -31,10 +31,10 @@ def adapt_module(module: nn.Module, reference: ModelReference) -> str | None:
     where it has no such input, or float32 does not hold its weights."""
     note = to_float32(module, reference.name)
     if reference.adapted:
-        own = type(module)
-        forward = _forward(own.forward, reference)
+        kind = type(module)
+        forward = _forward(kind.forward, reference)
         # A class of its own: an attribute of the instance would be lost in a copy, and a wrapper renames every layer.
-        module.__class__ = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
+        module.__class__ = type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
     return note
 
 
@@ -65,15 +65,15 @@ def code_digest() -> str:
 
 def to_float32(module: nn.Module, name: str) -> str | None:
     """Holds float16, bfloat16 and float64 weights in float32 where that is exact, and says so; else ``ModelError``."""
-    others = _other_precision(module)
-    if not others:
+    precisions = _other_precision(module)
+    if not precisions:
         return None
-    kinds = ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in others.values()}))
-    bad = [key for key, tensor in others.items() if not bool((tensor.float().to(tensor.dtype) == tensor).all())]
+    kinds = ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in precisions.values()}))
+    bad = [key for key, tensor in precisions.items() if not bool((tensor.float().to(tensor.dtype) == tensor).all())]
     if bad:
         raise ModelError(
-            f"{name}: its weights are {kinds}, and float32 does not hold the values of {len(bad)} of {len(others)} of "
-            f"them ({', '.join(bad[:3])}); qbench runs float32: call .float() on the network to round them"
+            f"{name}: its weights are {kinds}, and float32 does not hold the values of {len(bad)} of {len(precisions)} "
+            f"of them ({', '.join(bad[:3])}); qbench runs float32: call .float() on the network to round them"
         )
     module.float()
     return f"{name}: its {kinds} weights are held in float32, which is exact; it computes in float32"

@@ -94,7 +94,9 @@ def _fix(graph: Graph, name: str, form: InputForm, model: str) -> None:
     sizes = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
     if array.ndim == 0 and value.type.tensor_type.HasField("shape"):
         array = array.reshape([1] * len(sizes))
-    fits = len(sizes) == array.ndim and all(size in (0, own) for size, own in zip(sizes, array.shape, strict=True))
+    fits = len(sizes) == array.ndim and all(
+        size in (0, length) for size, length in zip(sizes, array.shape, strict=True)
+    )
     if value.type.tensor_type.HasField("shape") and not fits:
         raise ModelError(f"{model}: input '{name}' has the shape {sizes} (0: any), its constant {list(array.shape)}")
     body.input.remove(value)
@@ -114,9 +116,10 @@ def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
         raise ModelError(f"{model}: input '{name}' has {len(sizes)} axes, none is number {axis} (counted from 0)")
     inside = graph.fresh(f"{name}_turned")
     fp16.rename(graph.model.graph, {name: inside})
-    order = [axis, *(other for other in range(len(sizes)) if other != axis)]  # of the file's axes, in the new input
-    _declare(value, [sizes[other] for other in order])
-    back = [order.index(other) for other in range(len(sizes))]
+    # Of the file's axes, in the new input.
+    order = [axis, *(position for position in range(len(sizes)) if position != axis)]
+    _declare(value, [sizes[position] for position in order])
+    back = [order.index(position) for position in range(len(sizes))]
     graph.model.graph.node.insert(0, helper.make_node("Transpose", [name], [inside], name=inside, perm=back))
     graph.reindex()
 
@@ -141,9 +144,9 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
         sizes = list(declaration.type.tensor_type.shape.dim)
         if axis >= len(sizes):
             raise ModelError(f"{reference.name}: output '{output}' has {len(sizes)} axes, none is number {axis}")
-        order = [axis, *(other for other in range(len(sizes)) if other != axis)]
+        order = [axis, *(position for position in range(len(sizes)) if position != axis)]
         declaration.name = graph.fresh(f"{output}_turned")
-        _declare(declaration, [sizes[other] for other in order])
+        _declare(declaration, [sizes[position] for position in order])
         body.node.append(helper.make_node("Transpose", [output], [declaration.name], name=declaration.name, perm=order))
     body.output.append(declaration)
     graph.reindex()

@@ -74,11 +74,11 @@ def _onnx_batch(network: Network, inputs: Inputs) -> Array | None:
     size = onnx_file.fixed_batch(network.path) or count
     if size == 1:
         return None
-    places = np.arange(max(size, count)) % count
-    starts = range(0, len(places) - size + 1, size)
+    repeated = np.arange(max(size, count)) % count
+    starts = range(0, len(repeated) - size + 1, size)
     try:
         rows = [
-            onnxruntime_session.run(network.path, tuple(array[places[i : i + size]] for array in inputs))
+            onnxruntime_session.run(network.path, tuple(array[repeated[i : i + size]] for array in inputs))
             for i in starts
         ]
     except (state.Fail, state.InvalidArgument, state.RuntimeException, state.NotImplemented) as error:

@@ -91,8 +91,8 @@ def _turned(network: Network, raw: Inputs) -> str:
         "width, channels), or write `layout: nhwc` beside an image folder",
     }
     for axes, words in ways.items():
-        other = tuple(array.transpose(axes) if array.ndim == 4 else array for array in raw)
-        if _takes(network, tuple(array.astype(np.float32) for array in other)):
+        transposed = tuple(array.transpose(axes) if array.ndim == 4 else array for array in raw)
+        if _takes(network, tuple(array.astype(np.float32) for array in transposed)):
             return f"; {words}"
     return ""
 

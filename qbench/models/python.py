@@ -22,8 +22,8 @@ def load(reference: ModelReference) -> Network:
         raise ModelError(f"{reference.name}: a python source needs file.py:factory")
     factory = user_code.attribute(path, name, error=ModelError)
     if isinstance(factory, torch.nn.Module) or not callable(factory):
-        what = type(factory).__name__
-        raise ModelError(f"{path}: '{name}' is {what}, not a function that returns a network; write one around it")
+        kind = type(factory).__name__
+        raise ModelError(f"{path}: '{name}' is {kind}, not a function that returns a network; write one around it")
     torch.manual_seed(0)  # a network without weights is the same in every process
     module = user_code.call(factory, path=path, error=ModelError, **reference.args)
     if not isinstance(module, torch.nn.Module):

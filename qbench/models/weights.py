@@ -50,13 +50,13 @@ def load_weights(module: nn.Module, path: Path) -> None:
     Raises ``ModelError`` that names missing, unexpected and misshapen weights, or says how to convert the file.
     """
     state = read_state(path)
-    own = module.state_dict()
-    missing = [name for name in own if name not in state and not _derived(name, own, state)]
-    unexpected = [name for name in state if name not in own]
+    expected = module.state_dict()
+    missing = [name for name in expected if name not in state and not _derived(name, expected, state)]
+    unexpected = [name for name in state if name not in expected]
     misshapen = [
-        f"{name} {tuple(state[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in own
-        if name in state and state[name].shape != own[name].shape
+        f"{name} {tuple(state[name].shape)} instead of {tuple(expected[name].shape)}"
+        for name in expected
+        if name in state and state[name].shape != expected[name].shape
     ]
     wrong = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if missing or unexpected or misshapen:
@@ -190,11 +190,11 @@ def _state_in(loaded: Any, path: Path) -> Mapping[str, Tensor]:
             loaded = loaded[key]
     if not isinstance(loaded, Mapping) or not loaded:
         raise ModelError(f"{path}: expected a state dict (name -> tensor), found {type(loaded).__name__}")
-    others = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
-    if others:
+    no_tensors = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
+    if no_tensors:
         raise ModelError(
             f"{path}: expected a state dict (name -> tensor), but these are no tensors: "
-            f"{first_names(others, SHOWN)}; save model.state_dict() alone, or under the key 'state_dict'"
+            f"{first_names(no_tensors, SHOWN)}; save model.state_dict() alone, or under the key 'state_dict'"
         )
     state = {str(name): value for name, value in loaded.items()}
     for wrapper in WRAPPERS:

@@ -108,16 +108,16 @@ def reference_of(suite: Suite, name: str) -> ModelReference:
     )
     trainable = [candidate for candidate in registry.names("model") if is_trained(ModelReference(name=candidate))]
     if reference.source is not None:
-        what = "is a model of your own, with its own weights"
+        reason = "is a model of your own, with its own weights"
     elif reference.weights is not None:
-        what = f"has weights there already, {reference.weights}; remove `weights` to train it"
+        reason = f"has weights there already, {reference.weights}; remove `weights` to train it"
     elif name not in registry.names("model"):
         raise UnknownName(f"{registry.unknown('model', name, trainable)} (those that qbench trains)")
     elif name not in trainable:
-        what = "comes with its weights"
+        reason = "comes with its weights"
     else:
         return reference
-    raise UsageError(f"{suite.file}: {name} {what}; qbench trains {', '.join(trainable)}")
+    raise UsageError(f"{suite.file}: {name} {reason}; qbench trains {', '.join(trainable)}")
 
 
 def is_trained(reference: ModelReference) -> bool:

@@ -53,9 +53,10 @@ def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
         why = f"the examples of its split '{split}' have no labels"
     if builtin.dataset is None:
         raise ModelError(f"{builtin.name} cannot be trained on {dataset.name}: {why}")
-    own: Dataset = registry.load("dataset", builtin.dataset)(None, base=Path(), options={})
-    note = f"{builtin.name} cannot be trained on {dataset.name} ({why}): it is trained on its own data set, {own.name}"
-    return TrainingSet(dataset=own, split="train", examples=own.load("train"), note=note)
+    own_dataset: Dataset = registry.load("dataset", builtin.dataset)(None, base=Path(), options={})
+    no = f"{builtin.name} cannot be trained on {dataset.name} ({why})"
+    note = f"{no}: it is trained on its own data set, {own_dataset.name}"
+    return TrainingSet(dataset=own_dataset, split="train", examples=own_dataset.load("train"), note=note)
 
 
 def open_dataset(request: DataRequest) -> Dataset:

@@ -41,8 +41,8 @@ class InputValues:
         flat = batch.reshape(-1)
         self._squares += float(np.dot(flat, flat)) if flat.dtype == np.float64 else _sum_of_squares(flat)
         if batch.ndim > 2 and 1 < batch.shape[self._axis] <= _MOST_CHANNELS:
-            others = tuple(axis for axis in range(1, batch.ndim) if axis != self._axis % batch.ndim)
-            self._means.append(batch.mean(axis=others, dtype=np.float64))
+            axes = tuple(axis for axis in range(1, batch.ndim) if axis != self._axis % batch.ndim)
+            self._means.append(batch.mean(axis=axes, dtype=np.float64))
 
     def spread(self) -> Spread:
         """What was seen; raises ``ValueError`` where nothing was."""

@@ -100,10 +100,10 @@ def _layers(module: Any) -> list[str]:
     """Modules with parameters of their own and none below, or torch's own with some below (MultiheadAttention)."""
     names: list[str] = []
     for name, part in module.named_modules():
-        own = next(part.parameters(recurse=False), None) is not None
+        has_parameters = next(part.parameters(recurse=False), None) is not None
         below = any(next(child.parameters(), None) is not None for child in part.children())
-        if own and name and (not below or type(part).__module__.startswith("torch.nn.")):
-            inside = any(name.startswith(f"{other}.") for other in names)
+        if has_parameters and name and (not below or type(part).__module__.startswith("torch.nn.")):
+            inside = any(name.startswith(f"{upper}.") for upper in names)
             names += [] if inside else [name]
     return names
 

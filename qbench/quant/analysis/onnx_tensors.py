@@ -62,9 +62,9 @@ def with_first_output(source: Path, tensor: str, file: Path) -> Path:
     import onnx
 
     model: Any = onnx.load(str(source))
-    own = [value for value in model.graph.output if value.name != tensor]
+    outputs = [value for value in model.graph.output if value.name != tensor]
     del model.graph.output[:]
     model.graph.output.append(onnx.helper.make_tensor_value_info(tensor, onnx.TensorProto.FLOAT, None))
-    model.graph.output.extend(own)
+    model.graph.output.extend(outputs)
     onnx.save(model, str(file))
     return file

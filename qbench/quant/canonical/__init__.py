@@ -90,10 +90,10 @@ def plain_attention(module: Any, example: tuple[Any, ...]) -> Any:
     In eval mode torch computes an encoder with ``src_key_padding_mask`` on a fast path that gives zeros for what is
     hidden; exporters take the slow one, which does not. The spelled out layers give what the fast path gives.
     """
-    own = materialize_weights.copy_module(module).eval()
-    if not attention.spell_out(own, _one(example)):
+    copied = materialize_weights.copy_module(module).eval()
+    if not attention.spell_out(copied, _one(example)):
         return module
-    return own if equivalence.Judge(module, example).difference(own).none else module
+    return copied if equivalence.Judge(module, example).difference(copied).none else module
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,9 @@ class Judge:
 
         with torch.no_grad():
             self._cases = [(example, module(*example))]
-            for other in _resized(example):
+            for resized in _resized(example):
                 try:
-                    self._cases.append((other, module(*other)))
+                    self._cases.append((resized, module(*resized)))
                 except Exception as error:  # the user's forward can raise anything: it takes no such batch
                     if out_of_memory(error):
                         raise
@@ -66,8 +66,8 @@ def measure_difference(expected: Any, outputs: Any) -> OutputDifference:
     ours, theirs = function_trace.flatten_tensors(expected), function_trace.flatten_tensors(outputs)
     if len(ours) != len(theirs):
         return OutputDifference(largest=float("inf"), share=float("inf"))
-    pairs = [_of_tensors(own, other) for own, other in zip(ours, theirs, strict=True)]
-    largest = max((own for own, _ in pairs), default=0.0)
+    pairs = [_of_tensors(actual, other) for actual, other in zip(ours, theirs, strict=True)]
+    largest = max((actual for actual, _ in pairs), default=0.0)
     return OutputDifference(largest=largest, share=max((share for _, share in pairs), default=0.0))
 
 

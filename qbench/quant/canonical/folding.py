@@ -20,8 +20,8 @@ def fold_paddings(graph: Any) -> list[Rewrite]:
         layer = graphs.layer(graph, node)
         if len(nodes) > 1 or not _convolves(layer):
             continue
-        own = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
-        total, sources = _before(graph, node, own)
+        inner = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
+        total, sources = _before(graph, node, inner)
         if sources and padding.symmetric(total):
             padding.set_padding(layer, total)
             for source in sources:
@@ -34,12 +34,12 @@ def _convolves(layer: Any) -> bool:
     return padding.convolves(layer) and layer.padding_mode == "zeros"
 
 
-def _before(graph: Any, node: Any, own: padding.Pairs) -> tuple[padding.Pairs, list[Any]]:
+def _before(graph: Any, node: Any, inner: padding.Pairs) -> tuple[padding.Pairs, list[Any]]:
     """``own`` and the zeros of all paddings that end in ``node`` and nowhere else; the nodes of those."""
     sources: list[Any] = []
-    total, user = own, node
+    total, user = inner, node
     while source := next(iter(user.all_input_nodes), None):
-        pairs = _zeros(graph, source, len(own))
+        pairs = _zeros(graph, source, len(inner))
         if pairs is None or graphs.only_user(source) is not user:
             break
         total, user = padding.add_pads(total, pairs), source

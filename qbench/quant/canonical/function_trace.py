@@ -20,9 +20,9 @@ class TracedCall:
     @property
     def name(self) -> str:
         """The function's name without its module."""
-        own = getattr(self.function, "__name__", str(self.function))
+        name = getattr(self.function, "__name__", str(self.function))
         owner = getattr(getattr(self.function, "__self__", None), "__name__", "")
-        return owner if own == "__get__" and owner else own
+        return owner if name == "__get__" and owner else name
 
     def takes(self) -> tuple[Any, ...]:
         """The tensors among the arguments, also inside lists and tuples."""

@@ -76,8 +76,8 @@ def _known() -> dict[Any, str]:
 
 
 def _in_place(node: Any) -> bool:
-    places = {"relu": 1, "relu6": 1, "hardtanh": 3, "hardsigmoid": 1}.get(_known().get(node.target, ""))
-    positional = places is not None and len(node.args) > places and bool(node.args[places])
+    most = {"relu": 1, "relu6": 1, "hardtanh": 3, "hardsigmoid": 1}.get(_known().get(node.target, ""))
+    positional = most is not None and len(node.args) > most and bool(node.args[most])
     return _written(node).endswith("_") or positional or bool(node.kwargs.get("inplace", False))
 
 
@@ -102,8 +102,8 @@ def replace_arithmetic(graph: Any) -> list[Rewrite]:
             continue
         method = node.op == "call_method"
         node.op, node.target = "call_function", function
-        what = f"{'method ' if method else ''}{call} written as {function.__name__}"
-        rewrites.append(Rewrite(what=what, name=node.name))
+        change = f"{'method ' if method else ''}{call} written as {function.__name__}"
+        rewrites.append(Rewrite(what=change, name=node.name))
     return rewrites
 
 

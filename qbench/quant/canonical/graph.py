@@ -79,8 +79,8 @@ def _trace(module: Any, inputs: tuple[Any, ...], part_counts: Mapping[str, int])
             return value
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
-            own = type(m).__module__.startswith("torch.")
-            return own and not isinstance(m, torch.nn.Sequential | torch.fx.GraphModule)
+            of_torch = type(m).__module__.startswith("torch.")
+            return of_torch and not isinstance(m, torch.nn.Sequential | torch.fx.GraphModule)
 
         def iter(self, obj: Any) -> Any:
             if obj.node.target not in _in_parts():
@@ -121,13 +121,13 @@ def _unchecked(module: Any) -> Iterator[None]:
     """BatchNorm's own check of its input's axes asks a stand-in for a decision, in classes that FX goes into."""
     from torch import nn
 
-    parts = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
-    for part in parts:
+    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
+    for part in norms:
         part._check_input_dim = lambda _: None
     try:
         yield
     finally:
-        for part in parts:
+        for part in norms:
             del part._check_input_dim
 
 

@@ -50,10 +50,10 @@ def separate_shared(graph: Any, *, weights: bool) -> list[Rewrite]:
         layer = graphs.layer(graph, nodes[0])
         if len(nodes) < 2 or not _separable(layer, weights=weights):
             continue
-        what = f"shared {type(layer).__name__} given one instance per use"
+        change = f"shared {type(layer).__name__} given one instance per use"
         more = (len(nodes) - 1) * _weights(layer)
         rewrites.append(
-            Rewrite(what=what + (f", {more:,} bytes of int8 weights more" if more else ""), name=nodes[0].target)
+            Rewrite(what=change + (f", {more:,} bytes of int8 weights more" if more else ""), name=nodes[0].target)
         )
         for node in nodes[1:]:
             name = graphs.free_name(graph, node.target)

@@ -66,8 +66,8 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
         form = _of_scaling(chain, tensor)
     else:
         raise NotPlain(f"its forward also calls {_foreign(chain)}")
-    own = {id(array) for array in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))}
-    if training and not {id(array) for array in form.tensors.values() if array is not None} <= own:
+    tensors = {id(array) for array in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))}
+    if training and not {id(array) for array in form.tensors.values() if array is not None} <= tensors:
         raise NotPlain("its forward computes its weights, which training must go on changing")
     return form
 
@@ -75,17 +75,17 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
 def _chain(layer: Any, tensor: Any, calls: tuple[function_trace.TracedCall, ...]) -> list[function_trace.TracedCall]:
     """The calls from the input on, each of which takes the result of the one before; raises ``NotPlain`` where a call
     stands aside, or where the layer uses tensors that are neither its own nor made of its own."""
-    own = {id(parameter) for parameter in (*layer.parameters(), *layer.buffers())}
+    parameters = {id(parameter) for parameter in (*layer.parameters(), *layer.buffers())}
     chain: list[function_trace.TracedCall] = []
     touched, at = {id(tensor)}, tensor
     for call in calls:
         takes = {id(argument) for argument in call.takes()}
         if not takes & touched:
-            if not takes <= own:
+            if not takes <= parameters:
                 raise NotPlain(f"its forward calls {call.name} with tensors that are not its own")
-            own.update(id(part) for part in function_trace.flatten_tensors(call.result))
+            parameters.update(id(part) for part in function_trace.flatten_tensors(call.result))
             continue
-        if not takes - touched <= own or takes & touched != {id(at)}:
+        if not takes - touched <= parameters or takes & touched != {id(at)}:
             raise NotPlain(f"its forward also calls {call.name if id(at) in takes else _foreign(chain)}")
         if call.result is at and call.name in ("contiguous", "to", "float", "type_as"):
             continue  # there was nothing to be done

@@ -73,8 +73,8 @@ def number_paddings(module: Any) -> Replaced:
 
 def _put(module: Any, layer: Any, new: Any) -> None:
     """``new`` wherever the layer is."""
-    for place in [place for place, part in module.named_modules(remove_duplicate=False) if part is layer]:
-        module.set_submodule(place, new)
+    for path in [path for path, part in module.named_modules(remove_duplicate=False) if part is layer]:
+        module.set_submodule(path, new)
 
 
 def _pair(before: Any, layer: Any) -> Any:
@@ -169,10 +169,10 @@ def _same_for_any_size(layer: Any, tensor: Any, form: Form, *, training: bool) -
     for more in (1, 2):
         shape = [*tensor.shape[:2], *(size + more for size in tensor.shape[2:])]
         try:
-            other = watch_layer(layer, torch.ones(shape, dtype=tensor.dtype), training=training)
+            form_of_size = watch_layer(layer, torch.ones(shape, dtype=tensor.dtype), training=training)
         except NotPlain:
             return False
-        if not form.same_as(other):
+        if not form.same_as(form_of_size):
             return False
     return True
 

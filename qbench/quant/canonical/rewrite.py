@@ -23,6 +23,6 @@ def in_words(rewrites: Iterable[Rewrite]) -> tuple[str, ...]:
     for rewrite in rewrites:
         names.setdefault(rewrite.what, []).append(rewrite.name)
     return tuple(
-        f"{what} ({len(places)}): {', '.join(places[:_SHOWN])}{', …' if len(places) > _SHOWN else ''}"
-        for what, places in names.items()
+        f"{what} ({len(layer_names)}): {', '.join(layer_names[:_SHOWN])}{', …' if len(layer_names) > _SHOWN else ''}"
+        for what, layer_names in names.items()
     )

@@ -59,8 +59,8 @@ def fold_paddings(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
         pairs, layer = padding.pairs_of(module.get_submodule(pair.first)), module.get_submodule(pair.second)
         if pairs is None or not padding.convolves(layer) or layer.padding_mode != "zeros":
             continue
-        own = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
-        total = padding.add_pads(own, pairs) if len(pairs) == len(own) else ()
+        inner = padding.of_argument(layer.padding, layer.kernel_size, layer.dilation)
+        total = padding.add_pads(inner, pairs) if len(pairs) == len(inner) else ()
         if total and padding.symmetric(total):
             padding.set_padding(layer, total)
             module.set_submodule(pair.first, nn.Identity())
@@ -83,6 +83,6 @@ def fold_batch_norms(module: Any, example: tuple[Any, ...]) -> list[Rewrite]:
             continue
         if batch_norm.fold(layer, norm):
             module.set_submodule(pair.second, nn.Identity())
-            what = f"{type(norm).__name__} folded into {type(layer).__name__}"
-            rewrites.append(Rewrite(what=what, name=pair.second))
+            change = f"{type(norm).__name__} folded into {type(layer).__name__}"
+            rewrites.append(Rewrite(what=change, name=pair.second))
     return rewrites

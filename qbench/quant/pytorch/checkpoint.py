@@ -82,9 +82,9 @@ def read(path: Path, whose: Mapping[str, str]) -> dict[str, Any] | None:
         if out_of_memory(error):
             raise
         return None
-    if other := [name for name, value in whose.items() if identity.get(name) != value]:
+    if differing := [name for name, value in whose.items() if identity.get(name) != value]:
         raise BuildError(
-            f"{path} is the checkpoint of another training (it differs in {', '.join(other)}); "
+            f"{path} is the checkpoint of another training (it differs in {', '.join(differing)}); "
             "delete it, or give QAT a folder of its own"
         )
     return state
@@ -101,12 +101,12 @@ def _tensors(module: Any) -> list[Any]:
 def _structure(prepared: Any) -> str:
     """What a fake-quantized network does with its tensors: its modules with their settings, and the code of its
     graphs."""
-    parts = []
+    ingredients = []
     for name, part in prepared.named_modules():
         settings = {key: _plain(value) for key, value in sorted(vars(part).items()) if key not in _NO_SETTINGS}
         said = {key: value for key, value in settings.items() if value is not None}
-        parts.append(f"{name} {type(part).__qualname__} {said} {getattr(part, 'code', '')}")
-    return "\n".join(parts)
+        ingredients.append(f"{name} {type(part).__qualname__} {said} {getattr(part, 'code', '')}")
+    return "\n".join(ingredients)
 
 
 def _plain(value: Any) -> str | None:

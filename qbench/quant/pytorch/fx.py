@@ -313,8 +313,8 @@ def _closed_reasons(module: Any, int8: Any) -> dict[str, str]:
     called = _called(int8)
     reasons: dict[str, str] = {}
     for name, part in module.named_modules():
-        parts = name.split(".")
-        above = next((".".join(parts[:n]) for n in range(1, len(parts)) if ".".join(parts[:n]) in called), None)
+        steps = name.split(".")
+        above = next((".".join(steps[:n]) for n in range(1, len(steps)) if ".".join(steps[:n]) in called), None)
         if above is not None and isinstance(part, layer_selection.multiplying()):
             reasons[name] = _CLOSED.format(f"{type(module.get_submodule(above)).__name__} ({above})")
     return reasons

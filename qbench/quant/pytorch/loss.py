@@ -142,7 +142,7 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
         targets=labels.long(),
         of=cross_entropy,
         distance=_class_divergence,
-        right=lambda outputs, wanted: int((outputs.argmax(dim=1) == wanted).sum()),
+        right=lambda outputs, targets: int((outputs.argmax(dim=1) == targets).sum()),
     )
 
 
@@ -161,9 +161,9 @@ def _binary(targets: Any) -> Loss:
     return Loss(
         name=BINARY,
         targets=targets,
-        of=lambda outputs, wanted: binary_cross_entropy_with_logits(outputs.reshape(wanted.shape), wanted),
+        of=lambda outputs, right: binary_cross_entropy_with_logits(outputs.reshape(right.shape), right),
         distance=_binary_divergence,
-        right=lambda outputs, wanted: int(((outputs.reshape(wanted.shape) > 0) == (wanted > 0.5)).sum()),
+        right=lambda outputs, right: int(((outputs.reshape(right.shape) > 0) == (right > 0.5)).sum()),
     )
 
 
@@ -173,10 +173,10 @@ def _floats(outputs: Any, labels: Any) -> Loss | None:
     return Loss(name=NUMBERS, targets=labels.to(outputs.dtype), of=_squares, distance=_squares)
 
 
-def _squares(outputs: Any, wanted: Any) -> Any:
+def _squares(outputs: Any, targets: Any) -> Any:
     from torch.nn.functional import mse_loss
 
-    return mse_loss(outputs.reshape(wanted.shape), wanted)
+    return mse_loss(outputs.reshape(targets.shape), targets)
 
 
 def _class_divergence(outputs: Any, teacher: Any) -> Any:
@@ -190,8 +190,8 @@ def _binary_divergence(outputs: Any, teacher: Any) -> Any:
     """The same of one logit per example: cross-entropy with the teacher's probability, less that probability's own."""
     from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-    wanted = teacher.sigmoid()
-    return cross_entropy(outputs.reshape(teacher.shape), wanted) - cross_entropy(teacher, wanted)
+    probabilities = teacher.sigmoid()
+    return cross_entropy(outputs.reshape(teacher.shape), probabilities) - cross_entropy(teacher, probabilities)
 
 
 def _type(tensor: Any) -> str:

@@ -60,7 +60,7 @@ class Kernels:
     def widen(self, kernel: LayerKernel, levels: Any) -> Any:
         """By how much the step of each output channel that overflows grows at a time, more than 1: as much as its
         largest pair needs where the order of the sums is known."""
-        wider = torch.full((_outputs(kernel, levels),), _WIDER, dtype=torch.double)
+        wider = torch.full((kernel.channels_out(levels),), _WIDER, dtype=torch.double)
         if not cpus.adds_in_16_bits(self.target):
             return wider
         largest = older_kernels.largest_pairs(self.engine, kernel, levels, target=self.target).double()
@@ -154,15 +154,15 @@ def facts(sums: Sums, target: Collection[str]) -> TargetFacts | None:
 def overflows(kernel: LayerKernel, levels: Any, *, top: int = TOP) -> Any:
     """Of each output channel whether a sum can overflow in the process's engine, as a tensor of bool; ``levels`` are
     the integers of its weight."""
-    over = torch.zeros(_outputs(kernel, levels), dtype=torch.bool)
+    over = torch.zeros(kernel.channels_out(levels), dtype=torch.bool)
     shape = (1, kernel.channels_in(levels), *_size(kernel, levels))
     x = torch._make_per_tensor_quantized_tensor(torch.full(shape, top, dtype=torch.uint8), 1.0, 0)
     x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
     for some in (levels.clamp_min(0), levels.clamp_max(0)):
         weight = _unscaled(kernel, some)
-        for sums, place in _places(kernel, some, x):
+        for sums, spot in _places(kernel, some, x):
             result = kernel.call(kernel.pack(weight, (-sums).float()), x, _STEP, _ZERO).int_repr()
-            over |= (result[(0, slice(None), *place)].int() - _ZERO).abs() > _MOST_OFF
+            over |= (result[(0, slice(None), *spot)].int() - _ZERO).abs() > _MOST_OFF
     return over
 
 
@@ -227,10 +227,6 @@ def _unscaled(kernel: LayerKernel, levels: Any) -> Any:
     return torch._make_per_channel_quantized_tensor(levels, ones, zeros, 0)
 
 
-def _outputs(kernel: LayerKernel, levels: Any) -> int:
-    return int(levels.shape[1]) * kernel.groups if kernel.kind == "conv_transpose" else int(levels.shape[0])
-
-
 def _size(kernel: LayerKernel, levels: Any) -> list[int]:
     """The least input with a place of the output that reads no padding, and some more of both."""
     sides = zip(levels.shape[2:], kernel.dilation, kernel.stride, strict=True)
@@ -249,6 +245,6 @@ def _places(kernel: LayerKernel, levels: Any, x: Any) -> Iterator[tuple[Any, tup
     exact = kernel.exact(x.dequantize().double(), levels.double())[0]
     starts = [max(0, (size - stride) // 2) for size, stride in zip(exact.shape[1:], kernel.stride, strict=True)]
     steps = (range(start, start + stride) for start, stride in zip(starts, kernel.stride, strict=True))
-    for place in itertools.product(*steps):
-        if all(at < size for at, size in zip(place, exact.shape[1:], strict=True)):
-            yield exact[(slice(None), *place)], place
+    for spot in itertools.product(*steps):
+        if all(at < size for at, size in zip(spot, exact.shape[1:], strict=True)):
+            yield exact[(slice(None), *spot)], spot

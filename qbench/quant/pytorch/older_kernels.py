@@ -31,7 +31,7 @@ def overflowing(engine: str, kernel: LayerKernel, levels: Any, *, top: int, targ
 def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Collection[str] = ("avx2",)) -> Any:
     """Of each output channel the largest sum of two weights of one sign that are added in 16 bits on a CPU of a target,
     where it is above 128 (else 0). There is none on qnnpack, which widens before it multiplies."""
-    largest = torch.zeros(_outputs(kernel, levels), dtype=torch.int64)
+    largest = torch.zeros(kernel.channels_out(levels), dtype=torch.int64)
     for name in _KERNELS.get(engine, ()):
         product = torch_products.read_product(name, kernel, levels.numpy(), 0, switched=False)
         if product is None and name == "onednn" and "avx512" in target and levels.shape[1] > 1:
@@ -43,10 +43,6 @@ def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Coll
             outputs, sums = (torch.from_numpy(array.astype("int64")) for array in (pairs.output, pairs.amounts.sum(0)))
             largest.scatter_reduce_(0, outputs, sums, "amax")
     return largest
-
-
-def _outputs(kernel: LayerKernel, levels: Any) -> int:
-    return int(levels.shape[1]) * kernel.groups if kernel.kind == "conv_transpose" else int(levels.shape[0])
 
 
 def _any_two(kernel: LayerKernel, levels: Any) -> Any:

@@ -63,8 +63,8 @@ def take(module: Any) -> tuple[Any, OwnQConfigs | None]:
     """A network without the qconfigs of its author, and these (None where there are none). torch's converters read
     the attribute whatever they are told, so that it must not be there for any other recipe. A qconfig of None stays:
     beside stubs of the author's it says that a layer is float."""
-    given = dict(_given(module))
-    if not given:
+    qconfigs = dict(_given(module))
+    if not qconfigs:
         return module, None
     bare = copy.deepcopy(module)
     for part in bare.modules():
@@ -87,33 +87,35 @@ def read(module: Any, own: OwnQConfigs | None, mode: str, engine: str) -> OwnQCo
     }
     if all(config is None for config in layers.values()):
         raise ModeImpossible(_NOTHING)
-    other: dict[str, list[str]] = {}
+    of_other_mode: dict[str, list[str]] = {}
     impossible: dict[str, list[str]] = {}
     for name, config in layers.items():
         if config is None:
             continue
         activation, weight = _make(config, name)
         if (why := _why_other_mode(activation, weight, mode)) is not None:
-            other.setdefault(why, []).append(name or "the network")
+            of_other_mode.setdefault(why, []).append(name or "the network")
         elif (why := _why_not_run(activation, weight)) is not None:
             impossible.setdefault(why, []).append(name or "the network")
     if impossible:
         raise BuildError(f"{engine} cannot run the qconfig of {_listed(impossible)}")
-    if other:
-        raise ModeImpossible(f"mode {mode} cannot take the qconfig of {_listed(other)}; make it by {_WAYS[mode]}")
+    if of_other_mode:
+        raise ModeImpossible(
+            f"mode {mode} cannot take the qconfig of {_listed(of_other_mode)}; make it by {_WAYS[mode]}"
+        )
     return own
 
 
 def seven_bits(own: OwnQConfigs) -> bool:
     """Whether no activation uses more than the levels 0 to 127."""
-    made = [_make(config, "the network")[0] for config in _values(own.mapping) if config is not None]
-    return all(0 <= (getattr(part, "quant_max", None) or 255) <= _SEVEN_BITS for part in made)
+    activations = [_make(config, "the network")[0] for config in _values(own.mapping) if config is not None]
+    return all(0 <= (getattr(part, "quant_max", None) or 255) <= _SEVEN_BITS for part in activations)
 
 
 def kept_float(job: QuantizeJob) -> dict[str, str]:
     """Submodule name -> why it stays float: the recipe says so, or its author's qconfig."""
-    own = {} if job.own is None else job.own.float_layers(job.module)
-    return own | layer_selection.float_by_recipe(job.module, job.recipe, job.example)
+    float_layers = {} if job.own is None else job.own.float_layers(job.module)
+    return float_layers | layer_selection.float_by_recipe(job.module, job.recipe, job.example)
 
 
 def _given(module: Any) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -148,10 +150,12 @@ def _values(mapping: Any) -> Iterator[Any]:
 
 def _require_constructors(own: OwnQConfigs) -> None:
     for config in _values(own.mapping):
-        parts = [getattr(config, name, None) for name in ("activation", "weight")]
-        if config is None or all(callable(part) and not isinstance(part, torch.nn.Module) for part in parts):
+        constructors = [getattr(config, name, None) for name in ("activation", "weight")]
+        if config is None or all(
+            callable(constructor) and not isinstance(constructor, torch.nn.Module) for constructor in constructors
+        ):
             continue
-        if any(isinstance(part, torch.nn.Module) for part in parts):
+        if any(isinstance(constructor, torch.nn.Module) for constructor in constructors):
             raise BuildError(
                 "a qconfig holds an observer itself, which all layers would share: give the way to make one, "
                 "`MinMaxObserver.with_args(…)` in place of `MinMaxObserver(…)`"
@@ -183,11 +187,14 @@ def _why_other_mode(activation: Any, weight: Any, mode: str) -> str | None:
 
 def _why_not_run(activation: Any, weight: Any) -> str | None:
     """Why no int8 kernel of torch's computes it; None where one does. Fewer bits run in the same kernels."""
-    for what, part, wanted in (("activations", activation, torch.quint8), ("weights", weight, torch.qint8)):
-        dtype = getattr(part, "dtype", None)
-        if dtype != wanted:
-            names = [str(kind).removeprefix("torch.") for kind in (dtype, wanted)]
-            return f"its {what} are {names[0]}, and the int8 kernels of torch take {names[1]} (of up to 8 bits)"
+    for tensors, observer, kernel_dtype in (
+        ("activations", activation, torch.quint8),
+        ("weights", weight, torch.qint8),
+    ):
+        dtype = getattr(observer, "dtype", None)
+        if dtype != kernel_dtype:
+            names = [str(kind).removeprefix("torch.") for kind in (dtype, kernel_dtype)]
+            return f"its {tensors} are {names[0]}, and the int8 kernels of torch take {names[1]} (of up to 8 bits)"
     return None
 
 

@@ -81,22 +81,22 @@ class OwnTraining:
             freeze_batch_norm=lambda: self._flow.freeze_batch_norm(self._prepared),
         )
         progress(f"{self._title} by {self._name}", 0.1)
-        before, places = [weight.detach().clone() for weight in self._prepared.parameters()], self._places()
+        before, sites_before = [weight.detach().clone() for weight in self._prepared.parameters()], self._places()
         arguments = (self._prepared, self._batches, settings)
         result = user_code.call(self._function, *arguments, path=self._file, error=BuildError)
-        self._require_trained(result, before, places)
+        self._require_trained(result, before, sites_before)
         self.epoch = 1
 
-    def _require_trained(self, result: Any, before: list[Any], places: list[tuple[str, str]]) -> None:
+    def _require_trained(self, result: Any, before: list[Any], sites_before: list[tuple[str, str]]) -> None:
         import torch
 
-        wanted = "train the model that it is given, in place, and end in `return model`"
+        task = "train the model that it is given, in place, and end in `return model`"
         if result is None:
-            raise BuildError(f"{self._name} returned nothing (is a `return model` missing?): {wanted}")
+            raise BuildError(f"{self._name} returned nothing (is a `return model` missing?): {task}")
         if result is not self._prepared:
             another = "another model" if isinstance(result, torch.nn.Module) else f"a {type(result).__name__}"
-            raise BuildError(f"{self._name} returned {another}: {wanted}")
-        if self._places() != places:
+            raise BuildError(f"{self._name} returned {another}: {task}")
+        if self._places() != sites_before:
             raise BuildError(
                 f"{self._name} took fake quantization out of the model; leave it, qbench converts the model"
             )

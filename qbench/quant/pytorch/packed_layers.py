@@ -55,6 +55,10 @@ class LayerKernel:
             shared["output_padding"] = self.output_padding
         return function(x, weight, None, **shared)
 
+    def channels_out(self, weight: Any) -> int:
+        """The channels that its output has."""
+        return int(weight.shape[1]) * self.groups if self.kind == "conv_transpose" else int(weight.shape[0])
+
     def channels_in(self, weight: Any) -> int:
         """The channels that its input has."""
         if self.kind == "conv_transpose":

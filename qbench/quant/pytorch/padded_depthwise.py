@@ -70,8 +70,8 @@ def without_rims(layers: Sequence[Layer], int8: Any, example: tuple[Any, ...]) -
         return tuple(layers)
     own_layers = torchscript.find_layers(int8, example)  # the same calls in the same order, under their own names
     return tuple(
-        replace(layer, macs=round(layer.macs * shares.get(own.name, 1.0)))
-        for layer, own in zip(layers, own_layers, strict=True)
+        replace(layer, macs=round(layer.macs * shares.get(called.name, 1.0)))
+        for layer, called in zip(layers, own_layers, strict=True)
     )
 
 

@@ -272,8 +272,8 @@ def _require_observed(prepared: Any) -> None:
     """Raises ``BuildError`` where an observer saw nothing; infinite values are left to torchao."""
     from torchao.quantization.pt2e import ObserverBase
 
-    parts = ((name, part) for name, part in prepared.named_modules() if isinstance(part, ObserverBase))
-    observers = ((name, getattr(part, "inner", part)) for name, part in parts)
+    observing = ((name, part) for name, part in prepared.named_modules() if isinstance(part, ObserverBase))
+    observers = ((name, getattr(part, "inner", part)) for name, part in observing)
     calibration.require_observed(observers, passes=lambda observer: True)
 
 

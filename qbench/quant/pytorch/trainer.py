@@ -193,8 +193,8 @@ def split_examples(examples: int, seed: int, most: int | None = None) -> tuple[A
 
     out = min(_HELD_OUT_MOST, examples // _HELD_OUT) if examples >= _HELD_OUT_FROM else 0
     order = torch.randperm(examples, generator=torch.Generator().manual_seed(seed))
-    kept = order[out:] if most is None else order[out : out + most]
-    return kept.sort().values, order[:out].sort().values
+    trained = order[out:] if most is None else order[out : out + most]
+    return trained.sort().values, order[:out].sort().values
 
 
 def draw_examples(examples: int, seed: int, most: int | None) -> Any:

@@ -87,11 +87,11 @@ def convert_qat(job: QuantizeJob) -> Converted:
 
 def _own(module: Any, example: tuple[Any, ...]) -> Any:
     """A copy in eval mode; torch's attention is spelled out in Linear layers where that gives the same outputs."""
-    own = copy.deepcopy(module).eval()
-    if not attention.spell_out(own, example):
-        return own
-    same = graph.same(model_call.of_one_example(own, example), model_call.of_one_example(module, example))
-    return own if same else copy.deepcopy(module).eval()
+    copied = copy.deepcopy(module).eval()
+    if not attention.spell_out(copied, example):
+        return copied
+    same = graph.same(model_call.of_one_example(copied, example), model_call.of_one_example(module, example))
+    return copied if same else copy.deepcopy(module).eval()
 
 
 def _by_own_name(module: Any, wrong: Mapping[str, str]) -> dict[str, str]:
@@ -106,14 +106,14 @@ def _by_own_name(module: Any, wrong: Mapping[str, str]) -> dict[str, str]:
     return reasons
 
 
-def _prepared(job: QuantizeJob, batches: Batches | None, kept: dict[str, str], *, training: bool) -> Any:
+def _prepared(job: QuantizeJob, batches: Batches | None, float_layers: dict[str, str], *, training: bool) -> Any:
     """A copy with observers, or with fake quantization for training, but in layers that are ``kept`` float (name ->
     why); it carries what stays float, and why."""
     engine, recipe, example = job.engine, job.recipe, job.example
     model_call.of_one_example(job.module, example)
     work = _EagerNetwork(
         own=qconfigs.mark_own(_own(job.module, example), job.own),
-        kept=kept,
+        kept=float_layers,
         qconfig=qconfigs.of_layers(engine, recipe, training=training, own=job.own),
         cheap=qconfigs.of_layers(engine, qconfigs.cheap(recipe), training=False),
         clip=qconfigs.clip(recipe),
@@ -164,8 +164,8 @@ class _EagerNetwork:
     def forget_written_out(self, split: regions.Split) -> None:
         """Takes back why a subclass has no int8 class where tracing made a plain layer of its function call; what is
         kept float stays so."""
-        parts = (part for region in split.regions for part in region.traced.modules())
-        plain = {id(part.weight) for part in parts if type(part) in operator_support.heavy()}
+        traced_parts = (part for region in split.regions for part in region.traced.modules())
+        plain = {id(part.weight) for part in traced_parts if type(part) in operator_support.heavy()}
         for name, weight in self.weights.items():
             plainly = id(weight) in plain and type(self.own.get_submodule(name)) not in operator_support.heavy()
             if plainly and not layer_selection.below(name, self.kept):

@@ -34,10 +34,10 @@ def find(
     for the activation that goes: only its range counts.
     """
     nodes = list(traced.graph.nodes)
-    place = {node: i for i, node in enumerate(nodes)}
-    parts = {node: traced.get_submodule(node.target) for node in nodes if node.op == "call_module"}
-    calls = Counter(id(part) for part in parts.values())
-    usable = {node: part for node, part in parts.items() if calls[id(part)] == 1 and free(node)}
+    positions = {node: i for i, node in enumerate(nodes)}
+    modules = {node: traced.get_submodule(node.target) for node in nodes if node.op == "call_module"}
+    calls = Counter(id(part) for part in modules.values())
+    usable = {node: part for node, part in modules.items() if calls[id(part)] == 1 and free(node)}
     chains: list[Chain] = []
     used: set[Any] = set()
     for node in [candidate for candidate in nodes if free(candidate)]:
@@ -45,17 +45,17 @@ def find(
             continue
         chain, cut, replaced = [node], None, False
         if node in usable:
-            chain = _layers(node, usable, values[place[node]], training=training)
+            chain = _layers(node, usable, values[positions[node]], training=training)
             last = _only_user(chain[-1])
-            bounds = ends(parts.get(last)) if last is not None and free(last) else None
-            cut = bounds if clip and type(parts[node]) in operator_support.heavy() else None
+            bounds = ends(modules.get(last)) if last is not None and free(last) else None
+            cut = bounds if clip and type(modules[node]) in operator_support.heavy() else None
             replaced = cut is not None and cut[0] == 0.0 and clip == "replace"
             chain += [last] if replaced else []
         elif operator_support.arithmetic().get(node.target) == "add":
-            chain = _addition(node, parts, free)
+            chain = _addition(node, modules, free)
         if len(chain) > 1 or cut:
             used |= set(chain)
-            chains.append(Chain(nodes=tuple(place[member] for member in chain), ends=cut, cut=replaced))
+            chains.append(Chain(nodes=tuple(positions[member] for member in chain), ends=cut, cut=replaced))
     return tuple(chains)
 
 
@@ -106,13 +106,13 @@ def _norms(training: bool) -> dict[type, type]:
     return norms | transposed
 
 
-def _addition(node: Any, parts: dict[Any, Any], free: Callable[[Any], bool]) -> list[Any]:
+def _addition(node: Any, modules: dict[Any, Any], free: Callable[[Any], bool]) -> list[Any]:
     """An addition of two tensors and the ReLU that alone uses it; the ReLU's module may be shared, it is not moved."""
     from torch import nn
 
     after = _only_user(node)
     both = all(hasattr(argument, "op") for argument in node.args[:2]) and len(node.args) == 2
-    return [node, after] if both and type(parts.get(after)) is nn.ReLU and free(after) else [node]
+    return [node, after] if both and type(modules.get(after)) is nn.ReLU and free(after) else [node]
 
 
 def _only_user(node: Any) -> Any | None:

@@ -31,30 +31,32 @@ def make(
     """The plan that quantizes every layer with an int8 class that is neither skipped nor refused (by position), and
     keeps in int8 what lies between them."""
     nodes = list(traced.graph.nodes)
-    place = {node: i for i, node in enumerate(nodes)}
+    positions = {node: i for i, node in enumerate(nodes)}
 
-    parts = {i: traced.get_submodule(node.target) for i, node in enumerate(nodes) if node.op == "call_module"}
-    out = {id(parts[i]) for i in refused if i in parts} | {id(part) for part in parts.values() if skipped(part)}
+    modules = {i: traced.get_submodule(node.target) for i, node in enumerate(nodes) if node.op == "call_module"}
+    out = {id(modules[i]) for i in refused if i in modules} | {id(part) for part in modules.values() if skipped(part)}
 
     def free(node: Any) -> bool:
-        return place[node] not in refused and id(parts.get(place[node])) not in out
+        return positions[node] not in refused and id(modules.get(positions[node])) not in out
 
     fused = chains.find(traced, values, training=training, clip=clip, free=free)
     heads = {member: chain.nodes[0] for chain in fused for member in chain.nodes[1:]}
-    layers = {place[node] for node in nodes if _is_layer(traced, node, values[place[node]]) and free(node)}
-    sources = {source for i in layers for source in nodes[i].all_input_nodes if values[place[source]].floats}
+    layers = {positions[node] for node in nodes if _is_layer(traced, node, values[positions[node]]) and free(node)}
+    sources = {source for i in layers for source in nodes[i].all_input_nodes if values[positions[source]].floats}
     int8: set[int] = set()
     for i, node in enumerate(nodes):
         inputs = [
-            source for source in node.all_input_nodes if values[place[source]].floats or values[place[source]].several
+            source
+            for source in node.all_input_nodes
+            if values[positions[source]].floats or values[positions[source]].several
         ]
-        states = [place[source] in int8 for source in inputs]
+        states = [positions[source] in int8 for source in inputs]
         if i in heads:
             inside = heads[i] in int8
         elif i in layers:
-            inside = all(place[source] in int8 or values[place[source]].floats for source in inputs)
+            inside = all(positions[source] in int8 or values[positions[source]].floats for source in inputs)
         elif node.target in operator_support.arithmetic():
-            shapes = [values[place[source]].shape for source in inputs]
+            shapes = [values[positions[source]].shape for source in inputs]
             inside = any(states) and all(
                 inside or source in sources for inside, source in zip(states, inputs, strict=True)
             )
@@ -63,19 +65,19 @@ def make(
             inside = bool(states) and all(states) and _follows(traced, node, values[i])
         if inside and free(node):
             int8.add(i)
-    mixed = _mixed(parts, int8)
+    mixed = _mixed(modules, int8)
     if mixed is not None:
         reason = "the same layer is called with float values elsewhere"
         return make(traced, values, {**refused, mixed: reason}, skipped, training=training, clip=clip)
     return Int8Plan(int8=frozenset(int8), chains=tuple(chain for chain in fused if chain.nodes[0] in int8))
 
 
-def _mixed(parts: Mapping[int, Any], int8: set[int]) -> int | None:
+def _mixed(modules: Mapping[int, Any], int8: set[int]) -> int | None:
     """The position of an int8 call of a layer that is called in float too: it can be swapped for all calls or none."""
     floats = {
-        id(part) for i, part in parts.items() if i not in int8 and type(part) not in operator_support.transparent()
+        id(part) for i, part in modules.items() if i not in int8 and type(part) not in operator_support.transparent()
     }
-    return next((i for i in sorted(int8) if i in parts and id(parts[i]) in floats), None)
+    return next((i for i in sorted(int8) if i in modules and id(modules[i]) in floats), None)
 
 
 def _is_layer(traced: Any, node: Any, value: Value) -> bool:
@@ -90,10 +92,10 @@ def _observable(node: Any, shapes: list[tuple[int, ...]]) -> bool:
     """Whether ``FloatFunctional`` says the same as this addition, product or concatenation."""
     if operator_support.arithmetic()[node.target] == "cat":
         return set(node.kwargs) <= {"dim", "axis", "tensors"}
-    others = [argument for argument in node.args if not hasattr(argument, "op")]
-    if node.kwargs or len(node.args) != 2 or any(not isinstance(other, int | float) for other in others):
+    constants = [argument for argument in node.args if not hasattr(argument, "op")]
+    if node.kwargs or len(node.args) != 2 or any(not isinstance(constant, int | float) for constant in constants):
         return False
-    if len(shapes) == 1 and not others:  # x + x, or a tensor and something that is none
+    if len(shapes) == 1 and not constants:  # x + x, or a tensor and something that is none
         return node.args[0] is node.args[1]
     return len(set(shapes)) == 1
 

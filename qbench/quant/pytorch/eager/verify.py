@@ -132,9 +132,9 @@ def _meanings(traced: Any, chosen: plan.Int8Plan) -> dict[int, _Meaning]:
         node = nodes[i]
         if node.op == "call_module":
             chain = chains_of.get(i, fusion_patterns.Chain(nodes=(i,)))
-            parts = [traced.get_submodule(nodes[member].target) for member in chain.nodes]
-            least = _LEAST_HEAVY if type(parts[0]) in operator_support.heavy() else _LEAST_LIGHT
-            meanings[i] = _Meaning(of=torch.nn.Sequential(*parts), least=least, ends=chain.ends or _Meaning.ends)
+            layers = [traced.get_submodule(nodes[member].target) for member in chain.nodes]
+            least = _LEAST_HEAVY if type(layers[0]) in operator_support.heavy() else _LEAST_LIGHT
+            meanings[i] = _Meaning(of=torch.nn.Sequential(*layers), least=least, ends=chain.ends or _Meaning.ends)
         elif node.target not in operator_support.arithmetic():
             of = node.target if node.op == "call_function" else functools.partial(_method, node.target)
             meanings[i] = _Meaning(of=of, least=_LEAST_LIGHT)
