@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import platform
@@ -16,7 +15,7 @@ from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
 from qbench.backends.program import Program, copy_model
 from qbench.backends.torch_quantize import prepare_fp32, quantize_network
-from qbench.backends.torch_runner import one_example, tensors, torch_missing
+from qbench.backends.torch_runner import TorchRunner, one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.process.threads import read_openmp, read_torch, set_torch
@@ -178,7 +177,7 @@ def _compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
-class PackageRunner(Runner):
+class PackageRunner(TorchRunner):
     """One loaded package; its inputs are single examples."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
@@ -192,13 +191,6 @@ class PackageRunner(Runner):
             )
         set_torch(threads)
         self._run = aoti.load(file).run
-
-    def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Inference mode, as a deployed model runs."""
-        import torch
-
-        mode: contextlib.AbstractContextManager[Any] = torch.inference_mode()
-        return mode
 
     def prepare(self, inputs: Inputs) -> list[list[Any]]:
         """The inputs of each example as tensors of a batch of 1."""

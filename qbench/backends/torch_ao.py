@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import platform
 from dataclasses import replace
-from pathlib import Path
 
 from qbench.backends import own_torchscript
-from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
+from qbench.backends.base import BuildJob, Built
 from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges, make_room_for_sums
-from qbench.backends.program import Program
 from qbench.backends.torch_quantize import quantize_network
-from qbench.backends.torch_runner import (
-    MODULES,
-    TorchScriptRunner,
-    deploy,
-    one_example,
-    save,
-    time_nodes,
-    torch_missing,
-)
+from qbench.backends.torch_runner import TorchScriptBackend, one_example, save
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
-from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.pytorch import torch_ao
 from qbench.quant.recipe import Recipe
 
@@ -35,25 +24,23 @@ _X86 = ("x86_64", "AMD64")
 _CALIBRATOR = "histogram"
 
 
-class TorchAO(Backend):
+class TorchAO(TorchScriptBackend):
     """One quantized engine of torch."""
 
-    runtime = "torch"
     modes = ("dynamic", "static", "qat")
-    modules = MODULES
     flows = ("fx", "eager")
     own_qconfig = True
     int8_formats = ("torchscript",)
 
     def __init__(self, name: str, *, machines: tuple[str, ...] | None) -> None:
-        self.name = name
+        self.name = self.engine = name
         self._machines = machines
 
     def missing(self) -> str | None:
         """Whether torch is there and the engine exists for this kind of CPU."""
         if self._machines is not None and platform.machine() not in self._machines:
             return f"the engine {self.name} exists only on {self._machines[0]}; use qnnpack or onednn here"
-        return torch_missing()
+        return super().missing()
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
         """FX and quantize_dynamic need the Python module."""
@@ -85,10 +72,6 @@ class TorchAO(Backend):
         if recipe.qconfig is not None:
             return replace(find_without_ranges(recipe), flow=flow, per_channel=None, target=())
         return choose_target(replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow), mode)
-
-    def libraries(self) -> tuple[str, ...]:
-        """torch."""
-        return ("torch",)
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes on this engine, saves, reloads, checks bit-equality, reads the layers from the file."""
@@ -123,18 +106,6 @@ class TorchAO(Backend):
         if self.name == "qnnpack" and platform.machine() in _X86:
             return "qnnpack is made for ARM: on x86 it works, for most networks more slowly than the other engines"
         return None
-
-    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
-        """By torch's profiler."""
-        return time_nodes(file, inputs, threads=threads, calls=calls, engine=self.name)
-
-    def deploy(self, file: Path, folder: Path, name: str) -> Program:
-        """As every TorchScript file."""
-        return deploy(file, folder, name, engine=self.name)
-
-    def load(self, file: Path, *, threads: int) -> Runner:
-        """The file on this engine with that many intra-op threads and one inter-op thread."""
-        return TorchScriptRunner(file, threads=threads, engine=self.name)
 
 
 FBGEMM = TorchAO("fbgemm", machines=_X86)

@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.backends.base import Array, BuildJob, Inputs, Runner
+from qbench.backends.base import Array, Backend, BuildJob, Inputs, Runner
 from qbench.backends.program import Program, copy_model
 from qbench.process.threads import read_torch, set_torch
 
@@ -66,32 +66,62 @@ def save(module: Any, job: BuildJob, file: Path) -> str | None:
     return torchscript.save(module, tensors(job.probes), file, examples)
 
 
-def time_nodes(file: Path, inputs: Inputs, *, threads: int, calls: int, engine: str | None) -> CallProfile:
-    """Where the time of a call of a TorchScript file goes."""
-    from qbench.quant.artifacts import torchscript_profile
+class TorchScriptBackend(Backend):
+    """A backend whose artifacts are TorchScript files, run by torch; int8 weights are packed for ``engine`` as they are
+    loaded, so that it is set first (None: fp32)."""
 
-    runner = TorchScriptRunner(file, threads=threads, engine=engine)
-    return torchscript_profile.time_nodes(runner.module, tensors(inputs), calls=calls)
+    runtime = "torch"
+    modules = MODULES
+    engine: str | None = None
+
+    def missing(self) -> str | None:
+        """Whether torch is there."""
+        return torch_missing()
+
+    def libraries(self) -> tuple[str, ...]:
+        """torch."""
+        return ("torch",)
+
+    def load(self, file: Path, *, threads: int) -> TorchScriptRunner:
+        """The file on this engine with that many intra-op threads and one inter-op thread."""
+        return TorchScriptRunner(file, threads=threads, engine=self.engine)
+
+    def time_nodes(self, file: Path, inputs: Inputs, *, threads: int, calls: int) -> CallProfile:
+        """By torch's profiler."""
+        from qbench.quant.artifacts import torchscript_profile
+
+        runner = self.load(file, threads=threads)
+        return torchscript_profile.time_nodes(runner.module, tensors(inputs), calls=calls)
+
+    def deploy(self, file: Path, folder: Path, name: str) -> Program:
+        """One TorchScript file."""
+        packed = () if self.engine is None else (f'torch.backends.quantized.engine = "{self.engine}"',)
+        return Program(
+            file=copy_model(file, folder, name),
+            libraries=("torch",),
+            imports=("import torch",),
+            load=("torch.set_num_threads(THREADS)", *packed, "model = torch.jit.load(FILE)"),
+            call=(
+                "with torch.inference_mode():",
+                "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
+                "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
+                "return [output.numpy() for output in outputs]",
+            ),
+        )
 
 
-def deploy(file: Path, folder: Path, name: str, *, engine: str | None) -> Program:
-    """One TorchScript file; its weights are packed for the engine as it loads, so that this is set first."""
-    packed = () if engine is None else (f'torch.backends.quantized.engine = "{engine}"',)
-    return Program(
-        file=copy_model(file, folder, name),
-        libraries=("torch",),
-        imports=("import torch",),
-        load=("torch.set_num_threads(THREADS)", *packed, "model = torch.jit.load(FILE)"),
-        call=(
-            "with torch.inference_mode():",
-            "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
-            "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
-            "return [output.numpy() for output in outputs]",
-        ),
-    )
+class TorchRunner(Runner):
+    """What runs on torch does so in inference mode."""
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Inference mode, as a deployed model runs."""
+        import torch
+
+        mode: contextlib.AbstractContextManager[Any] = torch.inference_mode()
+        return mode
 
 
-class TorchScriptRunner(Runner):
+class TorchScriptRunner(TorchRunner):
     """One loaded TorchScript file; ``engine`` is None for fp32."""
 
     def __init__(self, file: Path, *, threads: int, engine: str | None) -> None:
@@ -103,13 +133,6 @@ class TorchScriptRunner(Runner):
             torch_ao.set_engine(engine)
         self._engine = engine
         self.module = torchscript.load(file)
-
-    def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Inference mode, as a deployed model runs."""
-        import torch
-
-        mode: contextlib.AbstractContextManager[Any] = torch.inference_mode()
-        return mode
 
     def prepare(self, inputs: Inputs) -> tuple[Any, ...]:
         """The inputs as tensors."""
