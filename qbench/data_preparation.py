@@ -30,7 +30,7 @@ SHOWN = 5  # classes in a note
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parts:
+class _ReadExamples:
     """What was read of a data set: ``calibrate`` by seed, the one that is shipped first; ``labels`` of the whole
     calibration split where they are known."""
 
@@ -54,12 +54,12 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
     )
     for split in (request.calibrate_split, request.evaluate_split):
         validation.require_split(dataset, split)
-    parts = _read_examples(dataset, request)
+    read = _read_examples(dataset, request)
     progress("compare calibration, training and evaluation examples", 0.6)
-    shared = _require_no_overlap(dataset, request, parts)
-    notes = _list_notes(request, parts)
+    shared = _require_no_overlap(dataset, request, read)
+    notes = _list_notes(request, read)
     progress("keep the examples", 0.8)
-    data = _store_examples(dataset, parts, root)
+    data = _store_examples(dataset, read, root)
     return replace(
         data,
         notes=(*notes, *data.notes),
@@ -67,11 +67,11 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
         shared_examples=shared,
         allow_overlap=request.allow_overlap,
         request=request,
-        evaluation_of=parts.evaluate_of,
+        evaluation_of=read.evaluate_of,
     )
 
 
-def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
+def _read_examples(dataset: Dataset, request: DataRequest) -> _ReadExamples:
     seeds = range(request.calibrate_seed, request.calibrate_seed + request.calibrate_seeds)
     train = dataset.sample(request.calibrate_split, None, 0) if request.train else None
     calibrate = request.calibrate_samples
@@ -89,7 +89,7 @@ def _read_examples(dataset: Dataset, request: DataRequest) -> _Parts:
     validation.check_dataset(dataset, request.evaluate_split, evaluate)
     first = drawn[request.calibrate_seed]
     validation.require_alike(dataset, {request.calibrate_split: first, request.evaluate_split: evaluate})
-    return _Parts(
+    return _ReadExamples(
         calibrate=_drop_repeated_subsets(drawn),
         train=first if train is None else train,
         evaluate=evaluate,
@@ -106,15 +106,15 @@ def _drop_repeated_subsets(drawn: Mapping[int, Examples]) -> dict[int, Examples]
     return {seed: drawn[seed] for seed in seeds.values()}
 
 
-def _require_no_overlap(dataset: Dataset, request: DataRequest, parts: _Parts) -> int:
+def _require_no_overlap(dataset: Dataset, request: DataRequest, read: _ReadExamples) -> int:
     """How many evaluation examples calibration or training has, too; ``DataError`` unless that is allowed."""
-    learned_from = [parts.train] if request.train else list(parts.calibrate.values())
-    shared = overlap.find_shared(learned_from, parts.evaluate)
+    learned_from = [read.train] if request.train else list(read.calibrate.values())
+    shared = overlap.find_shared(learned_from, read.evaluate)
     if shared and not request.allow_overlap:
         raise DataError(
-            f"{dataset.name}: {len(shared)} of {len(parts.evaluate)} examples of the split '{request.evaluate_split}' "
+            f"{dataset.name}: {len(shared)} of {len(read.evaluate)} examples of the split '{request.evaluate_split}' "
             f"{'is' if len(shared) == 1 else 'are'} also among the {'training' if request.train else 'calibration'} "
-            f"examples of '{request.calibrate_split}': {overlap.describe_pairs(parts.evaluate, shared, learned_from)}; "
+            f"examples of '{request.calibrate_split}': {overlap.describe_pairs(read.evaluate, shared, learned_from)}; "
             f"a score on examples that were seen before proves nothing: {WAY_OUT}"
         )
     return len(shared)
@@ -134,31 +134,31 @@ def require_not_trained_on(data: Data, trained_on: Examples, *, name: str) -> st
     )
 
 
-def _list_notes(request: DataRequest, parts: _Parts) -> tuple[str, ...]:
+def _list_notes(request: DataRequest, read: _ReadExamples) -> tuple[str, ...]:
     notes = []
-    if repeated := overlap.find_repeated(parts.evaluate):
+    if repeated := overlap.find_repeated(read.evaluate):
         notes.append(
-            f"{repeated} of {len(parts.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
+            f"{repeated} of {len(read.evaluate)} evaluation examples repeat an earlier one; intervals count them as "
             "independent, so they are too narrow"
         )
-    if len(parts.first) < request.calibrate_samples:
+    if len(read.first) < request.calibrate_samples:
         notes.append(
-            f"calibration takes all {len(parts.first)} examples of '{request.calibrate_split}': by default it takes "
-            f"{request.calibrate_samples}; `data: {{calibrate: {{samples: {len(parts.first)}}}}}` says that it is meant"
+            f"calibration takes all {len(read.first)} examples of '{request.calibrate_split}': by default it takes "
+            f"{request.calibrate_samples}; `data: {{calibrate: {{samples: {len(read.first)}}}}}` says that it is meant"
         )
-    notes += _list_class_notes(request, parts)
-    if (drawn := len(parts.calibrate)) < request.calibrate_seeds:
+    notes += _list_class_notes(request, read)
+    if (drawn := len(read.calibrate)) < request.calibrate_seeds:
         notes.append(
             f"calibrate.seeds: {request.calibrate_seeds} seeds draw {drawn} different "
-            f"{'subset' if drawn == 1 else 'subsets'} of {len(parts.first)} examples from split "
+            f"{'subset' if drawn == 1 else 'subsets'} of {len(read.first)} examples from split "
             f"'{request.calibrate_split}'; take fewer samples to see what the draw matters"
         )
     return tuple(notes)
 
 
-def _list_class_notes(request: DataRequest, parts: _Parts) -> list[str]:
+def _list_class_notes(request: DataRequest, read: _ReadExamples) -> list[str]:
     """Classes that nothing but the evaluation has, and labels that are all the same."""
-    labels = parts.evaluate.labels
+    labels = read.evaluate.labels
     if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu":
         return []
     present = np.unique(labels)
@@ -168,8 +168,8 @@ def _list_class_notes(request: DataRequest, parts: _Parts) -> list[str]:
             f"all {len(labels)} evaluation examples are of class {present[0]}: a network that always answers it is "
             "right on every one; is the split sorted by class, or are the labels all the same?"
         )
-    if parts.labels is not None and parts.labels.ndim == 1 and parts.labels.dtype.kind in "iu":
-        unseen = [int(label) for label in np.setdiff1d(present, parts.labels)]
+    if read.labels is not None and read.labels.ndim == 1 and read.labels.dtype.kind in "iu":
+        unseen = [int(label) for label in np.setdiff1d(present, read.labels)]
         if unseen:
             count = int(np.isin(labels, unseen).sum())
             notes.append(
@@ -180,21 +180,21 @@ def _list_class_notes(request: DataRequest, parts: _Parts) -> list[str]:
     return notes
 
 
-def _store_examples(dataset: Dataset, parts: _Parts, root: Path) -> Data:
+def _store_examples(dataset: Dataset, read: _ReadExamples, root: Path) -> Data:
     arrays = {
-        f"calibrate{number or ''}": examples_of_seed for number, examples_of_seed in enumerate(parts.calibrate.values())
+        f"calibrate{number or ''}": examples_of_seed for number, examples_of_seed in enumerate(read.calibrate.values())
     }
-    others = list(zip(parts.calibrate, arrays, strict=True))[1:]
-    arrays |= {"train": parts.train, "evaluate": parts.evaluate}
+    later_subsets = list(zip(read.calibrate, arrays, strict=True))[1:]
+    arrays |= {"train": read.train, "evaluate": read.evaluate}
     digests = {part: examples.digest() for part, examples in arrays.items()}
     preprocessing = dataset.preprocessing.digest()
-    ids = list(parts.evaluate.ids) or [str(i) for i in range(len(parts.evaluate))]
+    ids = list(read.evaluate.ids) or [str(i) for i in range(len(read.evaluate))]
 
     def fill(folder: Path) -> Mapping[str, Any]:
         for part, examples in arrays.items():
             _save_examples(folder, part, examples)
         (folder / "ids.json").write_text(json.dumps(ids))
-        np.save(folder / CONTENTS, overlap.digest_examples(parts.evaluate), allow_pickle=False)
+        np.save(folder / CONTENTS, overlap.digest_examples(read.evaluate), allow_pickle=False)
         return {}
 
     def digest(name: str, part: str) -> str:
@@ -206,14 +206,14 @@ def _store_examples(dataset: Dataset, parts: _Parts, root: Path) -> Data:
         folder=entry.folder,
         preprocessing=dataset.preprocessing,
         classes=dataset.classes,
-        inputs=len(parts.evaluate.inputs),
+        inputs=len(read.evaluate.inputs),
         calibration_digest=digest("calibration", "calibrate"),
         training_digest=digest("training", "train"),
         evaluation_digest=digest("evaluation", "evaluate"),
-        evaluation_count=len(parts.evaluate),
+        evaluation_count=len(read.evaluate),
         notes=(entry.note,) if entry.note else (),
         other_subsets=tuple(
-            CalibrationSubset(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in others
+            CalibrationSubset(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in later_subsets
         ),
     )
 

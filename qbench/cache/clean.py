@@ -106,10 +106,10 @@ def _entries(folder: Path) -> Iterator[Path]:
     """What may be removed: folders (or links in their place) that have a name of qbench's, kind by kind."""
     datasets = set(registry.names("dataset"))
     for kind in (*KINDS, DOWNLOADS):
-        place = folder / kind
-        if place.is_symlink() or not place.is_dir():
+        kind_folder = folder / kind
+        if kind_folder.is_symlink() or not kind_folder.is_dir():
             continue
-        for entry in sorted(place.iterdir()):
+        for entry in sorted(kind_folder.iterdir()):
             is_expected = entry.name in datasets if kind == DOWNLOADS else is_entry(entry.name)
             if is_expected and (entry.is_symlink() or entry.is_dir()):
                 yield entry

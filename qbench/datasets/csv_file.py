@@ -53,7 +53,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     """
     names = read_header(file, delimiter=delimiter, encoding=encoding)
     required = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
-    places = [_place(file, names, name) for name in required]
+    columns_read = [_place(file, names, name) for name in required]
     records = []
     with _rows(file, delimiter, encoding) as rows:
         next(rows)
@@ -63,7 +63,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
                     f"{file}:{line}: {len(row)} fields, but the first line names {len(names)} columns; put a text that "
                     f"holds {delimiter!r} or a line break between double quotes"
                 )
-            text, *rest = (row[place] for place in places)
+            text, *rest = (row[column] for column in columns_read)
             if not text.strip():
                 raise DataError(f"{file}:{line}: there is no text in column '{columns.text}'; remove the line")
             label = None if columns.label is None else rest.pop(0).strip()

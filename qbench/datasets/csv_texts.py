@@ -111,9 +111,9 @@ def _source(file: Path, options: opt.CsvOptions) -> Source:
     delimiter = "\t" if is_tsv else options.delimiter
     names = read_header(file, delimiter=delimiter, encoding=options.encoding)
     # A column that the suite names must be there; one with the usual name may.
-    given = options.model_fields_set
-    label = options.label if "label" in given or options.label in names else None
-    split = options.split if "split" in given or options.split in names else None
+    named = options.model_fields_set
+    label = options.label if "label" in named or options.label in names else None
+    split = options.split if "split" in named or options.split in names else None
     columns = Columns(text=options.text, label=label, others=() if split is None else (split,))
     return Source(file=file, columns=columns, split=split, delimiter=delimiter, encoding=options.encoding)
 
@@ -157,23 +157,23 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _files(place: Path) -> dict[str, Path]:
+def _files(source: Path) -> dict[str, Path]:
     """Files by split; the split is ``""`` for a file of all."""
-    if not place.is_dir():
-        return {"": place}
-    files = sorted(file for file in place.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
+    if not source.is_dir():
+        return {"": source}
+    files = sorted(file for file in source.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
     if not files:
         raise DataError(
-            f"{NAME}: {place}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
+            f"{NAME}: {source}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
         )
-    twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
+    twice = sorted({file.stem for file in files if sum(sibling.stem == file.stem for sibling in files) > 1})
     if twice:
-        raise DataError(f"{NAME}: {place}: two files are called {twice[0]}; keep one a split")
+        raise DataError(f"{NAME}: {source}: two files are called {twice[0]}; keep one a split")
     return {file.stem: file for file in files}
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
     keys = opt.read(opt.CsvOptions, options)
-    place = opt.read_path(NAME, value, base)
-    return CsvTexts(_files(place), f"{NAME}:{value}", keys, base)
+    source = opt.read_path(NAME, value, base)
+    return CsvTexts(_files(source), f"{NAME}:{value}", keys, base)

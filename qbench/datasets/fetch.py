@@ -38,8 +38,8 @@ class Remote:
 def search_folders(dataset: str, system: Iterable[str] = ()) -> list[Path]:
     """Where copies of a data set are looked for, first to last: ``$QBENCH_DATA/<dataset>``, ``$QBENCH_DATA``, then
     the system's folders. Only those that exist."""
-    own = [regular_file.expand_home(folder)] if (folder := os.environ.get(VARIABLE)) else []
-    candidates = [*(folder / dataset for folder in own), *own]
+    named = [regular_file.expand_home(folder)] if (folder := os.environ.get(VARIABLE)) else []
+    candidates = [*(folder / dataset for folder in named), *named]
     return [folder for folder in (*candidates, *map(Path, system)) if folder.is_dir()]
 
 

@@ -170,11 +170,11 @@ def _require_used(options: opt.HuggingFaceOptions, kind: str) -> None:
 
 def _features(tables: Mapping[str, Any]) -> dict[str, str]:
     """Column -> the library's type of it, for the columns that every split has."""
-    first, *others = tables.values()
+    first, *later = tables.values()
     return {
         name: type(first.features[name]).__name__
         for name in first.column_names
-        if all(name in other.column_names for other in others)
+        if all(name in table.column_names for table in later)
     }
 
 
@@ -192,8 +192,8 @@ def _label(tables: Mapping[str, Any], options: opt.HuggingFaceOptions) -> str | 
 
 
 def _classes(tables: Mapping[str, Any], label: str | None, options: opt.HuggingFaceOptions) -> int | None:
-    own = None if label is None else getattr(next(iter(tables.values())).features[label], "num_classes", None)
-    return opt.read(opt.ClassOptions, {"classes": own} | options.list_given(opt.ClassOptions), NAME).classes
+    count = None if label is None else getattr(next(iter(tables.values())).features[label], "num_classes", None)
+    return opt.read(opt.ClassOptions, {"classes": count} | options.list_given(opt.ClassOptions), NAME).classes
 
 
 def _labels(rows: Any, label: str, where: str) -> Array | None:
@@ -219,12 +219,12 @@ def _open(value: str, options: opt.HuggingFaceOptions, base: Path) -> Mapping[st
     """Split -> table, as the library has them."""
     library = _library()
     library.disable_progress_bars()
-    place = base / regular_file.expand_home(value)
+    folder = base / regular_file.expand_home(value)
     try:
-        if any((place / name).is_file() for name in SAVED):
-            tables = library.load_from_disk(str(place))
+        if any((folder / name).is_file() for name in SAVED):
+            tables = library.load_from_disk(str(folder))
         else:
-            target = str(place) if place.exists() else value
+            target = str(folder) if folder.exists() else value
             downloads = store.open_cache() / DOWNLOADS / NAME
             more = {"revision": options.revision, "cache_dir": str(downloads)}
             tables = library.load_dataset(target, options.config, **more)

@@ -21,14 +21,14 @@ BLOCK = 1 << 22
 SHOWN = 5
 
 
-def find_shared(known: Sequence[Examples], examples: Examples) -> dict[int, tuple[int, int]]:
-    """Of ``examples`` those whose inputs are also in ``known``: position -> (which of ``known``, position there).
+def find_shared(learned_from: Sequence[Examples], examples: Examples) -> dict[int, tuple[int, int]]:
+    """Of ``examples`` those whose inputs are also in ``learned_from``: position -> (which of these, position there).
 
     The first one found is named. 60,000 examples of 3 KB take about half a second.
     """
-    kinds = _kinds((*known, examples))
+    kinds = _kinds((*learned_from, examples))
     where: dict[bytes, tuple[int, int]] = {}
-    for which, side in enumerate(known):
+    for which, side in enumerate(learned_from):
         for position, content in enumerate(_hashes(side, kinds)):
             where.setdefault(content, (which, position))
     return {i: where[content] for i, content in enumerate(_hashes(examples, kinds)) if content in where}

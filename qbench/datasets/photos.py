@@ -99,8 +99,8 @@ def _files() -> list[Path]:
 
 
 def _folder(value: Any, base: Path, options: opt.ImagenetOptions) -> Dataset:
-    given = options.model_dump(exclude={"scale"} if options.scale is None else set())
-    dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options=given)
+    chosen = options.model_dump(exclude={"scale"} if options.scale is None else set())
+    dataset: Dataset = registry.load("dataset", "image-folder")(value, base=base, options=chosen)
     if options.classes is None and dataset.classes not in (None, CLASSES):
         raise DataError(
             f"{NAME}: {value} has {dataset.classes} class folders, which cannot be matched with the model's {CLASSES} "

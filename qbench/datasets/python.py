@@ -107,12 +107,13 @@ def _splits(value: Any, where: str) -> tuple[str, ...]:
     return splits
 
 
-def _preprocessing(own: Any, options: opt.PythonOptions, where: str) -> Preprocessing:
+def _preprocessing(written: Any, options: opt.PythonOptions, where: str) -> Preprocessing:
     """As the function's attribute says, but for what the suite gives."""
-    if not isinstance(own, Mapping) or not all(isinstance(name, str) for name in own):
-        raise DataError(f"{where}: preprocessing: expected a mapping of names to values, got {own!r}")
-    scaling = {key: value for key, value in own.items() if key != "to_float"} | options.list_given(opt.ScalingOptions)
-    to_float = own.get("to_float", True)
+    if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
+        raise DataError(f"{where}: preprocessing: expected a mapping of names to values, got {written!r}")
+    scaling = {key: value for key, value in written.items() if key != "to_float"}
+    scaling |= options.list_given(opt.ScalingOptions)
+    to_float = written.get("to_float", True)
     if not isinstance(to_float, bool):
         raise DataError(f"{where}: preprocessing: to_float: expected True or False, got {to_float!r}")
     return read_preprocessing(

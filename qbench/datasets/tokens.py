@@ -69,12 +69,12 @@ class Tokens:
             ),
         ):
             tokenizer = Tokenizer.from_file(str(self.file))
-        own = tokenizer.padding or {}
+        padding = tokenizer.padding or {}
         tokenizer.enable_padding(
             length=self.length,
-            direction=own.get("direction", "right"),
-            pad_id=self._pad(tokenizer, own),
-            pad_type_id=own.get("pad_type_id", 0),
+            direction=padding.get("direction", "right"),
+            pad_id=self._pad(tokenizer, padding),
+            pad_type_id=padding.get("pad_type_id", 0),
         )
         if self.length <= tokenizer.num_special_tokens_to_add(False):
             raise DataError(
@@ -83,10 +83,10 @@ class Tokens:
         tokenizer.enable_truncation(self.length)
         return tokenizer
 
-    def _pad(self, tokenizer: Any, own: Mapping[str, Any]) -> int:
+    def _pad(self, tokenizer: Any, padding: Mapping[str, Any]) -> int:
         if self.pad is not None:
             return self.pad
-        candidates = (own.get("pad_id"), *map(tokenizer.token_to_id, PADS))
+        candidates = (padding.get("pad_id"), *map(tokenizer.token_to_id, PADS))
         pad = next((candidate for candidate in candidates if candidate is not None), None)
         if pad is None:
             raise DataError(

@@ -57,8 +57,8 @@ def shapes(file: Path) -> dict[str, tuple[int, ...]]:
     """The shape that the header of each array names, without numpy and without reading an array; an array whose header
     is no plain one is left out. Raises ``BadNpz``."""
     with _opened(file) as archive:
-        found = {key: _shape(archive, entry) for key, entry in _keys(archive).items()}
-        return {key: shape for key, shape in found.items() if shape is not None}
+        by_key = {key: _shape(archive, entry) for key, entry in _keys(archive).items()}
+        return {key: shape for key, shape in by_key.items() if shape is not None}
 
 
 def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...] | None:

@@ -57,8 +57,8 @@ class ClassScore(WholeMetric):
         if self.score != "recall":
             return None
         if self.only is not None:
-            own: Array = (choose_classes(outputs)[labels == self.only] == self.only).astype(np.float64)
-            return own
+            recalled: Array = (choose_classes(outputs)[labels == self.only] == self.only).astype(np.float64)
+            return recalled
         expected = np.bincount(labels)
         weights = len(labels) / (np.count_nonzero(expected) * np.maximum(expected, 1))
         weighted: Array = (choose_classes(outputs) == labels) * weights[labels]

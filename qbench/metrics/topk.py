@@ -28,9 +28,9 @@ class TopK(MeanMetric):
     def per_example(self, outputs: Array, labels: Array) -> Array:
         """1.0 where the label is among the k highest outputs, else 0.0."""
         table = read_scores(outputs)
-        own = np.take_along_axis(table, labels[:, None], axis=1)
+        labelled = np.take_along_axis(table, labels[:, None], axis=1)
         earlier = np.arange(table.shape[1]) < labels[:, None]
-        ahead = (table > own) | ((table == own) & earlier)
+        ahead = (table > labelled) | ((table == labelled) & earlier)
         hits: Array = (ahead.sum(axis=1) < self.k).astype(np.float64)
         return hits
 

@@ -97,18 +97,18 @@ def evaluate(
     for wave in _order_groups(groups):
         evaluated |= _evaluate_each(context, prepared, built, wave, evaluated)
     evaluated |= _evaluate_recalibrated(context, prepared, built, groups, evaluated)
-    return {case: _place(known, hosts.get(case), prepared.data) for case, known in evaluated.items()}
+    return {case: _place(case_evaluated, hosts.get(case), prepared.data) for case, case_evaluated in evaluated.items()}
 
 
-def _place(known: EvaluatedCase, host: HostFacts | None, data: Data) -> EvaluatedCase:
+def _place(evaluation: EvaluatedCase, host: HostFacts | None, data: Data) -> EvaluatedCase:
     """The case with where it ran; of predicted answers with the layers that saturate, of emulated ones with which
     examples they are of and what the kernels said."""
     if host is not None and host.kind == "predicted":
-        saturating = read_saturating(known.predictions)
+        saturating = read_saturating(evaluation.predictions)
         host = replace(host, saturating=saturating, counted_examples=data.evaluation_count)
     if host is not None and host.kind == "emulated":
-        host = complete_facts(host, known.predictions)
-    return replace(known, host=host)
+        host = complete_facts(host, evaluation.predictions)
+    return replace(evaluation, host=host)
 
 
 def _order_groups(groups: Sequence[_Group]) -> tuple[list[_Group], ...]:
@@ -164,7 +164,7 @@ def _evaluate_group(
             accuracy = _answer(context, prepared, built[group.first.variant.id].artifact, file, group, baselines)
     except (CaseError, CaseSkipped) as error:
         failed = True
-        artifacts = {variant: known.artifact for variant, known in built.items()}
+        artifacts = {variant: variant_built.artifact for variant, variant_built in built.items()}
         context.tracker.break_cases(cases, "evaluate", _explain_failure(error, group.first.host), artifacts)
     context.progress.advance(group.name)
     if failed:
@@ -216,7 +216,7 @@ def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | C
 
 def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:
     """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
-    place = context.find_place(case.host)
+    workers = context.find_place(case.host)
 
     def predict(alone: bool) -> Predicted:
         return predict_cached(
@@ -227,13 +227,13 @@ def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, fi
             host=case.host,
             cpu=None if context.fleet is None else context.fleet.name_processor(case.host),
             root=context.cache,
-            slots=Slots(1) if alone else place.slots,
-            start_worker=place.start_worker,
+            slots=Slots(1) if alone else workers.slots,
+            start_worker=workers.start_worker,
             limits=context.limits,
             progress=context.report_under(name),
         )
 
-    result: Predicted = place.repeat(lambda: context.memory.work(predict, shared=True))
+    result: Predicted = workers.repeat(lambda: context.memory.work(predict, shared=True))
     if result.note is not None:
         context.progress.note(f"{name}: {result.note}")
 
@@ -307,7 +307,7 @@ def _list_recalibrated(
 ) -> list[tuple[_Group, RecalibratedVariant]]:
     """Each group on the native host with each of its further calibration subsets: the spread is the recipe's."""
     native = [group for group in groups if group.first.host == NATIVE]
-    return [(group, known) for group in native for known in built[group.first.variant.id].recalibrated]
+    return [(group, variant) for group in native for variant in built[group.first.variant.id].recalibrated]
 
 
 def _score_recalibrated(
@@ -317,8 +317,8 @@ def _score_recalibrated(
     seed = variant.subset.seed
     name = f"{group.name} (calibration seed {seed})"
     started, value, reason = time.monotonic(), None, variant.reason
-    own = evaluated.get(group.first.id)
-    if variant.artifact is not None and own is not None and own.accuracy is not None:
+    shipped = evaluated.get(group.first.id)
+    if variant.artifact is not None and shipped is not None and shipped.accuracy is not None:
         file, data = _file(context, _subset_name(group.name, seed)), prepared.data.with_calibration(variant.subset)
         try:
             _predict(context, variant.artifact, data, group.first, file, name)
@@ -331,19 +331,19 @@ def _score_recalibrated(
     return _SubsetScore(seed=seed, value=value, reason=reason, seconds=seconds)
 
 
-def _with_spread(data: Data, name: str, own: EvaluatedCase, others: Sequence[_SubsetScore]) -> EvaluatedCase:
+def _with_spread(data: Data, name: str, shipped: EvaluatedCase, redrawn: Sequence[_SubsetScore]) -> EvaluatedCase:
     """The case with the score of each calibration subset, the one that is shipped first."""
-    if own.accuracy is None:
-        return own
-    files = [None if other.value is None else f"predictions/{_subset_name(name, other.seed)}.npz" for other in others]
+    if shipped.accuracy is None:
+        return shipped
+    files = [None if score.value is None else f"predictions/{_subset_name(name, score.seed)}.npz" for score in redrawn]
     spread = CalibrationSeeds(
-        seeds=(data.calibration_seed, *(other.seed for other in others)),
-        values=(own.accuracy.value, *(other.value for other in others)),
+        seeds=(data.calibration_seed, *(score.seed for score in redrawn)),
+        values=(shipped.accuracy.value, *(score.value for score in redrawn)),
         predictions=(f"predictions/{name}.npz", *files),
-        reasons=(None, *(other.reason for other in others)),
+        reasons=(None, *(score.reason for score in redrawn)),
     )
-    accuracy = replace(own.accuracy, calibration=spread)
-    return replace(own, accuracy=accuracy, calibration_seconds=sum(other.seconds for other in others))
+    accuracy = replace(shipped.accuracy, calibration=spread)
+    return replace(shipped, accuracy=accuracy, calibration_seconds=sum(score.seconds for score in redrawn))
 
 
 def _file(context: RunContext, name: str) -> Path:

@@ -27,16 +27,16 @@ def read_hosts(context: RunContext) -> dict[str, HostFacts]:
     if all(host == NATIVE for host, _ in groups):
         return {}
     context.progress.stage("hosts", len(groups))
-    known: dict[str, HostFacts] = {}
+    facts_by_case: dict[str, HostFacts] = {}
     for (name, backend), cases in groups.items():
         try:
             facts = _read_host(context, name, backend)
         except (CaseError, CaseSkipped) as error:
             context.tracker.break_cases(cases, "host", error)
         else:
-            known |= {case.id: _describe_case(facts, case) for case in cases}
+            facts_by_case |= {case.id: _describe_case(facts, case) for case in cases}
         context.progress.advance(f"{backend} on {name}")
-    return known
+    return facts_by_case
 
 
 def _read_host(context: RunContext, name: str, backend: str) -> HostFacts:

@@ -22,16 +22,16 @@ def compare_runtimes(
     """The evaluated cases; the accuracy of two that differ by more than rounding explains names the other. Where that
     cannot be looked at, it is noted; no case fails."""
     result = dict(evaluated)
-    wanted = _list_pairs(context, built, evaluated)
-    if not wanted:
+    pairs_of_cases = _list_pairs(context, built, evaluated)
+    if not pairs_of_cases:
         return result
-    context.progress.stage("runtimes", len(wanted))
-    known: dict[tuple[str, str], Difference | None] = {}
-    for first, second in wanted:
+    context.progress.stage("runtimes", len(pairs_of_cases))
+    differences: dict[tuple[str, str], Difference | None] = {}
+    for first, second in pairs_of_cases:
         files = (evaluated[first.case.id].predictions.name, evaluated[second.case.id].predictions.name)
-        if files not in known:
-            known[files] = _compare(context, prepared, built, evaluated, first, second)
-        if (between := known[files]) is not None:
+        if files not in differences:
+            differences[files] = _compare(context, prepared, built, evaluated, first, second)
+        if (between := differences[files]) is not None:
             result[first.case.id] = _with_difference(result[first.case.id], second, between)
             result[second.case.id] = _with_difference(result[second.case.id], first, between)
         context.progress.advance(f"{first.case.id} and {second.case.variant.backend}")
@@ -88,11 +88,11 @@ def _describe_variant(built: Mapping[str, BuiltVariant], evaluated: Evaluated, p
     )
 
 
-def _with_difference(case: EvaluatedCase, other: PlannedCase, between: Difference) -> EvaluatedCase:
+def _with_difference(case: EvaluatedCase, partner: PlannedCase, between: Difference) -> EvaluatedCase:
     """The case whose accuracy names what it differs from; one without a score stays as it is."""
     if case.accuracy is None:
         return case
     runtime = OtherRuntime(
-        case=other.case.id, between_db=between.between_db, better_db=between.better_db, layer=between.layer
+        case=partner.case.id, between_db=between.between_db, better_db=between.better_db, layer=between.layer
     )
     return replace(case, accuracy=replace(case.accuracy, other_runtime=runtime))

@@ -36,26 +36,26 @@ def name_layers(
     named = context.run_parallel(
         "saturation", list(groups.values()), lambda group: _name_each(context, prepared.data, built, group, evaluated)
     )
-    return {**evaluated, **{case: known for group in named for case, known in group.items()}}
+    return {**evaluated, **{case: evaluation for group in named for case, evaluation in group.items()}}
 
 
 def _find_native(case: Case, cases: Mapping[str, Case], evaluated: Evaluated) -> EvaluatedCase | None:
     """The same artifact on the native host, whatever its threads and, but for dynamic ones, its batch."""
-    for other in cases.values():
-        same = other.variant.id == case.variant.id and other.host == NATIVE
-        if same and (case.variant.mode != "dynamic" or other.batch_size == case.batch_size):
-            return evaluated[other.id]
+    for candidate in cases.values():
+        same = candidate.variant.id == case.variant.id and candidate.host == NATIVE
+        if same and (case.variant.mode != "dynamic" or candidate.batch_size == case.batch_size):
+            return evaluated[candidate.id]
     return None
 
 
-def _loses_sums(case: Case, known: EvaluatedCase, native: EvaluatedCase | None) -> bool:
+def _loses_sums(case: Case, evaluation: EvaluatedCase, native: EvaluatedCase | None) -> bool:
     """Whether a case's kernels add in 16 bits and it answers otherwise than on the native host, as far as is known."""
-    host = known.host
+    host = evaluation.host
     if case.variant.mode == "fp32" or host is None or (host.kind, host.int8_sums) != ("limited", "16 bits"):
         return False
     if native is None:
         return True
-    there, here = (np.load(each.predictions)["outputs"] for each in (known, native))
+    there, here = (np.load(each.predictions)["outputs"] for each in (evaluation, native))
     return not np.array_equal(there, here, equal_nan=there.dtype.kind == "f")
 
 

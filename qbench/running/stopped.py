@@ -37,10 +37,10 @@ def read_stopped(folder: Path, overrides: Sequence[str] = ()) -> Asked:
             f"`qbench run SUITE --resume {folder}`"
         )
     quick = info.quick is not None
-    own = info.suite.overrides[len(OVERRIDES) if quick else 0 :]
-    suite = suites.read(file, (*own, *overrides), quick=quick)
+    stored_overrides = info.suite.overrides[len(OVERRIDES) if quick else 0 :]
+    suite = suites.read(file, (*stored_overrides, *overrides), quick=quick)
     if (reason := consent.why_refused(suite)) is not None:
-        settings = [word for override in (*own, *overrides) for word in ("--set", override)]
+        settings = [word for override in (*stored_overrides, *overrides) for word in ("--set", override)]
         command = ["qbench", "run", str(file), *(["--quick"] if quick else []), *settings, "--resume", str(folder)]
         raise UsageError(f"{folder}: {reason}; if you trust that, name the suite: `{shlex.join(command)}`")
     return Asked(suite=suite, only=info.filter)

@@ -33,8 +33,8 @@ def problems(records: Iterable[Record]) -> list[str]:
 
 def times(elapsed_seconds: Mapping[str, float]) -> str:
     """``time: build 12.1 s, evaluate 3.04 s, measure 40.2 s, report 2.20 s; 57.5 s in all``."""
-    parts = ", ".join(f"{stage} {formatting.duration(seconds)}" for stage, seconds in elapsed_seconds.items())
-    return f"time: {parts}; {formatting.duration(sum(elapsed_seconds.values()))} in all"
+    by_stage = ", ".join(f"{stage} {formatting.duration(seconds)}" for stage, seconds in elapsed_seconds.items())
+    return f"time: {by_stage}; {formatting.duration(sum(elapsed_seconds.values()))} in all"
 
 
 def as_json(

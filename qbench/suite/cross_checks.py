@@ -90,8 +90,8 @@ def _splits(root: Node) -> Iterator[Problem]:
         return
     calibrate, evaluate = (root.at(("data", key, "split")) for key in ("calibrate", "evaluate"))
     split = CalibrateSpec().split if calibrate is None else calibrate.value
-    other = EvaluateSpec().split if evaluate is None else evaluate.value
-    if split == other:
+    evaluate_split = EvaluateSpec().split if evaluate is None else evaluate.value
+    if split == evaluate_split:
         path: Path = ("data", "calibrate" if evaluate is None else "evaluate", "split")
         what = (
             f"calibration and evaluation both take '{split}'; a score on examples that the calibration saw "

@@ -98,9 +98,9 @@ def list_training_code(root: Node) -> Iterator[tuple[Path, int]]:
     qat: Path = ("quantize", "qat")
     backends = root.at((*qat, "backends"))
     names = backends.value if backends is not None and isinstance(backends.value, dict) else {}
-    for place in (qat, *((*qat, "backends", str(name)) for name in names)):
-        yield (*place, "loss", "python"), 2
-        yield (*place, "train", "python"), 3
+    for section in (qat, *((*qat, "backends", str(name)) for name in names)):
+        yield (*section, "loss", "python"), 2
+        yield (*section, "train", "python"), 3
 
 
 def _check_call(signature: _Signature, name: str, before: int) -> str | None:
@@ -123,18 +123,18 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
         yield node.mark.problem(source, path_text(path))
     if not isinstance(source, _PythonFile):
         return
-    what = _explain_absent(source, name, file)
-    if what is not None:
-        yield node.mark.problem(what, path_text(path))
+    problem = _explain_absent(source, name, file)
+    if problem is not None:
+        yield node.mark.problem(problem, path_text(path))
     elif source.names is not None and name in source.functions and path[:2] == ("quantize", "qat"):
-        what = _check_call(source.functions[name], name, before)
-        if what is not None:
-            yield node.mark.problem(what, path_text(path))
+        problem = _check_call(source.functions[name], name, before)
+        if problem is not None:
+            yield node.mark.problem(problem, path_text(path))
     elif source.names is not None and name in source.functions:
-        given = _find_arguments(root, (*path[:-1], "args"))
-        if given is not None:
-            for key, why in _explain_arguments(source.functions[name], given, before):
-                mark: Mark = node.mark if key is None else given[key]
+        arguments = _find_arguments(root, (*path[:-1], "args"))
+        if arguments is not None:
+            for key, why in _explain_arguments(source.functions[name], arguments, before):
+                mark: Mark = node.mark if key is None else arguments[key]
                 yield mark.problem(why, path_text(path if key is None else (*path[:-1], "args")))
 
 
@@ -202,15 +202,17 @@ def _explain_absent(source: _PythonFile, name: str, file: File) -> str | None:
     return f"no '{name}' in {file.name}{near(name, source.names) or ';'} {has}"
 
 
-def _explain_arguments(signature: _Signature, given: Iterable[str], before: int) -> Iterator[tuple[str | None, str]]:
+def _explain_arguments(
+    signature: _Signature, arguments: Iterable[str], before: int
+) -> Iterator[tuple[str | None, str]]:
     """Each argument that is wrong (None: one is missing) and why; qbench gives the first ``before`` parameters."""
-    given = list(given)
+    arguments = list(arguments)
     names = signature.names[before:]
-    for name in given:
+    for name in arguments:
         if name not in names and not signature.open:
             takes = f"it takes {', '.join(names)}" if names else "it takes none"
             yield name, f"the function has no argument '{name}'{near(name, names) or ';'} {takes}"
-    missing = [name for name in signature.needed if name in names and name not in given]
+    missing = [name for name in signature.needed if name in names and name not in arguments]
     if missing:
         yield None, f"the function needs {', '.join(missing)}; give {{args: {{{missing[0]}: …}}}}"
 

@@ -54,17 +54,17 @@ def _check_part(
     root: Node, part: str, default: str, splits: Mapping[str, Keys], shapes: Mapping[str, Shape]
 ) -> Iterator[Problem]:
     path: Path = ("data", part, "split")
-    given, samples = root.at(path), root.at((*path[:-1], "samples"))
-    split = default if given is None else given.value
+    split_node, samples = root.at(path), root.at((*path[:-1], "samples"))
+    split = default if split_node is None else split_node.value
     if not isinstance(split, str) or split not in splits:
         if isinstance(split, str) and split.strip():
-            what = f"no split '{split}'; the file has: {', '.join(sorted(splits))}"
-            yield list(root.walk(path))[-1][1].mark.problem(what, path_text(path))
+            problem = f"no split '{split}'; the file has: {', '.join(sorted(splits))}"
+            yield list(root.walk(path))[-1][1].mark.problem(problem, path_text(path))
         return
     shape = shapes.get(splits[split].inputs[0], ())
     if shape and samples is not None and type(samples.value) is int and samples.value > shape[0]:
-        what = f"{samples.value} samples of split '{split}', which has {shape[0]}; ask for at most that"
-        yield samples.mark.problem(what, path_text((*path[:-1], "samples")))
+        problem = f"{samples.value} samples of split '{split}', which has {shape[0]}; ask for at most that"
+        yield samples.mark.problem(problem, path_text((*path[:-1], "samples")))
 
 
 def _check_layout(root: Node, splits: Mapping[str, Keys], shapes: Mapping[str, Shape]) -> Iterator[Problem]:
@@ -74,8 +74,8 @@ def _check_layout(root: Node, splits: Mapping[str, Keys], shapes: Mapping[str, S
         return
     for name in (name for keys in splits.values() for name in keys.inputs):
         if name in shapes and len(shapes[name]) != sides:
-            what = f"'{node.value}' has {sides} dimensions, {name} has the shape {list(shapes[name])}"
-            yield node.mark.problem(what, path_text((*DATASET, "stored_layout")))
+            problem = f"'{node.value}' has {sides} dimensions, {name} has the shape {list(shapes[name])}"
+            yield node.mark.problem(problem, path_text((*DATASET, "stored_layout")))
             return
 
 
@@ -90,9 +90,9 @@ def _check_models(root: Node, splits: Mapping[str, Keys], shapes: Mapping[str, S
         node = root.at(path)
         if node is None or not isinstance(node.value, str) or root.at(("models", index, "inputs")) is not None:
             continue
-        what = _explain_misfit(regular_file.resolve_path(node.value, base), split.inputs, examples)
-        if what is not None:
-            yield node.mark.problem(what, path_text(path))
+        problem = _explain_misfit(regular_file.resolve_path(node.value, base), split.inputs, examples)
+        if problem is not None:
+            yield node.mark.problem(problem, path_text(path))
 
 
 def _turn(shape: Shape | None, layout: str) -> Shape | None:
@@ -122,9 +122,9 @@ def _explain_misfit(file: File, names: tuple[str, ...], examples: list[Shape | N
         if example is not None and fits:
             fits = all(side in (None, there) for side, there in zip(sides[1:], example[1:], strict=True))
         if sides and not fits:
-            wanted = ", ".join("?" if side is None else str(side) for side in ("n", *sides[1:]))
+            expected = ", ".join("?" if side is None else str(side) for side in ("n", *sides[1:]))
             has = ", ".join(map(str, ("n", *(example or ())[1:])))
-            return f"its input {value.name} is [{wanted}], examples ({name}) are [{has}]"
+            return f"its input {value.name} is [{expected}], examples ({name}) are [{has}]"
     return None
 
 

@@ -44,10 +44,10 @@ def _put(here: Node, path: Path, depth: int, new: Node, mark: Mark) -> Node:
         items[step] = _put(items[step], path, depth + 1, new, mark)
         return Node(here.mark, items)
     if isinstance(step, str) and (here.value is None or isinstance(here.value, dict)):
-        known = here.value or {}
-        key_mark, inner = known.get(step, (mark, Node(mark, None)))
+        keys = here.value or {}
+        key_mark, inner = keys.get(step, (mark, Node(mark, None)))
         if depth + 1 == len(path):
             key_mark = mark
-        return Node(here.mark, {**known, step: (key_mark, _put(inner, path, depth + 1, new, mark))})
-    what = "a list" if isinstance(step, int) else "a mapping"
-    raise SuiteError([mark.problem(f"{path_text(path[:depth])} is {shown(here.plain())}, not {what}")])
+        return Node(here.mark, {**keys, step: (key_mark, _put(inner, path, depth + 1, new, mark))})
+    container = "a list" if isinstance(step, int) else "a mapping"
+    raise SuiteError([mark.problem(f"{path_text(path[:depth])} is {shown(here.plain())}, not {container}")])

@@ -107,9 +107,9 @@ def _read_named(value: Any, *, kinds: Mapping[str, type[Section]], what: str) ->
     return Named(name=name, keys=_read_keys(keys, name, kinds[name]))
 
 
-def _read_keys(given: Mapping[str, Any], name: str, kind: type[Section]) -> tuple[tuple[str, Any], ...]:
+def _read_keys(written: Mapping[str, Any], name: str, kind: type[Section]) -> tuple[tuple[str, Any], ...]:
     try:
-        section = kind.model_validate(given)
+        section = kind.model_validate(written)
     except ValidationError as error:
         first = _first(error)
         key, options = str(first["loc"][0]), tuple(key for key in kind.model_fields if key != "name")
