@@ -110,6 +110,14 @@ def mean(record: Record) -> float | None:
     return None if record.latency is None else record.latency.mean_seconds
 
 
+def resident_bytes(record: Record) -> int | None:
+    """The largest resident set of the measuring process; that with the artifact loaded where no peak is known."""
+    memory = record.memory
+    if memory is None:
+        return None
+    return memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes
+
+
 def is_sequential(record: Record) -> bool:
     """Whether its speed-up is a ratio of means, as protocol sequential measures."""
     return record.speedup is not None and record.speedup.protocol == "sequential"

@@ -218,34 +218,13 @@ def check_accuracy(
     return check if test is None else replace(check.hold_test(test), unit=metric.unit or None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Bytes of a case's artifact and of its fp32's."""
-
-    artifact: int
-    fp32: int
-
-    @property
-    def ratio(self) -> float:
-        """Bytes over those of fp32."""
-        return self.artifact / self.fp32
-
-
-def read_sizes(record: Record, records: Sequence[Record]) -> Sizes | None:
-    """The sizes of a case and of its like-for-like fp32 among the records; None where either is not known."""
-    fp32 = compare.like_for_like(record, records)
-    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
-        return None
-    return Sizes(artifact=record.artifact.size_bytes, fp32=fp32.artifact.size_bytes)
-
-
 def check_size(record: Record, records: Sequence[Record], rules: CaseRules) -> LimitCheck | None:
     """Whether its bytes are within the promised share of those of its fp32."""
     if rules.gate is None or rules.gate.size.max_ratio is None:
         return None
-    most, sizes = rules.gate.size.max_ratio, read_sizes(record, records)
+    most, ratio = rules.gate.size.max_ratio, compare.size_ratio(compare.like_for_like(record, records), record)
     check = rules.limit(record, "size", "gate.size.max_ratio", most, unit="bytes over fp32's")
-    return check if sizes is None else check.hold_number(sizes.ratio)
+    return check if ratio is None else check.hold_number(ratio)
 
 
 def check_speedup(record: Record, rules: CaseRules) -> LimitCheck | None:
@@ -288,9 +267,8 @@ def check_memory(record: Record, rules: CaseRules) -> LimitCheck | None:
     if rules.decide.max_memory is None:
         return None
     check = rules.limit(record, "memory", "decide.max_memory", rules.decide.max_memory, unit="bytes")
-    if (memory := record.memory) is None:
-        return check
-    return check.hold_number(memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes)
+    resident = cases.resident_bytes(record)
+    return check if resident is None else check.hold_number(resident)
 
 
 def check_peak_memory(record: Record, rules: CaseRules) -> LimitCheck | None:

@@ -82,10 +82,7 @@ def cold_start_of(record: Record) -> float | None:
 
 def memory_of(record: Record) -> float | None:
     """The largest resident set of the measuring process, bytes."""
-    memory = record.memory
-    if memory is None:
-        return None
-    return float(memory.loaded_rss_bytes if memory.peak_rss_bytes is None else memory.peak_rss_bytes) or None
+    return float(cases.resident_bytes(record) or 0) or None
 
 
 VALUES: dict[ObjectiveName, Callable[[Record], float | None]] = {

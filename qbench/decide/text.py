@@ -117,10 +117,8 @@ def _fp32_name(case: str) -> str:
 
 
 def _size_part(record: Record, judged: Judged) -> list[str]:
-    fp32 = compare.like_for_like(record, judged.records)
-    if record.artifact is None or fp32 is None or fp32.artifact is None or not fp32.artifact.size_bytes:
-        return []
-    return [f"{formatting.share(record.artifact.size_bytes / fp32.artifact.size_bytes, 0)} of its size"]
+    ratio = compare.size_ratio(compare.like_for_like(record, judged.records), record)
+    return [] if ratio is None else [f"{formatting.share(ratio, 0)} of its size"]
 
 
 def _accuracy_part(record: Record, judged: Judged) -> list[str]:

@@ -19,7 +19,7 @@ from qbench.decide import limits
 from qbench.decide.limit_text import name_bound, score_unit
 from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.gating.evidence import Evidence
-from qbench.gating.verdict import CaseRule, Verdict, format_level
+from qbench.gating.verdict import GateRule, Verdict, format_level
 from qbench.record.example_scores import Paired, pair_scores
 from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
@@ -166,7 +166,12 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
 
 
 def _compare_scores(
-    evidence: Evidence, rule: CaseRule, check: LimitCheck, delta: compare.Delta, metric: MetricInfo, allowed: float
+    evidence: Evidence,
+    rule: GateRule,
+    check: LimitCheck,
+    delta: compare.Delta,
+    metric: MetricInfo,
+    allowed: float,
 ) -> Verdict:
     record = check.record
     shared = _pair_examples(evidence, record)
@@ -276,7 +281,7 @@ def _compare_unpaired(delta: compare.Delta, metric: MetricInfo, allowed: float, 
 
 
 def _say_comparison(
-    rule: CaseRule, check: LimitCheck, compared: _Comparison, metric: MetricInfo, allowed: float
+    rule: GateRule, check: LimitCheck, compared: _Comparison, metric: MetricInfo, allowed: float
 ) -> Verdict:
     change = describe_change(compared.before, compared.now, compared.test, metric, allowed, compared.flips)
     return rule.say_test(

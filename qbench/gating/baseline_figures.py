@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from qbench.compare import compare
 from qbench.gating.evidence import Evidence
-from qbench.gating.verdict import CaseRule, Verdict
+from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import NATIVE, Accuracy, Record
 
@@ -46,7 +46,7 @@ def report_contradiction(evidence: Evidence, case: str, contradiction: str) -> V
 
 
 def _refuse(evidence: Evidence, case: str, text: str, cause: str) -> Verdict:
-    rule = CaseRule(name="baseline", kind="case", case=case, place=evidence.place("matrix"))
+    rule = GateRule(name="baseline", kind="case", case=case, place=evidence.place("matrix"))
     return rule.verdict("INVALID", text, f"{cause}; {_RENEW}")
 
 

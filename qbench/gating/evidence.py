@@ -12,7 +12,7 @@ from qbench.backends.libraries import list_runtime_libraries
 from qbench.compare import compare
 from qbench.decide.limits import CaseRules, LimitCheck
 from qbench.gating.sequential_test import NotRun, Rerun
-from qbench.gating.verdict import CaseRule, Kind, Verdict, advise_improved
+from qbench.gating.verdict import GateRule, Kind, Verdict, advise_improved
 from qbench.portability.compare_hosts import OutputChange
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import CaseKey, Record
@@ -70,13 +70,13 @@ class Evidence:
         """A limit that a key of the suite (``gate.size.max_growth``) sets for a case, nothing held against it yet."""
         return self.limits.limit(record, name, key, threshold)
 
-    def rule(self, check: LimitCheck, kind: Kind, *, way: Literal["live", "stored"] | None = None) -> CaseRule:
+    def rule(self, check: LimitCheck, kind: Kind, *, way: Literal["live", "stored"] | None = None) -> GateRule:
         """What is said of a limit of the suite, with where that is written; its default where it is not."""
         assert check.key is not None
         assert check.place is not None
         _, section, field = check.key.split(".")
         written = field in getattr(self.policy, section).model_fields_set
-        return CaseRule(
+        return GateRule(
             name=check.limit,
             kind=kind,
             case=check.record.case.id,
@@ -113,7 +113,7 @@ class Evidence:
         old, new = self.baseline.info.versions, self.info.versions
         return ", ".join(f"{name} {old[name]} -> {new.get(name)}" for name in self.list_updates(record))
 
-    def judge_unchanged(self, rule: CaseRule, record: Record) -> Verdict | None:
+    def judge_unchanged(self, rule: GateRule, record: Record) -> Verdict | None:
         """The verdict where nothing that was built has changed, so that nothing is to be measured; None where it has.
 
         PASS on the same kind of host. What the same file takes on another kind than the baseline's, no figure of the

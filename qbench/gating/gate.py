@@ -20,7 +20,7 @@ from qbench.errors import NotComparable, UsageError, first_names
 from qbench.gating.outcomes import Outcome, find_exit_code, find_outcome
 from qbench.gating.rules import judge_records
 from qbench.gating.sequential_test import NotRun, Rerun
-from qbench.gating.verdict import CaseRule, Verdict
+from qbench.gating.verdict import GateRule, Verdict
 from qbench.portability.compare_hosts import compare_outputs
 from qbench.record import locate, stored_run
 from qbench.record.schema import Record, read_case_id
@@ -178,7 +178,7 @@ def keep_cases(run: StoredRun, baseline: Baseline | None, only: str) -> tuple[St
 def refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Verdict]:
     """INVALID for a quick look: it is too coarse to be held to anything, or to hold anything to."""
     sides = {"the run": run, "the baseline": baseline}
-    rule = CaseRule(name="run", kind="run", case=run.suite.name, place=place)
+    rule = GateRule(name="run", kind="run", case=run.suite.name, place=place)
     return [
         rule.verdict("INVALID", f"{side} is a {QUICK}", f"make it without --quick: `qbench run {info.suite.file}`")
         for side, info in sides.items()
@@ -188,7 +188,7 @@ def refuse_quick(run: RunInfo, baseline: RunInfo | None, place: str) -> list[Ver
 
 def report_newest(newest: Path, run: StoredRun, place: str) -> Verdict:
     """MISSING: a benchmark that failed wholly proves nothing by an older run that is still there."""
-    return CaseRule(name="run", kind="run", case=run.info.suite.name, place=place).verdict(
+    return GateRule(name="run", kind="run", case=run.info.suite.name, place=place).verdict(
         "MISSING",
         f"the latest run, {newest.name}, has no case that is ok",
         f"it has {locate.without_ok(newest)} ({newest}); judged is {run.folder.name}, which is older: "

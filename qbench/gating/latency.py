@@ -22,7 +22,7 @@ from qbench.gating.sequential_test import (
     NotRun,
     Rerun,
 )
-from qbench.gating.verdict import CaseRule, LiveTimes, Verdict, format_level
+from qbench.gating.verdict import GateRule, LiveTimes, Verdict, format_level
 from qbench.record.schema import Record, Speedup
 from qbench.stats.interval_type import Interval
 
@@ -78,7 +78,7 @@ def check_update(evidence: Evidence, record: Record) -> Verdict | None:
     return _check_stored(evidence.rule(check, "time", way="stored"), check, delta, tolerance, None, updates)
 
 
-def _refuse_impossible(rule: CaseRule, record: Record) -> Verdict:
+def _refuse_impossible(rule: GateRule, record: Record) -> Verdict:
     assert record.roofline is not None
     reason = (
         f"{formatting.share(record.roofline.peak_fraction, 0)} of the int8 peak of this core: faster than "
@@ -87,7 +87,7 @@ def _refuse_impossible(rule: CaseRule, record: Record) -> Verdict:
     return rule.verdict("INVALID", "faster than possible", reason)
 
 
-def _check_rerun(rule: CaseRule, check: LimitCheck, rerun: Rerun, tolerance: float, versions: str) -> Verdict:
+def _check_rerun(rule: GateRule, check: LimitCheck, rerun: Rerun, tolerance: float, versions: str) -> Verdict:
     if rerun.reason is not None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.analysis, list_times(rerun)
@@ -109,7 +109,7 @@ def _check_rerun(rule: CaseRule, check: LimitCheck, rerun: Rerun, tolerance: flo
     return replace(advise_live(verdict, analysis, rerun), times=times)
 
 
-def refuse_budget(rule: CaseRule, rerun: Rerun) -> Verdict:
+def refuse_budget(rule: GateRule, rerun: Rerun) -> Verdict:
     """INCONCLUSIVE: the time that may be spent was over before the first look."""
     verdict = rule.verdict("INCONCLUSIVE", f"live  {len(rerun.pairs)} of {ANALYSES[0]} process pairs")
     return replace(describe_budget(verdict, rerun), times=list_times(rerun))
@@ -161,7 +161,12 @@ def describe_versions(evidence: Evidence, record: Record, rerun: Rerun) -> str:
 
 
 def _check_stored(
-    rule: CaseRule, check: LimitCheck, delta: compare.Delta, tolerance: float, not_run: NotRun | None, updates: str
+    rule: GateRule,
+    check: LimitCheck,
+    delta: compare.Delta,
+    tolerance: float,
+    not_run: NotRun | None,
+    updates: str,
 ) -> Verdict:
     record = check.record
     why = f"  not run again: {formatting.one_line(not_run.reason)}" if not_run else ""
@@ -207,7 +212,7 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
     return advise_speedup(rule.say_interval(check, f"{measured}  promised {check.threshold:g}"), speedup)
 
 
-def _check_promise(rule: CaseRule, check: LimitCheck, rerun: Rerun) -> Verdict:
+def _check_promise(rule: GateRule, check: LimitCheck, rerun: Rerun) -> Verdict:
     if rerun.reason is not None or rerun.promise is None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.promise, list_times(rerun)

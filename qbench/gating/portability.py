@@ -13,7 +13,7 @@ import numpy as np
 from qbench.decide.limits import LimitCheck
 from qbench.gating.accuracy import describe_change
 from qbench.gating.evidence import Evidence
-from qbench.gating.verdict import CaseRule, Verdict
+from qbench.gating.verdict import GateRule, Verdict
 from qbench.portability.compare_hosts import is_emulated, is_other_file, judge_change
 from qbench.record.schema import NATIVE, Record, place_on
 
@@ -42,7 +42,7 @@ def _check_host(evidence: Evidence, native: Record, host: str) -> Verdict:
     return _judge_answers(evidence, rule, check, there)
 
 
-def _judge_answers(evidence: Evidence, rule: CaseRule, check: LimitCheck, there: Record) -> Verdict:
+def _judge_answers(evidence: Evidence, rule: GateRule, check: LimitCheck, there: Record) -> Verdict:
     """The verdict on the metric there against the metric where the artifact was built, example by example: the same
     bits lose nothing, however few examples there are; of an emulated host on the bits of the examples it answered."""
     native = check.record
@@ -64,7 +64,7 @@ def _judge_answers(evidence: Evidence, rule: CaseRule, check: LimitCheck, there:
     return bounded.say_test(check.hold_test(test), text, failed=failed, n=len(new), flips=None)
 
 
-def _judge_bits(evidence: Evidence, rule: CaseRule, native: Record, there: Record) -> Verdict:
+def _judge_bits(evidence: Evidence, rule: GateRule, native: Record, there: Record) -> Verdict:
     """PASS where each example that was emulated has the same bits; else INCONCLUSIVE, since so few are no sample."""
     outputs, examples = evidence.change(there, native), there.host.examples if there.host else None
     if outputs is None or examples is None:

@@ -42,7 +42,7 @@ from qbench.gating.deciding import refuse_pairs
 from qbench.gating.evidence import Evidence
 from qbench.gating.outcomes import Effect, Outcome
 from qbench.gating.sequential_test import NotRun, Rerun
-from qbench.gating.verdict import CaseRule, Verdict
+from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
 from qbench.portability.compare_hosts import OutputChange, is_emulated
 from qbench.record.example_scores import ExampleScores
@@ -202,7 +202,7 @@ def _find_absent(evidence: Evidence) -> list[Verdict]:
 
 def _case_verdict(evidence: Evidence, case: str, outcome: Outcome, text: str, reason: str) -> Verdict:
     """A verdict on whether the case is there at all."""
-    return CaseRule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
+    return GateRule(name="case", kind="case", case=case, place=evidence.place("matrix")).verdict(outcome, text, reason)
 
 
 # --- the verdicts on one case, judged together ---------------------------------------------------------------------

@@ -6,6 +6,7 @@ None means that the rule does not concern the case or was not asked for.
 from __future__ import annotations
 
 from qbench import formatting
+from qbench.compare import compare
 from qbench.decide import limits
 from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import Verdict
@@ -17,12 +18,13 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     check = limits.check_size(record, evidence.records, evidence.limits)
     if check is None:
         return None
-    rule, sizes = evidence.rule(check, "size"), limits.read_sizes(record, evidence.records)
-    if sizes is None:
+    rule, fp32 = evidence.rule(check, "size"), compare.like_for_like(record, evidence.records)
+    if check.measured is None or record.artifact is None or fp32 is None or fp32.artifact is None:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
-    change = f"{formatting.size(sizes.fp32)} -> {formatting.size(sizes.artifact)}"
-    text = f"{change}  ratio {sizes.ratio:.3f}  budget {check.threshold:g}"
-    return rule.say_number(check, text, f"{sizes.artifact} of {sizes.fp32} bytes")
+    new, old = record.artifact.size_bytes, fp32.artifact.size_bytes
+    change = f"{formatting.size(old)} -> {formatting.size(new)}"
+    text = f"{change}  ratio {check.measured.value:.3f}  budget {check.threshold:g}"
+    return rule.say_number(check, text, f"{new} of {old} bytes")
 
 
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:

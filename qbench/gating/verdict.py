@@ -1,4 +1,4 @@
-"""What the gate says of a rule on a case: the ``Verdict``, and ``CaseRule``, which builds every one."""
+"""What the gate says of a rule on a case: the ``Verdict``, and ``GateRule``, which builds every one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseRule:
+class GateRule:
     """One rule on one case, not checked yet: every verdict is built here. ``place`` is the rule's file:line, ``kind``,
     ``default``, ``threshold`` and ``way`` as in ``Verdict``."""
 

@@ -13,11 +13,10 @@ from qbench.decide.limits import (
     AccuracyMargin,
     CaseRules,
     LimitCheck,
-    Sizes,
     check_accuracy,
+    check_size,
     find_accuracy_limit,
     hold_promise,
-    read_sizes,
 )
 from qbench.record.schema import Record, Speedup
 from qbench.record.stored_run import MetricInfo
@@ -43,13 +42,18 @@ def test_exactly_what_is_allowed_is_allowed(value: float, most: float, outcome: 
 
 
 def test_sizes_are_those_of_the_case_and_of_its_fp32() -> None:
-    """None where either is not known, which is no ratio of 0."""
+    """No outcome where either is not known, which is no ratio of 0."""
     case, reference = int8(size_bytes=260), fp32(size_bytes=1000)
-    sizes = read_sizes(case, [reference, case])
-    assert sizes == Sizes(artifact=260, fp32=1000)
-    assert sizes.ratio == pytest.approx(0.26)
-    assert read_sizes(case, [case]) is None
-    assert read_sizes(replace(case, artifact=None), [reference, case]) is None
+    rules = CaseRules(gate=GateSpec.model_validate({"size": {"max_ratio": 0.3}}))
+
+    def hold(record: Record, *records: Record) -> tuple[str | None, Interval | None]:
+        check = check_size(record, records, rules)
+        assert check is not None
+        return check.outcome, check.measured
+
+    assert hold(case, reference, case) == ("PASS", Interval(value=0.26))
+    assert hold(case, case) == (None, None)
+    assert hold(replace(case, artifact=None), reference, case) == (None, None)
 
 
 def test_a_speed_up_lies_where_the_whole_of_its_interval_does() -> None:
