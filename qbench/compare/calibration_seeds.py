@@ -93,10 +93,10 @@ def _shift(interval: Interval, by: float) -> Interval:
 
 
 def find_warning(
-    case: str, own: noninferiority.NonInferiority | None, spread: SeedSpread, metric: MetricInfo
+    case: str, shipped: noninferiority.NonInferiority | None, spread: SeedSpread, metric: MetricInfo
 ) -> str | None:
     """Why the verdict on a case depends on which calibration examples were chosen; None where it does not."""
-    if own is None or spread.test is None or own.outcome != "PASS" or spread.test.outcome == "PASS":
+    if shipped is None or spread.test is None or shipped.outcome != "PASS" or spread.test.outcome == "PASS":
         return None
     return (
         f"{case}: PASS with the calibration examples of seed {spread.seeds[0]}, {spread.test.outcome} with those of "

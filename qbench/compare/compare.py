@@ -164,15 +164,15 @@ def like_for_like(record: Record, records: Iterable[Record]) -> Record | None:
     batch size on its own backend, else on ``torch`` (the runtime of the torch.ao engines)."""
     key = record.case
     candidates = {
-        other.case.backend: other
-        for other in records
-        if other.case.mode == "fp32"
-        and not other.case.is_twin
-        and (other.case.model, other.case.threads, other.case.batch_size, other.case.host)
+        fp32.case.backend: fp32
+        for fp32 in records
+        if fp32.case.mode == "fp32"
+        and not fp32.case.is_twin
+        and (fp32.case.model, fp32.case.threads, fp32.case.batch_size, fp32.case.host)
         == (key.model, key.threads, key.batch_size, key.host)
     }
     if record.speedup is not None:
-        reference = next((other for other in candidates.values() if other.case.id == record.speedup.baseline), None)
+        reference = next((fp32 for fp32 in candidates.values() if fp32.case.id == record.speedup.baseline), None)
         if reference is not None:
             return reference
     return candidates.get(key.backend) or candidates.get("torch")

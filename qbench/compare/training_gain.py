@@ -23,13 +23,13 @@ CHANCE = 0.05  # two-sided
 @dataclass(frozen=True, kw_only=True)
 class TrainingGain:
     """A QAT case that beats its like-for-like fp32 beyond chance: ``gain`` over it, better is positive. ``twin`` is the
-    id of its fp32 twin, ``own`` its change against that one (None: it has none, or it has no result)."""
+    id of its fp32 twin, ``int8_change`` its change against that one (None: it has none, or it has no result)."""
 
     case: str
     variant: str
     gain: Interval
     twin: str | None = None
-    own: Interval | None = None
+    int8_change: Interval | None = None
 
 
 def find_training_gain(record: Record, metric: MetricInfo) -> TrainingGain | None:
@@ -44,13 +44,13 @@ def find_training_gain(record: Record, metric: MetricInfo) -> TrainingGain | Non
     if not _is_beyond_chance(accuracy, gain):
         return None
     twin = accuracy.twin
-    own = None if twin is None or twin.delta is None else compare.oriented(twin.delta, metric.sign)
+    int8_change = None if twin is None or twin.delta is None else compare.oriented(twin.delta, metric.sign)
     return TrainingGain(
         case=record.case.id,
         variant=record.case.variant,
         gain=gain,
-        twin=None if twin is None or own is None else twin.baseline,
-        own=own,
+        twin=None if twin is None or int8_change is None else twin.baseline,
+        int8_change=int8_change,
     )
 
 
@@ -64,8 +64,8 @@ def _is_beyond_chance(accuracy: Accuracy, gain: Interval) -> bool:
 def describe_training_gains(records: Iterable[Record], metric: MetricInfo) -> tuple[str, ...]:
     """A sentence, without its full stop, on each gain that has a twin, and one on all those that have none."""
     gains = [gain for record in records if (gain := find_training_gain(record, metric)) is not None]
-    with_twin = [_describe_own(gain, gain.own, metric) for gain in gains if gain.own is not None]
-    without = [f"{gain.variant} ({_amount(gain, metric)})" for gain in gains if gain.own is None]
+    with_twin = [_describe_own(gain, gain.int8_change, metric) for gain in gains if gain.int8_change is not None]
+    without = [f"{gain.variant} ({_amount(gain, metric)})" for gain in gains if gain.int8_change is None]
     if not without:
         return tuple(with_twin)
     missing = (
@@ -75,10 +75,10 @@ def describe_training_gains(records: Iterable[Record], metric: MetricInfo) -> tu
     return (*with_twin, missing)
 
 
-def _describe_own(gain: TrainingGain, own: Interval, metric: MetricInfo) -> str:
+def _describe_own(gain: TrainingGain, int8_change: Interval, metric: MetricInfo) -> str:
     return (
         f"{gain.variant}: of {_amount(gain, metric)} over fp32, int8's own change, against the fp32 twin of the same "
-        f"training, is {metric.show_change(own)}"
+        f"training, is {metric.show_change(int8_change)}"
     )
 
 

@@ -46,21 +46,21 @@ class AccuracyDifferences:
     _values: dict[str, NDArray[Any] | None] = field(default_factory=dict)
     _known: dict[tuple[str, str], AccuracyDifference | None] = field(default_factory=dict)
 
-    def compare(self, record: Record, other: Record) -> AccuracyDifference | None:
+    def compare(self, record: Record, rival: Record) -> AccuracyDifference | None:
         """``record`` against ``other``; None where nothing is known of one of them."""
-        key = (record.case.id, other.case.id)
+        key = (record.case.id, rival.case.id)
         if key not in self._known:
-            self._known[key] = self._compare(record, other)
+            self._known[key] = self._compare(record, rival)
         return self._known[key]
 
-    def _compare(self, record: Record, other: Record) -> AccuracyDifference | None:
+    def _compare(self, record: Record, rival: Record) -> AccuracyDifference | None:
         metric = self.judged.metric
         if metric is None:
             return None
-        own, its = self._read(record), self._read(other)
-        if own is not None and its is not None and len(own) == len(its) and len(own):
-            return difference_of_values(metric.sign * own, metric.sign * its, metric.bounds)
-        return _difference_of_scores(record, other, metric.sign)
+        values, rival_values = self._read(record), self._read(rival)
+        if values is not None and rival_values is not None and len(values) == len(rival_values) and len(values):
+            return difference_of_values(metric.sign * values, metric.sign * rival_values, metric.bounds)
+        return _difference_of_scores(record, rival, metric.sign)
 
     def _read(self, record: Record) -> NDArray[Any] | None:
         case = record.case.id
@@ -75,33 +75,35 @@ class AccuracyDifferences:
         return self._values[case]
 
 
-def difference_of_values(own: NDArray[Any], its: NDArray[Any], bounds: Bounds = (None, None)) -> AccuracyDifference:
+def difference_of_values(
+    values: NDArray[Any], rival_values: NDArray[Any], bounds: Bounds = (None, None)
+) -> AccuracyDifference:
     """From the metric of each example, better positive: McNemar's test where each is right or wrong, else the limits of
     the accuracy test, which allow for rare large losses; ``bounds`` of one example's value, None: not known."""
-    change = own - its
+    change = values - rival_values
     value, n = float(change.mean()), len(change)
-    if intervals.is_binary(np.concatenate([own, its])):
+    if intervals.is_binary(np.concatenate([values, rival_values])):
         lost, gained = int((change < 0).sum()), int((change > 0).sum())
         # Half an example on either side: no flip among n is no proof that none ever flips.
         error = math.sqrt(lost + gained + 1) / n
         p_value = mcnemar.midp(lost, gained)
         return AccuracyDifference(value=value, error=error, beyond_chance=p_value < ERROR, lost=lost, gained=gained)
-    limits = noninferiority.assess_examples(own, its, 0.0, 1 - ERROR, bounds).delta
+    limits = noninferiority.assess_examples(values, rival_values, 0.0, 1 - ERROR, bounds).delta
     if limits.low is None or limits.high is None:
         return AccuracyDifference(value=value, error=1e-12, beyond_chance=value != 0)
     error = (limits.high - limits.low) / 2 / intervals.normal_quantile(1 - ERROR)
     return AccuracyDifference(value=value, error=error, beyond_chance=limits.low > 0 or limits.high < 0)
 
 
-def _difference_of_scores(record: Record, other: Record, sign: float) -> AccuracyDifference | None:
+def _difference_of_scores(record: Record, rival: Record, sign: float) -> AccuracyDifference | None:
     """From the change of each against its own fp32, as independent."""
-    own, its = record.accuracy, other.accuracy
-    if own is None or its is None or own.metric != its.metric:
+    accuracy, rival_accuracy = record.accuracy, rival.accuracy
+    if accuracy is None or rival_accuracy is None or accuracy.metric != rival_accuracy.metric:
         return None
-    errors = [_error_of(record), _error_of(other)]
+    errors = [_error_of(record), _error_of(rival)]
     if errors[0] is None or errors[1] is None:
         return None
-    value, error = sign * (own.value - its.value), math.hypot(errors[0], errors[1])
+    value, error = sign * (accuracy.value - rival_accuracy.value), math.hypot(errors[0], errors[1])
     return AccuracyDifference(value=value, error=error, beyond_chance=abs(value) > 1.96 * error)
 
 

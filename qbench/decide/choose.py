@@ -55,14 +55,14 @@ def choose(records: Sequence[Record], checks: Checks, contest: Contest) -> Choic
     if not good and not open_:
         return Choice(verdict="none qualifies", fp32=fp32, measured=measured)
     better = _list_better((*good, *open_), fp32, objective)
-    known = Choice(verdict="keep fp32", fp32=fp32, measured=measured, good=good, open_=open_, better=better)
+    choice = Choice(verdict="keep fp32", fp32=fp32, measured=measured, good=good, open_=open_, better=better)
     if ship := [record for record in good if record in better]:
         ranking = rank(ship, contest)
-        return replace(known, verdict="ship", pick=ranking.pick, ranking=ranking)
+        return replace(choice, verdict="ship", pick=ranking.pick, ranking=ranking)
     hopes = [record for record in open_ if record in better or (not good and _may_be_better(record, fp32, objective))]
     if hopes:
-        return replace(known, verdict="undecided", pick=sort_by_estimate(hopes, objective)[0])
-    return replace(known, pick=sort_by_estimate(good or open_, objective)[0])
+        return replace(choice, verdict="undecided", pick=sort_by_estimate(hopes, objective)[0])
+    return replace(choice, pick=sort_by_estimate(good or open_, objective)[0])
 
 
 def best_fp32(records: Sequence[Record], contest: Contest) -> Record | None:
@@ -71,13 +71,13 @@ def best_fp32(records: Sequence[Record], contest: Contest) -> Record | None:
     measured = [record for record in records if record.status == "ok" and cases.is_plain_fp32(record)]
     measured = [record for record in measured if not cases.is_unmeasured(record)]
     measured = [record for record in measured if not qualify.breaks_ceiling(record, contest.spec)]
-    known = [record for record in measured if contest.objective.value(record) is not None]
-    if not known:
+    valued = [record for record in measured if contest.objective.value(record) is not None]
+    if not valued:
         return None
-    fastest = cases.fastest_fp32(known)
+    fastest = cases.fastest_fp32(valued)
     if contest.objective.name == "latency" and fastest is not None:
         return fastest
-    return sort_by_estimate(known, contest.objective)[0]
+    return sort_by_estimate(valued, contest.objective)[0]
 
 
 def _list_better(tried: Sequence[Record], fp32: Record | None, objective: Objective) -> tuple[Record, ...]:

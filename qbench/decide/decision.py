@@ -78,8 +78,8 @@ def _is_for_reference(setting: Setting, judged: Judged) -> bool:
     records = cases.of_setting(setting, judged.records)
     if not records or not all(record.reference for record in records):
         return False
-    others = (setting_of(record.case) for record in judged.records if not record.reference)
-    return any(replace(other, host=setting.host) == setting for other in others)
+    asked = (setting_of(record.case) for record in judged.records if not record.reference)
+    return any(replace(one_asked, host=setting.host) == setting for one_asked in asked)
 
 
 def decide_setting(judged: Judged, setting: Setting) -> Decision:
@@ -88,7 +88,7 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
     contest = make_contest(judged, records)
     choice = choose(records, judged.checks, contest)
     chance = None if choice.ranking is None else estimate_probability(choice, judged, contest)
-    known = {record.case.id for record in records}
+    ids = {record.case.id for record in records}
     over = None if choice.pick is None or choice.fp32 is None else contest.objective.compare(choice.pick, choice.fp32)
     fastest = choice.fp32 if contest.spec.minimize == "latency" else cases.fastest_fp32(records)
     runner_up = find_runner_up(choice, chance, contest)
@@ -117,7 +117,7 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         else reasons.describe_distance(runner_up, choice.pick, contest),
         would_change=() if untimed else sensitivity.list_changes(choice, records, judged, contest),
         not_it=reasons.list_reasons(choice, records, judged, contest, runner_up if unsure else None),
-        checks={case: checks for case, checks in judged.checks.items() if case in known},
+        checks={case: checks for case, checks in judged.checks.items() if case in ids},
         notes=(
             *not_timed.list_notes(records, untimed, contest),
             *notes.list_notes(choice, records, judged, contest),
@@ -161,5 +161,5 @@ def find_runner_up(choice: Choice, chance: Probability | None, contest: Contest)
     """What the rule would ship without the pick; where the pick is unsure, what is most often the best instead."""
     if chance is not None and chance.pick < ENOUGH and chance.rival is not None:
         return chance.rival
-    others = [record for record in choice.good if record in choice.better and record is not choice.pick]
-    return rank(others, contest).pick if choice.ranking is not None and others else None
+    alternatives = [record for record in choice.good if record in choice.better and record is not choice.pick]
+    return rank(alternatives, contest).pick if choice.ranking is not None and alternatives else None

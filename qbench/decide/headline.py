@@ -28,8 +28,8 @@ def explain(choice: Choice, records: Sequence[Record], judged: Judged, contest: 
     if choice.verdict == "keep fp32":
         return _explain_fp32(choice, pick, contest)
     if choice.verdict == "undecided":
-        what = "the fastest candidate" if contest.spec.minimize == "latency" else "the candidate that leads"
-        return f"Undecided on {variant(pick)}, {what}."
+        candidate = "the fastest candidate" if contest.spec.minimize == "latency" else "the candidate that leads"
+        return f"Undecided on {variant(pick)}, {candidate}."
     if rival is not None:
         decider = notes.explain_decider(choice, rival, judged, contest)
         return f"Either {variant(pick)} or {variant(rival)}: {decider}."
@@ -68,13 +68,13 @@ def _explain_none(choice: Choice, judged: Judged) -> str:
         broken.setdefault(reasons.name_broken(first), []).append(record)
     if set(broken) == {"int8"}:
         return "None qualifies: no candidate runs in int8"
-    parts = []
+    clauses = []
     for limit, records in broken.items():
         single, several = reasons.BROKEN[limit]
         bound = _name_bound(judged, records) if limit in ("accuracy", "floor") else ""
         who = variant(records[0]) if len(choice.measured) == 1 else f"{len(records)} of {len(choice.measured)}"
-        parts.append(f"{who} {single if len(records) == 1 else several}{bound}")
-    return f"None qualifies: {', '.join(parts)}"
+        clauses.append(f"{who} {single if len(records) == 1 else several}{bound}")
+    return f"None qualifies: {', '.join(clauses)}"
 
 
 def _keep(choice: Choice, records: Sequence[Record], contest: Contest) -> str:
@@ -106,12 +106,12 @@ def _explain_fp32(choice: Choice, pick: Record, contest: Contest) -> str:
     holds = "that holds its accuracy" if pick in choice.good else "that may hold its accuracy"
     best = {"latency": "the fastest int8"}.get(objective.name, "the best int8")
     unless = " unless size decides" if objective.name == "latency" else ""
-    kept = f"Keep fp32 on {fp32.case.backend} ({objective.show(fp32)})"
+    keep = f"Keep fp32 on {fp32.case.backend} ({objective.show(fp32)})"
     if comparison is not None and comparison.low > 0:
         value = objective.show(pick).removesuffix(" a call")
         verb = "takes" if objective.name in ("latency", "cold_start") else "has"
-        return f"{kept}{unless}: {best} {holds}, {variant(pick)}, {verb} {value}."
+        return f"{keep}{unless}: {best} {holds}, {variant(pick)}, {verb} {value}."
     gain = "" if comparison is None else f", {formatting.with_limits(as_ratio(comparison))} times as fast"
     if objective.name != "latency":
         gain = f", {objective.show(pick)}"
-    return f"{kept}: no int8 variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."
+    return f"{keep}: no int8 variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."

@@ -55,9 +55,9 @@ def list_differences(decisions: Sequence[Decision]) -> Iterator[HostDifference]:
 
 def _say_answer(decision: Decision) -> str:
     """What to do, in as few words as there are."""
-    pick, other = decision.pick, decision.runner_up
+    pick, runner_up = decision.pick, decision.runner_up
     if decision.status == "ship" and pick is not None:
         return f"ship {variant(pick)}"
-    if decision.status == "either" and pick is not None and other is not None:
-        return f"either {variant(pick)} or {variant(other)}"
+    if decision.status == "either" and pick is not None and runner_up is not None:
+        return f"either {variant(pick)} or {variant(runner_up)}"
     return decision.status

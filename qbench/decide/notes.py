@@ -107,9 +107,9 @@ def _note_slower(choice: Choice, pick: Record, records: Sequence[Record], contes
         return
     comparison = contest.objective.times.compare(pick.case.id, fastest.case.id)
     if comparison is not None and comparison.value > 0:
-        shown = "is slower" if comparison.low > 0 else "may be slower"
+        verb = "is slower" if comparison.low > 0 else "may be slower"
         ratio = formatting.with_limits(as_ratio(comparison))
-        yield f"It {shown} than fp32: {ratio} times as fast as fp32 on {fastest.case.backend}."
+        yield f"It {verb} than fp32: {ratio} times as fast as fp32 on {fastest.case.backend}."
 
 
 def _note_host(pick: Record) -> Iterator[str]:
@@ -225,9 +225,9 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, contest: Contest) -> It
 def _note_training(choice: Choice, judged: Judged) -> Iterator[str]:
     """Of the pick and what ties with it: whose gain it is where qat beats its fp32 beyond chance."""
     tied = [] if choice.ranking is None else list(choice.ranking.tied)
-    shown = [] if choice.pick is None else [choice.pick, *(record for record in tied if record is not choice.pick)]
+    named = [] if choice.pick is None else [choice.pick, *(record for record in tied if record is not choice.pick)]
     if judged.metric is not None:
-        yield from (f"{gain}." for gain in training_gain.describe_training_gains(shown, judged.metric))
+        yield from (f"{gain}." for gain in training_gain.describe_training_gains(named, judged.metric))
 
 
 def _note_failed(records: Sequence[Record]) -> Iterator[str]:

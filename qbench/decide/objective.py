@@ -35,18 +35,18 @@ class Objective:
         """Seconds or bytes."""
         return VALUES[self.name](record)
 
-    def compare(self, record: Record, other: Record) -> Comparison | None:
+    def compare(self, record: Record, rival: Record) -> Comparison | None:
         """ln(record / other) with its limits; None where one has no value."""
         if self.name == "latency":
-            return self.times.compare(record.case.id, other.case.id)
-        own, its = self.value(record), self.value(other)
-        if own is None or its is None:
+            return self.times.compare(record.case.id, rival.case.id)
+        value, rival_value = self.value(record), self.value(rival)
+        if value is None or rival_value is None:
             return None
         error = {"size": EXACT, "memory": MEMORY_SPREAD}.get(self.name)
         if error is None:
-            error = math.hypot(_cold_error(record), _cold_error(other))
+            error = math.hypot(_cold_error(record), _cold_error(rival))
         difference = PairedDifference(
-            value=math.log(own) - math.log(its), error=error, freedom=NORMAL, generations=1, coarse=False
+            value=math.log(value) - math.log(rival_value), error=error, freedom=NORMAL, generations=1, coarse=False
         )
         return Comparison(difference=difference, evidence="recorded")
 

@@ -79,25 +79,25 @@ class PairedTimes:
     _minima: dict[str, Minima] = field(default_factory=dict)
     _known: dict[tuple[str, str], Comparison | None] = field(default_factory=dict)
 
-    def compare(self, case: str, other: str) -> Comparison | None:
+    def compare(self, case: str, rival: str) -> Comparison | None:
         """How much longer ``case`` takes than ``other``; None where nothing is known of one of them."""
-        if (case, other) not in self._known:
-            self._known[case, other] = self._compare(self.records[case], self.records[other])
-        return self._known[case, other]
+        if (case, rival) not in self._known:
+            self._known[case, rival] = self._compare(self.records[case], self.records[rival])
+        return self._known[case, rival]
 
-    def _compare(self, record: Record, other: Record) -> Comparison | None:
-        own, its = self._load(record), self._load(other)
-        if own is not None and its is not None:
-            log_ratios = pair_minima(self._list_minima(record), self._list_minima(other))
+    def _compare(self, record: Record, rival: Record) -> Comparison | None:
+        samples, rival_samples = self._load(record), self._load(rival)
+        if samples is not None and rival_samples is not None:
+            log_ratios = pair_minima(self._list_minima(record), self._list_minima(rival))
             if (difference := difference_over_generations(log_ratios)) is not None:
                 return Comparison(difference=difference, evidence="rounds")
-            if (difference := _over_baseline(record, own, other, its)) is not None:
+            if (difference := _over_baseline(record, samples, rival, rival_samples)) is not None:
                 return Comparison(difference=difference, evidence="baseline")
-        if (difference := _over_speedup(record, other)) is not None:
+        if (difference := _over_speedup(record, rival)) is not None:
             return Comparison(difference=difference, evidence="baseline")
-        if (difference := _over_same(record, other)) is not None:
+        if (difference := _over_same(record, rival)) is not None:
             return Comparison(difference=difference, evidence="apart")
-        difference = _over_p50(record, other)
+        difference = _over_p50(record, rival)
         return None if difference is None else Comparison(difference=difference, evidence="p50")
 
     def _list_minima(self, record: Record) -> Minima:
@@ -169,19 +169,19 @@ def _by_process(samples: Samples) -> dict[int, NDArray[Any]]:
     }
 
 
-def _over_speedup(record: Record, other: Record) -> PairedDifference | None:
+def _over_speedup(record: Record, rival: Record) -> PairedDifference | None:
     """From the stored speed-up of one over the other, where the other is its baseline."""
-    for case, base, sign in ((record, other, 1.0), (other, record, -1.0)):
+    for case, base, sign in ((record, rival, 1.0), (rival, record, -1.0)):
         for log in _logs(case):
             if log.baseline == base.case.id and base is not case:
                 return _difference(sign * log.value, log.error, log.freedom)
     return None
 
 
-def _over_same(record: Record, other: Record) -> PairedDifference | None:
+def _over_same(record: Record, rival: Record) -> PairedDifference | None:
     """From two stored speed-ups over one and the same fp32, as independent."""
     for own in _logs(record):
-        for its in _logs(other):
+        for its in _logs(rival):
             if own.baseline == its.baseline:
                 error = math.hypot(own.error, its.error)
                 return _difference(own.value - its.value, error, min(own.freedom, its.freedom))
@@ -210,10 +210,10 @@ def _logs(record: Record) -> list[_Log]:
     return logs
 
 
-def _over_p50(record: Record, other: Record) -> PairedDifference | None:
+def _over_p50(record: Record, rival: Record) -> PairedDifference | None:
     """From two typical calls; from two means where protocol sequential gave one speed-up from these."""
-    typical = cases.mean if cases.is_sequential(record) or cases.is_sequential(other) else cases.p50
-    own, its = typical(record), typical(other)
+    typical = cases.mean if cases.is_sequential(record) or cases.is_sequential(rival) else cases.p50
+    own, its = typical(record), typical(rival)
     return None if own is None or its is None else _difference(math.log(own) - math.log(its), P50_SPREAD / 2, NORMAL)
 
 

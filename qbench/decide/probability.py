@@ -59,10 +59,10 @@ def estimate_probability(
     allowed = holds if fp32 is None else holds & (logs < fp32)
     against = np.stack([_draw_accuracy(record, pick, contest, draws, random) for record in arms])
     best = _apply_rule(arms, logs, allowed, against, contest)
-    own = best[arms.index(pick)]
-    others = [(float((row & ~own).mean()), place) for place, row in enumerate(best) if arms[place] is not pick]
-    share, place = max(others, default=(0.0, -1))
-    return Probability(pick=float(own.mean()), rival=arms[place] if share > 0 else None)
+    is_best = best[arms.index(pick)]
+    rivals = [(float((row & ~is_best).mean()), arm) for arm, row in enumerate(best) if arms[arm] is not pick]
+    share, arm = max(rivals, default=(0.0, -1))
+    return Probability(pick=float(is_best.mean()), rival=arms[arm] if share > 0 else None)
 
 
 def cap_by_outputs(probability: float, record: Record) -> float:

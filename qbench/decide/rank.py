@@ -93,8 +93,8 @@ def _prefer_accurate(tied: Sequence[Record], contest: Contest) -> PreferenceStep
         return None
     difference = against[dropped[0].case.id]
     assert difference is not None
-    shown = describe_difference(difference, contest)
-    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {shown}, more than {contest.name_accuracy_tie()}"
+    amount = describe_difference(difference, contest)
+    text = f"accuracy: {variant(best)} against {variant(dropped[0])} {amount}, more than {contest.name_accuracy_tie()}"
     return PreferenceStep(name="accuracy", dropped=tuple(dropped), text=text)
 
 
@@ -108,19 +108,19 @@ def describe_difference(difference: AccuracyDifference, contest: Contest) -> str
     amount = formatting.number(
         Interval(value=value, low=value - reach, high=value + reach), scale=scale, signed=True, least=least
     )
-    shown = f"{amount} {unit}".rstrip()
+    change = f"{amount} {unit}".rstrip()
     if difference.lost is None or difference.gained is None:
-        return shown
+        return change
     plural = "" if difference.gained == 1 else "s"
-    return f"{shown} ({difference.gained:,} example{plural} gained, {difference.lost:,} lost)"
+    return f"{change} ({difference.gained:,} example{plural} gained, {difference.lost:,} lost)"
 
 
 def _prefer_untrained(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
     trained = [record for record in tied if record.case.mode == "qat"]
     if not trained or len(trained) == len(tied):
         return None
-    kept = next(record for record in tied if record not in trained)
-    text = f"no_training: {variant(kept)} needs no training, {variant(trained[0])} does"
+    untrained = next(record for record in tied if record not in trained)
+    text = f"no_training: {variant(untrained)} needs no training, {variant(trained[0])} does"
     return PreferenceStep(name="no_training", dropped=tuple(trained), text=text)
 
 
@@ -136,13 +136,13 @@ def _prefer_by(
     objective: Objective, name: Preference, tied: Sequence[Record], contest: Contest
 ) -> PreferenceStep | None:
     """Drops what is shown to be worse than the best in it by more than the tie; what was not measured stays."""
-    known = [record for record in tied if objective.value(record) is not None]
-    if len(known) < 2 or objective.name == contest.objective.name:
+    valued = [record for record in tied if objective.value(record) is not None]
+    if len(valued) < 2 or objective.name == contest.objective.name:
         return None
-    best = min(known, key=lambda record: objective.value(record) or math.inf)
+    best = min(valued, key=lambda record: objective.value(record) or math.inf)
     dropped = [
         record
-        for record in known
+        for record in valued
         if record is not best
         and (comparison := objective.compare(record, best)) is not None
         and comparison.low > contest.tie

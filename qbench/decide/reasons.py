@@ -80,8 +80,8 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
         return int8_share.FP32_IN_EFFECT if in_effect else BROKEN[name_broken(broken)][1]
     if choice.fp32 is not None and record not in choice.better:
         comparison = contest.objective.compare(record, choice.fp32)
-        shown = comparison is not None and comparison.low > 0
-        return f"{contest.objective.worse} than fp32" if shown else "no gain shown"
+        is_worse = comparison is not None and comparison.low > 0
+        return f"{contest.objective.worse} than fp32" if is_worse else "no gain shown"
     if record not in choice.good:
         return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
     ranking = choice.ranking
@@ -105,12 +105,12 @@ def describe_tie(choice: Choice, contest: Contest) -> str | None:
     """``Tied with qat · onnxruntime (0.3 % slower [-1.5, +2.1])``; None where nothing ties with the pick."""
     if choice.ranking is None or choice.pick is None or len(choice.ranking.tied) < 2:
         return None
-    others = [record for record in choice.ranking.tied if record is not choice.pick]
-    parts = [f"{variant(record)} ({describe_distance(record, choice.pick, contest)})" for record in others]
+    tied = [record for record in choice.ranking.tied if record is not choice.pick]
+    clauses = [f"{variant(record)} ({describe_distance(record, choice.pick, contest)})" for record in tied]
     share = f"{contest.spec.tie * 100:g} %"
     if choice.pick not in choice.ranking.tied:
         return None
-    return f"Tied in {contest.spec.minimize}: {', '.join(parts)}; none is shown to be more than {share} off."
+    return f"Tied in {contest.spec.minimize}: {', '.join(clauses)}; none is shown to be more than {share} off."
 
 
 def describe_distance(record: Record, pick: Record, contest: Contest) -> str:
@@ -128,8 +128,8 @@ def describe_distance(record: Record, pick: Record, contest: Contest) -> str:
     assert ratio.high is not None
     flip = ratio.value < 1  # the limits of what the word says
     ends = (1 - ratio.high, 1 - ratio.low) if flip else (ratio.low - 1, ratio.high - 1)
-    shown = Interval(value=abs(ratio.value - 1), low=ends[0], high=ends[1])
-    number, limits = formatting.number(shown, scale=100), formatting.limits(shown, scale=100, signed=True)
+    distance = Interval(value=abs(ratio.value - 1), low=ends[0], high=ends[1])
+    number, limits = formatting.number(distance, scale=100), formatting.limits(distance, scale=100, signed=True)
     return f"{number} % {word} {limits}".rstrip()
 
 

@@ -78,9 +78,9 @@ def _try_margins(
     )  # fmt: skip
     for value in inside:
         changed = _change_bound(bound, value)
-        other = choose(records, _at_margin(judged, value / metric.scale), replace(contest, bound=changed))
-        if not _same(choice, other):
-            return f"{_describe_bound(changed, metric)}: {_name(other)}"
+        changed_choice = choose(records, _at_margin(judged, value / metric.scale), replace(contest, bound=changed))
+        if not _same(choice, changed_choice):
+            return f"{_describe_bound(changed, metric)}: {_name(changed_choice)}"
     return None
 
 
@@ -124,10 +124,10 @@ def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, cont
     held = {
         record.case.id: (*checks.get(record.case.id, ()), hold_promise(record, rules, promise)) for record in records
     }
-    other = choose(records, held, contest)
-    if other.verdict != "ship" or other.pick is pick:
+    changed_choice = choose(records, held, contest)
+    if changed_choice.verdict != "ship" or changed_choice.pick is pick:
         return None
-    return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(other)}"
+    return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(changed_choice)}"
 
 
 def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> Iterator[str | None]:
@@ -137,8 +137,8 @@ def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, conte
     for key in sorted({check.key for check in ruling_out if check.key is not None}):
         without = {case: tuple(check for check in of_case if check.key != key) for case, of_case in checks.items()}
         ceilings = {key.removeprefix("decide."): None} if key.startswith("decide.") else {}
-        other = choose(records, without, replace(contest, spec=contest.spec.model_copy(update=ceilings)))
-        yield None if _same(choice, other) else f"without {key}: {_name(other)}"
+        changed_choice = choose(records, without, replace(contest, spec=contest.spec.model_copy(update=ceilings)))
+        yield None if _same(choice, changed_choice) else f"without {key}: {_name(changed_choice)}"
 
 
 def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:

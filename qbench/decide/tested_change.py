@@ -54,8 +54,8 @@ def score_of(judged: Judged, record: Record) -> ShownChange | None:
         return None
     change = change_of(judged, record) if holds_against_fp32(judged) else None
     if change is None or not change.tested or change.bound is None or scores.delta is None:
-        own = Interval(value=scores.value, low=scores.low, high=scores.high)
-        return ShownChange(interval=own, level=STORED_LEVEL, tested=False)
+        score = Interval(value=scores.value, low=scores.low, high=scores.high)
+        return ShownChange(interval=score, level=STORED_LEVEL, tested=False)
     fp32 = scores.value - scores.delta.value
     low, high = (None if limit is None else fp32 + limit for limit in (change.interval.low, change.interval.high))
     if judged.metric is not None and judged.metric.percent and high is not None and scores.value <= 1:
@@ -81,24 +81,25 @@ def holds_against_fp32(judged: Judged) -> bool:
 
 def count_decimals(changes: Iterable[ShownChange | None], scale: float, least: int) -> int:
     """At least so many, and as many as it takes for no number to read like the bound that it does not equal."""
-    places = least
+    decimals = least
     for change in changes:
         if change is not None and change.bound is not None:
             ends = (change.interval.value, change.interval.low, change.interval.high)
             values = [None if end is None else end * scale for end in ends]
-            places = formatting.places_beside(values, change.bound * scale, places)
-    return places
+            decimals = formatting.places_beside(values, change.bound * scale, decimals)
+    return decimals
 
 
 def write_shown(judged: Judged, record: Record) -> str:
     """``-0.2 [-1.0, +0.5]``: what stands beside the verdict, with the digits that its limits support; a dash for
     nothing."""
-    shown, metric = shown_of(judged, record), judged.metric
-    if shown is None or metric is None:
+    change, metric = shown_of(judged, record), judged.metric
+    if change is None or metric is None:
         return formatting.DASH
-    least = count_decimals([shown], metric.scale, max(metric.least, formatting.decimals(shown.interval, metric.scale)))
+    least = max(metric.least, formatting.decimals(change.interval, metric.scale))
+    least = count_decimals([change], metric.scale, least)
     signed = not holds_against_fp32(judged)
-    return formatting.with_limits(shown.interval, scale=metric.scale, signed=signed, least=least)
+    return formatting.with_limits(change.interval, scale=metric.scale, signed=signed, least=least)
 
 
 def describe_levels(judged: Judged, records: Sequence[Record]) -> str:
@@ -109,8 +110,8 @@ def describe_levels(judged: Judged, records: Sequence[Record]) -> str:
     if not tested:
         return _name(STORED_LEVEL)
     tests = f"{_name(tested[0])}, those of the test"
-    others = {*tested[1:], *(change.level for change in limited if not change.tested)} - {tested[0]}
-    return tests if not others else f"{tests} ({max(others) * 100:g} % without predictions to test)"
+    other_levels = {*tested[1:], *(change.level for change in limited if not change.tested)} - {tested[0]}
+    return tests if not other_levels else f"{tests} ({max(other_levels) * 100:g} % without predictions to test)"
 
 
 def _name(level: float) -> str:

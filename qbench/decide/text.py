@@ -81,20 +81,20 @@ def facts(decision: Decision, judged: Judged) -> str:
     record = decision.pick
     if record is None:
         return ""
-    parts = [*_list_figures(decision, record), *_speed_parts(decision, record)]
-    parts += _size_part(record, judged) + _accuracy_part(record, judged)
+    clauses = [*_list_figures(decision, record), *_speed_parts(decision, record)]
+    clauses += _size_part(record, judged) + _accuracy_part(record, judged)
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is not None and coverage.macs_int8 is not None:
-        parts.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
-    return ", ".join(parts) + "." if parts else ""
+        clauses.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
+    return ", ".join(clauses) + "." if clauses else ""
 
 
 def _list_figures(decision: Decision, record: Record) -> list[str]:
     """What is minimized and the time of a call, but for what the headline of an fp32 that stays has said already."""
     times = PairedTimes(records={}, read=lambda record: {})
     said = decision.objective if decision.verdict == "keep fp32" else None
-    shown = dict.fromkeys((decision.objective, "latency"))
-    objectives = [Objective(name=name, times=times) for name in shown if name not in ("size", said)]
+    names = dict.fromkeys((decision.objective, "latency"))
+    objectives = [Objective(name=name, times=times) for name in names if name not in ("size", said)]
     return [objective.show(record) for objective in objectives if objective.value(record) is not None]
 
 
@@ -106,9 +106,9 @@ def _speed_parts(decision: Decision, record: Record) -> list[str]:
         return [] if ratio in decision.headline else [f"{ratio} as fp32 on {fp32.case.backend}"]
     if record.speedup is None:
         return []
-    own = Interval(value=record.speedup.value, low=record.speedup.low, high=record.speedup.high)
+    speedup = Interval(value=record.speedup.value, low=record.speedup.low, high=record.speedup.high)
     by = " by the mean call" if is_sequential(record) else ""  # beside a p50 it would read as a slip
-    return [f"{formatting.with_limits(own)} times as fast as {_fp32_name(record.speedup.baseline)}{by}"]
+    return [f"{formatting.with_limits(speedup)} times as fast as {_fp32_name(record.speedup.baseline)}{by}"]
 
 
 def _fp32_name(case: str) -> str:

@@ -80,8 +80,8 @@ def _describe_score(test: NonInferiority, metric: MetricInfo, bound: AccuracyFlo
     score = bound.find_score(test.delta, metric)
     value = formatting.number(score, scale=metric.scale, least=metric.least) + score_unit(metric)
     ends = formatting.limits(score, scale=metric.scale, least=metric.least)
-    parts = (value, ends, _name_level(test) if ends else "")
-    return f"{' '.join(filter(None, parts))}  {name_bound(bound, metric)}"
+    clauses = (value, ends, _name_level(test) if ends else "")
+    return f"{' '.join(filter(None, clauses))}  {name_bound(bound, metric)}"
 
 
 def _name_metric(evidence: Evidence) -> str:
@@ -100,13 +100,13 @@ def describe_change(
     by = formatting.number(change, scale=metric.scale, signed=True, least=metric.least)
     ends = formatting.limits(change, scale=metric.scale, signed=True, least=metric.least)
     level = _name_level(test) if ends else ""
-    parts = [
+    clauses = [
         f"{old} -> {new}{' %' if metric.percent else ''}",
         " ".join(filter(None, (by, metric.unit, ends, level))),
         f"margin {format_margin(margin, metric)}",
         "" if flips is None else f"flips {compare_text.flips(flips)}",
     ]
-    return "  ".join(filter(None, parts))
+    return "  ".join(filter(None, clauses))
 
 
 def _name_level(test: NonInferiority) -> str:

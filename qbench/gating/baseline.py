@@ -137,7 +137,9 @@ def locate_artifacts(file: Path, *, keep: bool) -> Artifacts:
     of former baselines. Raises ``UsageError`` where they cannot be written."""
     records = [record for record in read_baseline(file).records if record.status == "ok" and record.case.mode != "fp32"]
     files = {record.case.id: artifact_file(record, beside=file) for record in records}
-    folders = {_sha256(record): own.parent for record in records if (own := files[record.case.id]) is not None}
+    folders = {
+        _sha256(record): kept_file.parent for record in records if (kept_file := files[record.case.id]) is not None
+    }
     if keep:
         try:
             _copy(folders, artifacts_folder(file))
@@ -145,8 +147,8 @@ def locate_artifacts(file: Path, *, keep: bool) -> Artifacts:
             where = error.filename if isinstance(error, FileExistsError) else artifacts_folder(file)
             raise UsageError(f"{where}: cannot be written: {error.strerror or error}") from error
     return Artifacts(
-        available=sum(own is not None for own in files.values()),
-        missing=tuple(case for case, own in files.items() if own is None),
+        available=sum(kept_file is not None for kept_file in files.values()),
+        missing=tuple(case for case, kept_file in files.items() if kept_file is None),
         size_bytes=sum(
             path.stat().st_size for folder in folders.values() for path in folder.rglob("*") if path.is_file()
         ),

@@ -120,9 +120,9 @@ def find_contradictions(cases: Mapping[str, ExampleScores], scores: Mapping[str,
     return contradictions
 
 
-def _same_keys(scores: ExampleScores, other: ExampleScores) -> bool:
-    pairs = ((scores.contents, other.contents), (scores.ids, other.ids))
-    return len(scores.values) == len(other.values) and all(
+def _same_keys(scores: ExampleScores, first: ExampleScores) -> bool:
+    pairs = ((scores.contents, first.contents), (scores.ids, first.ids))
+    return len(scores.values) == len(first.values) and all(
         (a is None) == (b is None) and (a is None or bool((a == b).all())) for a, b in pairs
     )
 

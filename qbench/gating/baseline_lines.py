@@ -65,10 +65,10 @@ def _list_changed(value: Any, digits: int = _DIGITS) -> Any:
         return {key: _list_changed(item, digits) for key, item in value.items()}
     if not is_dataclass(value):
         return value
-    kept = {}
+    changed = {}
     for part in fields(value):
-        own = getattr(value, part.name)
+        current = getattr(value, part.name)
         default = part.default_factory() if part.default_factory is not MISSING else part.default
-        if part.name == "schema" or default is MISSING or own != default:
-            kept[part.name] = _list_changed(own, _DIGITS_OF_SCORES if part.name in _SCORES else digits)
-    return kept
+        if part.name == "schema" or default is MISSING or current != default:
+            changed[part.name] = _list_changed(current, _DIGITS_OF_SCORES if part.name in _SCORES else digits)
+    return changed

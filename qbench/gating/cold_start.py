@@ -56,11 +56,11 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     if rerun.start is None:
         return refuse_budget(rule, rerun)
     analysis = rerun.start
-    parts = [
+    clauses = [
         f"live  load and first call {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {allowed * 100:g} %",
         f"{analysis.pairs} process pairs",
         describe_versions(evidence, record, rerun),
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom)
-    return advise_live(rule.say_interval(check, "  ".join(filter(None, parts)), unchanged=1.0), analysis, rerun)
+    return advise_live(rule.say_interval(check, "  ".join(filter(None, clauses)), unchanged=1.0), analysis, rerun)

@@ -213,8 +213,8 @@ def _noise(name: str, measured: tuple[int, ...]) -> Iterator[None]:
     if code is None:
         yield
         return
-    others = tuple(core for core in fingerprint.allowed_cores() if core not in measured)
-    cores = measured if name == "bursts" or not others else others
+    other_cores = tuple(core for core in fingerprint.allowed_cores() if core not in measured)
+    cores = measured if name == "bursts" or not other_cores else other_cores
     pin = f"import os\nif hasattr(os, 'sched_setaffinity'): os.sched_setaffinity(0, {cores})\n"
     start = END_WITH_PARENT.format(parent=os.getpid()) if sys.platform == "linux" else ""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

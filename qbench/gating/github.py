@@ -35,9 +35,9 @@ def _kind(verdict: Verdict) -> str | None:
 
 
 def _list_commands(kind: str, verdicts: Sequence[Verdict], folder: str) -> list[str]:
-    shown = verdicts if len(verdicts) <= MOST else verdicts[: MOST - 1]
-    lines = [_command(kind, verdict, folder) for verdict in shown]
-    if more := len(verdicts) - len(shown):
+    listed = verdicts if len(verdicts) <= MOST else verdicts[: MOST - 1]
+    lines = [_command(kind, verdict, folder) for verdict in listed]
+    if more := len(verdicts) - len(listed):
         lines.append(f"::{kind} title=qbench::and {more} more verdicts of this kind: the job summary lists them")
     return lines
 

@@ -44,8 +44,8 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict, element: str | None)
     measured = clean(f"{verdict.text}  {verdict.source}")
     why = clean(formatting.one_line(verdict.reason or ""))
     if element is None:
-        parts = [verdict.outcome, measured, why] if verdict.outcome != "PASS" else [measured]
-        ElementTree.SubElement(case, "system-out").text = "  ".join(filter(None, parts))
+        clauses = [verdict.outcome, measured, why] if verdict.outcome != "PASS" else [measured]
+        ElementTree.SubElement(case, "system-out").text = "  ".join(filter(None, clauses))
     elif element == "skipped":
         ElementTree.SubElement(case, element, message="  ".join(filter(None, (verdict.outcome, measured, why))))
     else:

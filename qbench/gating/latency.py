@@ -96,7 +96,7 @@ def _check_rerun(rule: GateRule, check: LimitCheck, rerun: Rerun, tolerance: flo
     measured = _at_live_speed(check.record, times.contender)
     if above_peak.is_impossible(measured):
         return replace(_refuse_impossible(rule, measured), times=times)
-    parts = [
+    clauses = [
         f"live  {_format_times(times.baseline, times.contender)}",
         f"time {format_change(analysis.slowdown)} {format_level(analysis.level, LOOKS)}",
         f"tolerance {tolerance * 100:g} %",
@@ -105,7 +105,7 @@ def _check_rerun(rule: GateRule, check: LimitCheck, rerun: Rerun, tolerance: flo
         versions,
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom, doubt=analysis.doubt)
-    verdict = rule.say_interval(check, "  ".join(filter(None, parts)), unchanged=1.0)
+    verdict = rule.say_interval(check, "  ".join(filter(None, clauses)), unchanged=1.0)
     return replace(advise_live(verdict, analysis, rerun), times=times)
 
 
@@ -117,8 +117,8 @@ def refuse_budget(rule: GateRule, rerun: Rerun) -> Verdict:
 
 def list_times(rerun: Rerun) -> LiveTimes:
     """The typical seconds of a call of each artifact that was run again: medians over the process pairs."""
-    known = [pair.seconds for pair in rerun.pairs if pair.seconds]
-    typical = [statistics.median(arm) for arm in zip(*known, strict=False)]
+    timed = [pair.seconds for pair in rerun.pairs if pair.seconds]
+    typical = [statistics.median(arm) for arm in zip(*timed, strict=False)]
     return LiveTimes(
         baseline=typical[0] if typical else None,
         contender=typical[1] if len(typical) > 1 else None,
@@ -187,8 +187,8 @@ def _check_stored(
 
 
 def _describe_stored(old: Speedup, new: Speedup, slowdown: Interval, level: float, tolerance: float) -> str:
-    places = formatting.decimals(Interval(value=new.value, low=new.low, high=new.high))
-    before, after = formatting.fixed(old.value, places), formatting.fixed(new.value, places)
+    decimals = formatting.decimals(Interval(value=new.value, low=new.low, high=new.high))
+    before, after = formatting.fixed(old.value, decimals), formatting.fixed(new.value, decimals)
     change = f"time {format_change(slowdown)} {format_level(level)}"
     return f"stored  speed-up {before} -> {after}  {change}  tolerance {tolerance * 100:g} %"
 
@@ -217,10 +217,10 @@ def _check_promise(rule: GateRule, check: LimitCheck, rerun: Rerun) -> Verdict:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.promise, list_times(rerun)
     ratio = f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}"
-    parts = [
+    clauses = [
         f"live  fp32 {_format_times(times.fp32, times.contender)}",
         f"{ratio}  promised {check.threshold:g}",
         f"{analysis.pairs} process pairs, step {analysis.number} of at most {len(ANALYSES)}",
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom, doubt=analysis.doubt)
-    return replace(advise_live(rule.say_interval(check, "  ".join(parts)), analysis, rerun), times=times)
+    return replace(advise_live(rule.say_interval(check, "  ".join(clauses)), analysis, rerun), times=times)

@@ -164,8 +164,8 @@ class LiveCase:
     def _summarize(self, number: int, opened: Mapping[str, Sequence[Any]]) -> ProcessPair:
         minima = {case: _list_minima(series, number) for case, series in self._series.items()}
 
-        def ratios(case: str, other: str) -> Any:
-            return pair_minima(minima[case], minima[other]).get(number, ())
+        def ratios(case: str, base: str) -> Any:
+            return pair_minima(minima[case], minima[base]).get(number, ())
 
         pair = process_pair(ratios(CONTENDER, BASELINE), ratios(CONTROL, BASELINE))
         if pair is None:

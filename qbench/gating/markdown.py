@@ -34,19 +34,19 @@ def markdown(gated: Gated) -> str:
     verdicts = worst_first(gated.verdicts)
     changed = [verdict for verdict in verdicts if is_open(verdict)]
     rest = [verdict for verdict in verdicts if not is_open(verdict)]
-    parts = [f"{marker(gated.suite)}\n{_sentence(gated)}"]
+    sections = [f"{marker(gated.suite)}\n{_sentence(gated)}"]
     if gated.run is not None:
-        parts.append(_describe_runs(gated.run, gated.held))
+        sections.append(_describe_runs(gated.run, gated.held))
     if gated.notes:
-        parts.append("\n".join(f"- {formatting.markdown(_cut(formatting.one_line(note)))}" for note in gated.notes))
+        sections.append("\n".join(f"- {formatting.markdown(_cut(formatting.one_line(note)))}" for note in gated.notes))
     if changed:
-        parts.append(_draw_table(changed, int(MOST_CHARACTERS * _OPEN_SHARE)))
+        sections.append(_draw_table(changed, int(MOST_CHARACTERS * _OPEN_SHARE)))
     if rest:
-        left = MOST_CHARACTERS - sum(map(len, parts)) - 1000
+        left = MOST_CHARACTERS - sum(map(len, sections)) - 1000
         same = sum(verdict.identical for verdict in rest)
         title = count_outcomes(rest) + (f", {same} of them on artifacts identical to the baseline's" if same else "")
-        parts.append(_FOLDED.format(title, _draw_table(rest, left)))
-    return "\n\n".join(parts) + "\n"
+        sections.append(_FOLDED.format(title, _draw_table(rest, left)))
+    return "\n\n".join(sections) + "\n"
 
 
 def _sentence(gated: Gated) -> str:

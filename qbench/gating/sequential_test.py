@@ -205,9 +205,9 @@ def _analyze(
         raise ValueError(f"an interim analysis comes after {ANALYSES} process pairs, not after {len(pairs)}")
     number, freedom = ANALYSES.index(len(pairs)) + 1, count_freedom(len(pairs))
     controls = np.asarray([pair.control for pair in pairs])
-    own, of_control = float(changes.var(ddof=1)), float(controls.var(ddof=1))
-    shared = (own + of_control / CONTROL_OVER_CHANGE) / 2
-    ratio = _interval(changes, max(own, shared), freedom, LEVEL)
+    of_changes, of_control = float(changes.var(ddof=1)), float(controls.var(ddof=1))
+    shared = (of_changes + of_control / CONTROL_OVER_CHANGE) / 2
+    ratio = _interval(changes, max(of_changes, shared), freedom, LEVEL)
     control = _interval(controls, max(of_control, shared * CONTROL_OVER_CHANGE), freedom, CONTROL_LEVEL)
     outcome = thresholds.decide(ratio, threshold, wanted=wanted)
     side: Any = "above" if wanted == "below" else "below"

@@ -29,9 +29,9 @@ class Repository:
             return _git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").strip()
         except UsageError as error:
             names = _git(self.top, "for-each-ref", "--format=%(refname:short)", "--sort=-committerdate").split()
-            known = f"; there are {first_names(names)}" if names else ""
+            there = f"; there are {first_names(names)}" if names else ""
             shallow = " (a shallow clone: fetch it first)" if self._is_shallow() else ""
-            raise UsageError(f"--against {ref}: no such commit, branch or tag in {self.top}{shallow}{known}") from error
+            raise UsageError(f"--against {ref}: no such commit, branch or tag in {self.top}{shallow}{there}") from error
 
     def _is_shallow(self) -> bool:
         return _git(self.top, "rev-parse", "--is-shallow-repository").strip() == "true"

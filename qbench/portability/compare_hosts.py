@@ -177,9 +177,9 @@ def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputCha
     )
 
 
-def _pair_outputs(run: StoredRun, record: Record, other: Record) -> tuple[Array | None, Array | None]:
+def _pair_outputs(run: StoredRun, record: Record, base: Record) -> tuple[Array | None, Array | None]:
     """The stored outputs of two hosts for the examples that the first one answered."""
-    ours, theirs = run.predictions(record), run.predictions(other).get("outputs")
+    ours, theirs = run.predictions(record), run.predictions(base).get("outputs")
     positions = ours.get("positions")
     if theirs is not None and positions is not None:
         theirs = theirs[positions] if positions.size and positions.max() < len(theirs) else None
@@ -191,13 +191,13 @@ def _same_bits(new: Array, old: Array) -> Array:
     return same
 
 
-def _list_same(run: StoredRun, record: Record, others: Iterable[Record]) -> tuple[str, ...]:
+def _list_same(run: StoredRun, record: Record, hosts: Iterable[Record]) -> tuple[str, ...]:
     """The other hosts that give the bits of an emulated one, for the examples that this one answered."""
     if not is_emulated(record.host):
         return ()
     pairs = [
         (other, *_pair_outputs(run, record, other))
-        for other in others
+        for other in hosts
         if other.case.host not in (NATIVE, record.case.host) and other.status == "ok" and not is_emulated(other.host)
     ]
     return tuple(
@@ -227,8 +227,8 @@ def _test_change(run: StoredRun, judged: Judged, record: Record, native: Record)
     metric, bound = judged.metric, judged.bound_of(record)
     if is_emulated(record.host):
         return None
-    own = _find_fp32(judged.records, native)
-    fp32 = _find_fp32(judged.records, record) or own, own
+    native_fp32 = _find_fp32(judged.records, native)
+    fp32 = _find_fp32(judged.records, record) or native_fp32, native_fp32
     new, old = (run.values(each, base) for each, base in zip((record, native), fp32, strict=True))
     if metric is None or bound is None or new is None or old is None or len(new) != len(old):
         return None

@@ -40,14 +40,14 @@ def list_sentences(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None
 
 def describe_artifact(answers: ArtifactAnswers, metric: MetricInfo) -> str:
     """The hosts that were tried, in words; the native one is what they are held against."""
-    others = [answer for answer in answers.hosts if answer.host != NATIVE]
-    tried = [answer for answer in others if answer.status != "skipped"]
-    parts = [_describe_host(answer, metric) for answer in others]
-    parts += [f"no case of it on {host}" for host in answers.missing]
+    elsewhere = [answer for answer in answers.hosts if answer.host != NATIVE]
+    tried = [answer for answer in elsewhere if answer.status != "skipped"]
+    clauses = [_describe_host(answer, metric) for answer in elsewhere]
+    clauses += [f"no case of it on {host}" for host in answers.missing]
     safe = any(is_safe(answer) for answer in tried) and all(is_safe(answer) or _agrees(answer) for answer in tried)
     words = ["safe everywhere that was tried" if safe else "", _describe_target(answers.target)]
     start = ", ".join(text for text in words if text)
-    return f"{start}{': ' if start else ''}{'; '.join(parts) or 'tried on this machine alone'}"
+    return f"{start}{': ' if start else ''}{'; '.join(clauses) or 'tried on this machine alone'}"
 
 
 def _describe_target(target: TargetFacts | None) -> str:
@@ -168,9 +168,9 @@ def _describe_size(answer: HostAnswer) -> str:
 
 def make_table(answers: Sequence[ArtifactAnswers], metric: MetricInfo | None) -> TextTable:
     """One row for each artifact and host but the native one."""
-    shown = metric or _NO_METRIC
-    rows = [_make_row(each, answer, shown) for each in answers for answer in each.hosts if answer.host != NATIVE]
-    titles = ("artifact", "host", "bits", "largest", "same class", shown.name, "vs native", "vs fp32")
+    shown_metric = metric or _NO_METRIC
+    rows = [_make_row(each, answer, shown_metric) for each in answers for answer in each.hosts if answer.host != NATIVE]
+    titles = ("artifact", "host", "bits", "largest", "same class", shown_metric.name, "vs native", "vs fp32")
     return TextTable(columns=titles, rows=tuple(rows), words=(0, 1, 2, 6, 7))
 
 

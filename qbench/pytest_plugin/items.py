@@ -57,8 +57,10 @@ class StageLines(Silent):
         """Says which stage begins, and of how many steps, once."""
         if name != self._stage:
             self._stage = name
-            shown = contextlib.nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled()
-            with shown:
+            uncaptured = (
+                contextlib.nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled()
+            )
+            with uncaptured:
                 self._terminal.ensure_newline()
                 self._terminal.write_line(f"qbench {self._suite}: {name}{'' if total is None else f' ({total})'} ...")
 

@@ -48,8 +48,8 @@ class JudgedRun:
 
     def about_others(self, cases: Iterable[str]) -> tuple[ItemVerdict, ...]:
         """The verdicts on what is none of these cases: the run as a whole, cases that only the baseline has."""
-        known = set(cases)
-        return tuple(verdict for verdict in self.verdicts if verdict.case not in known)
+        asked = set(cases)
+        return tuple(verdict for verdict in self.verdicts if verdict.case not in asked)
 
 
 _JUDGED = TypeAdapter(JudgedRun)

@@ -62,13 +62,13 @@ def example_scores(values: Array, predictions: Mapping[str, Array], *, facts: bo
     n = len(values)
     labels = _rows(predictions.get("labels"), n)
     contents = predictions.get("contents")
-    known = contents is not None and len(contents) == n
+    has_contents = contents is not None and len(contents) == n
     named = [str(name) for name in predictions.get("ids", ())]
     if len(named) != n:
         named = [str(place) for place in range(n)]
     mere_positions = named == [str(place) for place in range(n)]
-    ids = None if known and mere_positions else _keys(name.encode() for name in _with(named, labels))
-    rows = _keys(_joined(contents, labels)) if contents is not None and known else None
+    ids = None if has_contents and mere_positions else _keys(name.encode() for name in _with(named, labels))
+    rows = _keys(_joined(contents, labels)) if contents is not None and has_contents else None
     return ExampleScores(values=values, facts=facts, contents=rows, ids=ids)
 
 
@@ -77,13 +77,13 @@ def pair(new: ExampleScores, old: ExampleScores) -> Paired:
     float32, as which a baseline keeps them."""
     import numpy as np
 
-    places = [_shared(new.contents, old.contents, [], [])]
-    places.append(_shared(new.ids, old.ids, *places[0]))
-    here, there = (np.concatenate([np.asarray(side[i], dtype=np.intp) for side in places]) for i in (0, 1))
+    matches = [_shared(new.contents, old.contents, [], [])]
+    matches.append(_shared(new.ids, old.ids, *matches[0]))
+    here, there = (np.concatenate([np.asarray(side[i], dtype=np.intp) for side in matches]) for i in (0, 1))
     order = np.argsort(here, kind="stable")
     here, there = here[order], there[order]
     alike = new.facts == old.facts and new.values.shape[1:] == old.values.shape[1:]
-    by_id = len(places[1][0]) if new.contents is not None and old.contents is not None else 0
+    by_id = len(matches[1][0]) if new.contents is not None and old.contents is not None else 0
     return Paired(
         new=_rounded(new.values[here if alike else []]),
         old=_rounded(old.values[there if alike else []]),

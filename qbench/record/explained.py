@@ -160,8 +160,8 @@ def read_explained(folder: Path, kind: type[Figures]) -> tuple[ExplainedCase[Fig
 def keep_explained(folder: Path, explained: ExplainedCase[Figures]) -> None:
     """Adds a case to those of the run, in place of what was known of it."""
     kind = type(explained.figures)
-    others = [each for each in read_explained(folder, kind) if each.case != explained.case]
-    lines = [json.dumps(to_stored(each), ensure_ascii=False, allow_nan=False) for each in (*others, explained)]
+    remaining = [each for each in read_explained(folder, kind) if each.case != explained.case]
+    lines = [json.dumps(to_stored(each), ensure_ascii=False, allow_nan=False) for each in (*remaining, explained)]
     atomic.write_text(folder / kind.file, "".join(f"{line}\n" for line in lines))
 
 

@@ -34,10 +34,10 @@ def find_run(
     ``to_resume`` asks for the very latest, ``full`` for one that is no quick look, if there is one.
     Raises ``UsageError`` that lists the suites which have runs.
     """
-    given = Path(name)
-    if (given / RUN).is_file():
-        return _require_one_line(given.resolve())
-    for folder in (given, reports / name):
+    path = Path(name)
+    if (path / RUN).is_file():
+        return _require_one_line(path.resolve())
+    for folder in (path, reports / name):
         if runs := _runs(folder):
             newest = runs[0]
             good = [newest] if to_resume else [run for run in runs if _statuses(run)["ok"]] or [newest]
@@ -50,9 +50,9 @@ def find_run(
                     f"{'take' if looked else 'see'} that one"
                 )
             return _require_one_line(chosen.resolve())
-    if (given / "records.jsonl").is_file():
+    if (path / "records.jsonl").is_file():
         raise UsageError(
-            f"{given / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
+            f"{path / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
             "from a copy of the run, or make a new run with `qbench run SUITE`"
         )
     there = sorted({path.parent.parent.name for path in reports.glob(f"*/*/{RUN}") if path.is_file()})
@@ -100,9 +100,9 @@ def _is_pointer(file: Path) -> bool:
 def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None:
     """The latest run of the suite ``name`` (or of the suite whose ``latest`` it is) where ``chosen`` is an older one:
     it has no case that is ok. None where ``name`` is the folder of a run, or ``chosen`` is the latest."""
-    given = Path(name)
-    folders = [given.parent] if given.name == LATEST else [given, reports / name]
-    if (given / RUN).is_file() and given.name != LATEST:
+    path = Path(name)
+    folders = [path.parent] if path.name == LATEST else [path, reports / name]
+    if (path / RUN).is_file() and path.name != LATEST:
         return None
     newest = next((runs[0].resolve() for folder in folders if (runs := _runs(folder))), None)
     return None if newest is None or newest == chosen or _statuses(newest)["ok"] else newest

@@ -70,8 +70,8 @@ def read_arrays(folder: Path, name: str) -> dict[str, Array]:
     for key, array in arrays.items():
         kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
         if array.dtype.kind not in kinds or not least <= array.ndim <= most:
-            what = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
-            raise Damaged(file, what, "delete the file to go on without")
+            problem = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
+            raise Damaged(file, problem, "delete the file to go on without")
     return arrays
 
 

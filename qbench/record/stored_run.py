@@ -292,8 +292,8 @@ class StoredRun:
         if record.predictions is None:
             return None
         name = str(values_file(Path(record.predictions)))
-        kept = None if run_files.find(self.folder, name) is None else self._arrays(name).get("values")
-        return kept if kept is not None and kept.shape == (n,) else None
+        stored = None if run_files.find(self.folder, name) is None else self._arrays(name).get("values")
+        return stored if stored is not None and stored.shape == (n,) else None
 
     @cached_property
     def _metric(self) -> Metric | None:

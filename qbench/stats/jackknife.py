@@ -68,17 +68,17 @@ def _share_out(function: Callable[[Array], float], rows: Array, value: float) ->
     _, first, counts = np.unique(rows.reshape(n, -1), axis=0, return_index=True, return_counts=True)
     if len(first) <= MOST_DISTINCT:
         groups = [np.array([place]) for place in first]
-        parts = n
+        group_count = n
     else:
         groups = np.array_split(np.random.default_rng(0).permutation(n), min(n, MOST_DISTINCT))
-        counts, parts = np.ones(len(groups), dtype=int), len(groups)
-    kept = np.ones(n, dtype=bool)
+        counts, group_count = np.ones(len(groups), dtype=int), len(groups)
+    left_in = np.ones(n, dtype=bool)
     without = []
     for group in groups:
-        kept[group] = False
-        without.append(function(rows[kept]))
-        kept[group] = True
-    return parts * value - (parts - 1) * np.array(without), counts, n / parts
+        left_in[group] = False
+        without.append(function(rows[left_in]))
+        left_in[group] = True
+    return group_count * value - (group_count - 1) * np.array(without), counts, n / group_count
 
 
 def _add_unseen(rows: Array) -> Iterator[Array]:
@@ -87,11 +87,11 @@ def _add_unseen(rows: Array) -> Iterator[Array]:
     if rows.ndim != 3 or rows.shape[2] != 2 or rows.dtype.kind not in "iu":
         return
     labels, counts = np.unique(rows[:, 0, 1], return_counts=True)
-    answers, given = np.unique(rows[:, 0, 0], return_counts=True)
+    answers, answer_counts = np.unique(rows[:, 0, 0], return_counts=True)
     for label in labels[np.argsort(counts, kind="stable")[:RAREST_LABELS]]:
-        others = answers[np.argsort(given, kind="stable")]
-        others = others[others != label]
-        wrong = [int(others[0]) if len(others) else int(label) + 1, int(label)]
+        other_answers = answers[np.argsort(answer_counts, kind="stable")]
+        other_answers = other_answers[other_answers != label]
+        wrong = [int(other_answers[0]) if len(other_answers) else int(label) + 1, int(label)]
         right = [int(label), int(label)]
         pair = (wrong, right) if rows.shape[1] == 2 else (wrong,)
         yield np.array(pair, dtype=rows.dtype)

@@ -45,14 +45,14 @@ def measure_drift(series: Sequence[Floats]) -> Drift | None:
     From ``ENOUGH`` processes on the error is read off how their drifts differ; of fewer, off the spread within each, as
     of so many values as a third is worth (``effective_size``).
     """
-    kept = [values for values in series if len(values) >= 3]
-    if sum(len(values) // 3 for values in kept) < LEAST:
+    long_series = [values for values in series if len(values) >= 3]
+    if sum(len(values) // 3 for values in long_series) < LEAST:
         return None
-    moves = np.array([_compare_thirds(values) for values in kept])
+    moves = np.array([_compare_thirds(values) for values in long_series])
     count = len(moves)
     if count >= ENOUGH:
         return Drift(value=float(moves.mean()), error=float(moves.std(ddof=1)) / math.sqrt(count), freedom=count - 1)
-    variances, worths = zip(*(_spread_of_move(values) for values in kept), strict=True)
+    variances, worths = zip(*(_spread_of_move(values) for values in long_series), strict=True)
     return Drift(value=float(moves.mean()), error=math.sqrt(sum(variances)) / count, freedom=sum(worths) - count)
 
 
@@ -71,7 +71,7 @@ def _spread_of_move(values: Floats) -> tuple[float, float]:
     """The variance of the move between two thirds, and how many independent values the series is worth. The variance of
     a median is pi / 2 of the mean's, as for a normal distribution; the values are taken about a straight line, so that
     a drift is no spread."""
-    places = np.arange(len(values)) - (len(values) - 1) / 2
-    still = values - values.mean() - places * float((places * values).sum() / (places**2).sum())
+    times = np.arange(len(values)) - (len(values) - 1) / 2
+    still = values - values.mean() - times * float((times * values).sum() / (times**2).sum())
     worth = max(3.0, effective_size(still) or float(len(still)))
     return math.pi / 2 * float(still.var(ddof=2)) * 2 / (worth / 3), worth

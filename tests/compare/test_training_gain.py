@@ -67,7 +67,7 @@ def test_with_a_twin_int8s_own_change_is_told() -> None:
     record = qat(8, 60, twin=twin)
     gain = find_training_gain(record, TOP1)
     assert gain is not None
-    assert (gain.twin, gain.own) == (TWIN, twin.delta)
+    assert (gain.twin, gain.int8_change) == (TWIN, twin.delta)
     (text,) = describe_training_gains([record], TOP1)
     assert text.startswith("qat · onednn: of +5.2 points over fp32, int8's own change, against the fp32 twin of the")
     assert text.endswith("same training, is -0.2 [-0.9, +0.4] points")
