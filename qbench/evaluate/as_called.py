@@ -38,7 +38,7 @@ _FILE, _SHOWN = "answers.npz", 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class OwnAnswers:
     """What the network gives for the evaluation examples at ``positions``, one row each, and the lines of its code that
     decide on values, as a trace finds them."""
 
@@ -47,11 +47,11 @@ class Answers:
     decisions: tuple[str, ...]
 
 
-def ask_network(model: Model, data: Data, root: Path, *, limits: Limits, progress: Progress) -> Answers:
+def ask_network(model: Model, data: Data, root: Path, *, limits: Limits, progress: Progress) -> OwnAnswers:
     """The answers of a network of torch's, asked for once and then from the cache ``root``."""
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        answers: Answers = call(_ask_here, model, data, limits=limits, progress=progress)
+        answers: OwnAnswers = call(_ask_here, model, data, limits=limits, progress=progress)
         np.savez(folder / _FILE, positions=answers.positions, outputs=answers.outputs)
         return {"decisions": list(answers.decisions)}
 
@@ -65,10 +65,10 @@ def ask_network(model: Model, data: Data, root: Path, *, limits: Limits, progres
     entry = store.fetch(root, "answers", store.key_of(parts), fill)
     with np.load(entry.folder / _FILE, allow_pickle=False) as archive:
         positions, outputs = archive["positions"], archive["outputs"]
-    return Answers(positions=positions, outputs=outputs, decisions=tuple(entry.facts["decisions"]))
+    return OwnAnswers(positions=positions, outputs=outputs, decisions=tuple(entry.facts["decisions"]))
 
 
-def _ask_here(model: Model, data: Data, *, progress: Progress) -> Answers:
+def _ask_here(model: Model, data: Data, *, progress: Progress) -> OwnAnswers:
     import torch
 
     from qbench.backends.torch_runner import tensors
@@ -88,7 +88,7 @@ def _ask_here(model: Model, data: Data, *, progress: Progress) -> Answers:
             if spent > 1:
                 break
             progress("ask the network itself", max(spent, len(rows) / data.evaluation_count))
-    return Answers(positions=np.asarray(positions), outputs=np.stack(rows), decisions=_find_decisions(module, data))
+    return OwnAnswers(positions=np.asarray(positions), outputs=np.stack(rows), decisions=_find_decisions(module, data))
 
 
 def spread_positions(count: int) -> Iterator[int]:
@@ -111,7 +111,7 @@ def _find_decisions(module: Any, data: Data) -> tuple[str, ...]:
         return ()
 
 
-def compare_predictions(answers: Answers, predictions: Path, of: int) -> AsCalled:
+def compare_predictions(answers: OwnAnswers, predictions: Path, of: int) -> AsCalled:
     """How an fp32 case's predictions lie beside the network's own answers; raises ``EvaluateError`` where they are of
     another network."""
     with np.load(predictions, allow_pickle=False) as archive:

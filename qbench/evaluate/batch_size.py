@@ -28,7 +28,7 @@ WARM = 3  # calls before the first that is timed: runtimes plan and compile in t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class MemoryRoom:
     """Bytes: what this process has ``used`` so far, and the ``most`` that one batch may add (None: not known)."""
 
     used: Callable[[], int]
@@ -36,7 +36,7 @@ class Memory:
 
 
 def choose_batch_size(
-    evaluate: Evaluate, count: int, memory: Memory, clock: Clock = time.process_time
+    evaluate: Evaluate, count: int, memory: MemoryRoom, clock: Clock = time.process_time
 ) -> tuple[int, Array]:
     """The width for ``count`` examples, and the outputs of the first ones, which need not be evaluated again.
 
@@ -93,5 +93,5 @@ def _timed(evaluate: Evaluate, width: int, span: int, clock: Clock) -> tuple[Arr
     return np.concatenate(rows), clock() - started
 
 
-def _fits(needed_bytes: int, memory: Memory) -> bool:
+def _fits(needed_bytes: int, memory: MemoryRoom) -> bool:
     return memory.most is None or needed_bytes <= memory.most

@@ -33,7 +33,7 @@ EXAMPLES, BATCH = 512, 8  # looked at, evenly from the first to the last; a netw
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class ComparedVariant:
     """An int8 artifact, and the fp32 artifact of the same runtime."""
 
     artifact: Artifact
@@ -56,7 +56,7 @@ class Variant:
 
 
 def rows(
-    variants: Mapping[str, Variant], model: Model, data: Data, *, root: Path, limits: Limits, progress: Progress
+    variants: Mapping[str, ComparedVariant], model: Model, data: Data, *, root: Path, limits: Limits, progress: Progress
 ) -> dict[str, Rows]:
     """The layers of each variant of a network: the build's numbers, with ``clipped`` (0 to 1) where that is known.
 
@@ -83,7 +83,7 @@ def rows(
     return _kept(entry, variants)
 
 
-def _kept(entry: store.Entry, variants: Mapping[str, Variant]) -> dict[str, Rows]:
+def _kept(entry: store.Entry, variants: Mapping[str, ComparedVariant]) -> dict[str, Rows]:
     """The rows of an entry; raises ``ValueError`` where they are not rows of layers of these variants."""
     rows = _ROWS.validate_python(entry.facts)
     if set(rows) != set(variants) or not all(
@@ -99,7 +99,9 @@ def _code() -> str:
     return store.source_digest(sys.modules[__name__], data_stage, dataset_contract, *modules)
 
 
-def _rows_here(variants: Mapping[str, Variant], model: Model, data: Data, *, progress: Progress) -> dict[str, Rows]:
+def _rows_here(
+    variants: Mapping[str, ComparedVariant], model: Model, data: Data, *, progress: Progress
+) -> dict[str, Rows]:
     progress("look for clipped values", 0.5)
     in_torch = {name: variant for name, variant in variants.items() if variant.ranges}
     in_onnx = {name: variant for name, variant in variants.items() if variant.in_onnx and not variant.ranges}

@@ -40,7 +40,7 @@ class PartOutputs:
         return self.start + len(self.outputs)
 
 
-class Predictor:
+class EvaluationSession:
     """An artifact on one thread, proven to give here what it gave where it was built, where it must (``same_answers``);
     or, ``predicted``, what it gives on an older CPU.
 
@@ -111,10 +111,10 @@ class Predictor:
 
 def open_predictor(
     artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
-) -> Predictor:
+) -> EvaluationSession:
     """The predictor, in a process that does nothing else."""
     _keep_memory()
-    return Predictor(artifact, data, size, same_answers, predicted)
+    return EvaluationSession(artifact, data, size, same_answers, predicted)
 
 
 def fill_batch(inputs: Inputs, size: int) -> Inputs:
@@ -125,7 +125,7 @@ def fill_batch(inputs: Inputs, size: int) -> Inputs:
     return tuple(np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) for array in inputs)
 
 
-def _memory() -> batch_size.Memory:
+def _memory() -> batch_size.MemoryRoom:
     """What this process may take for one batch: a share of its limit, and of what is free."""
     import psutil
 
@@ -138,7 +138,7 @@ def _memory() -> batch_size.Memory:
         soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
         bounds += [] if soft == resource.RLIM_INFINITY else [soft]
     process = psutil.Process()
-    return batch_size.Memory(used=lambda: int(process.memory_info().rss), most=min(bounds) // MEMORY_SHARE)
+    return batch_size.MemoryRoom(used=lambda: int(process.memory_info().rss), most=min(bounds) // MEMORY_SHARE)
 
 
 def _keep_memory() -> None:

@@ -50,7 +50,7 @@ def compute_outputs(
     progress: Progress,
 ) -> Outputs:
     """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers`` and
-    ``predicted`` as ``worker.Predictor`` has them, ``environment`` are variables of the processes.
+    ``predicted`` as ``worker.EvaluationSession`` has them, ``environment`` are variables of the processes.
     ``start_worker`` starts one as ``parent.Worker`` does, here or on another machine.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
@@ -71,7 +71,7 @@ def compute_outputs(
             ),
             slots,
         )
-        parts = _Parts(data.evaluation_count, limits.seconds, progress)
+        parts = _OpenParts(data.evaluation_count, limits.seconds, progress)
         try:
             with helpers.start_worker() as worker:
                 worker.ready()
@@ -88,7 +88,7 @@ def compute_outputs(
         return parts.join_outputs()
 
 
-class _Parts:
+class _OpenParts:
     """The parts that are still to do and the outputs of those that are done; several threads take from it."""
 
     def __init__(self, count: int, seconds: float, progress: Progress) -> None:
@@ -174,7 +174,7 @@ class _Helpers:
         self._threads: list[threading.Thread] = []
         self._short = False  # of memory
 
-    def start(self, parts: _Parts, first: Worker) -> None:
+    def start(self, parts: _OpenParts, first: Worker) -> None:
         """More processes, as far as there are parts, places and memory for them."""
         room = 0 if self._short else first.count_room()
         while room > 0 and parts.remaining and not self._short and self._slots.take_spare():
@@ -188,7 +188,7 @@ class _Helpers:
         for thread in self._threads:
             thread.join()
 
-    def _help(self, parts: _Parts) -> None:
+    def _help(self, parts: _OpenParts) -> None:
         part: Part | None = None
         try:
             with self.start_worker() as worker:

@@ -15,7 +15,7 @@ from qbench.errors import CaseError, NodeLost
 from qbench.fleet import engine, nodes, transfer
 from qbench.fleet.agent import Agent, Answer
 from qbench.fleet.nodes import NodeClass, NodeFacts
-from qbench.fleet.schedule import Node, Schedule
+from qbench.fleet.schedule import FleetNode, Schedule
 from qbench.hosts.ray_class import PREFIX
 from qbench.measure.setting import MeasuredSetting, Setting
 from qbench.process import child
@@ -276,7 +276,7 @@ class Fleet:
                 self.note(problems[0] if problems else f"node {facts.title} is of a class that this run does not have")
 
     def _add(self, label: str, facts: NodeFacts) -> None:
-        self.schedule.add(Node(name=facts.name, group=label, machine=facts.machine, places=len(facts.cores)))
+        self.schedule.add(FleetNode(name=facts.name, group=label, machine=facts.machine, places=len(facts.cores)))
 
     def _run_child(
         self,
@@ -328,13 +328,13 @@ class FleetWorker:
     """A child process on a node of a class, asked as ``parent.Worker`` is."""
 
     def __init__(
-        self, fleet: Fleet, take: Callable[[], Node], factory: Callable[..., Any], *args: Any, **options: Any
+        self, fleet: Fleet, take: Callable[[], FleetNode], factory: Callable[..., Any], *args: Any, **options: Any
     ) -> None:
         self._fleet = fleet
         self._number: int | None = None
         options = {**options, "environment": dict(options.get("environment", {}))}
         self._session = transfer.pack((factory, args, options), fleet.root)
-        self._node: Node | None = take()
+        self._node: FleetNode | None = take()
 
     def ready(self) -> None:
         """Has the session made there; raises what making it raised."""

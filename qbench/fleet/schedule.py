@@ -19,7 +19,7 @@ _STALE = 16  # entries for each node, of which all but one no longer hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class FleetNode:
     """``places``: how many processes may work on it at once; ``machine``: what it shares cores with others of."""
 
     name: str
@@ -34,7 +34,7 @@ class Schedule:
 
     def __init__(self, *, patience_seconds: float = 60.0) -> None:
         self._patience = patience_seconds
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, FleetNode] = {}
         self._on_machine: defaultdict[str, set[str]] = defaultdict(set)  # the nodes of each
         self._running: Counter[str] = Counter()  # by node
         self._of_machine: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Schedule:
         self._changed = threading.Condition()
         self._closed = False
 
-    def add(self, node: Node) -> None:
+    def add(self, node: FleetNode) -> None:
         """A node that may work from now on."""
         with self._changed:
             self._nodes[node.name] = node
@@ -86,18 +86,18 @@ class Schedule:
         with self._changed:
             return len({node.machine for node in self._nodes.values() if node.group == group})
 
-    def take_place(self, group: str, *, beyond: bool = False, near: str = "") -> Node:
+    def take_place(self, group: str, *, beyond: bool = False, near: str = "") -> FleetNode:
         """The least busy node of a class, once one has a place free, or, ``beyond``, at once: for whoever holds places
         already and would otherwise wait for itself after a node was lost. Where it has a place free, the node that was
         last taken for the same ``near``, which has in its cache what such work shares. ``give_back`` returns it. Raises
         ``CaseError`` where the class has no node left."""
         return self._wait(group, functools.partial(self._find_free, beyond=beyond, near=near))
 
-    def take_machine(self, group: str) -> Node:
+    def take_machine(self, group: str) -> FleetNode:
         """A node of a class whose machine is idle, and stays so until ``give_machine_back``."""
         return self._wait(group, self._find_idle)
 
-    def give_back(self, node: Node) -> None:
+    def give_back(self, node: FleetNode) -> None:
         """Returns a place."""
         with self._changed:
             self._running[node.name] -= 1
@@ -108,15 +108,15 @@ class Schedule:
                 self._list_machine(node.machine)
             self._changed.notify_all()
 
-    def give_machine_back(self, node: Node) -> None:
+    def give_machine_back(self, node: FleetNode) -> None:
         """Returns a machine."""
         with self._changed:
             self._measured.discard(node.machine)
             self._list_machine(node.machine)
             self._changed.notify_all()
 
-    def _wait(self, group: str, find: Callable[[str], Node | None]) -> Node:
-        chosen: Node | None = None
+    def _wait(self, group: str, find: Callable[[str], FleetNode | None]) -> FleetNode:
+        chosen: FleetNode | None = None
 
         def ready() -> bool:
             nonlocal chosen
@@ -138,7 +138,7 @@ class Schedule:
         for name in self._on_machine[machine]:
             self._list(self._nodes[name])
 
-    def _list(self, node: Node) -> None:
+    def _list(self, node: FleetNode) -> None:
         """Lists a node by what it does now."""
         if node.name in self._nodes and node.machine not in self._measured:
             heap = self._by_load[node.group]
@@ -149,13 +149,13 @@ class Schedule:
             if not self._of_machine[node.machine]:
                 self._idle[node.group][node.name] = None
 
-    def _free(self, group: str) -> list[Node]:
+    def _free(self, group: str) -> list[FleetNode]:
         return [node for node in self._nodes.values() if node.group == group and node.machine not in self._measured]
 
-    def _load(self, node: Node) -> float:
+    def _load(self, node: FleetNode) -> float:
         return self._running[node.name] / node.places
 
-    def _find_free(self, group: str, *, beyond: bool = False, near: str = "") -> Node | None:
+    def _find_free(self, group: str, *, beyond: bool = False, near: str = "") -> FleetNode | None:
         node = self._find_last(group, near) or self._find_least_busy(group)
         if node is None or (self._load(node) >= 1 and not beyond):
             return None
@@ -166,13 +166,13 @@ class Schedule:
             self._last[group, near] = node.name
         return node
 
-    def _find_last(self, group: str, near: str) -> Node | None:
+    def _find_last(self, group: str, near: str) -> FleetNode | None:
         """The node that did such work last, if it has a place free."""
         node = self._nodes.get(self._last.get((group, near), ""))
         free = node is not None and node.machine not in self._measured and self._load(node) < 1
         return node if free else None
 
-    def _find_least_busy(self, group: str) -> Node | None:
+    def _find_least_busy(self, group: str) -> FleetNode | None:
         heap = self._by_load[group]
         while heap:
             load, _, name = heap[0]
@@ -182,7 +182,7 @@ class Schedule:
             heapq.heappop(heap)
         return None
 
-    def _find_idle(self, group: str) -> Node | None:
+    def _find_idle(self, group: str) -> FleetNode | None:
         idle = self._idle[group]
         while idle:
             name = next(iter(idle))

@@ -17,8 +17,7 @@ from qbench.measure import estimates, samples
 from qbench.measure.group import Measured, cold_starts, max_known, measure_group
 from qbench.measure.heats import split_heats
 from qbench.measure.pairing import list_minima
-from qbench.measure.protocol import Protocol
-from qbench.measure.protocol import Sequential as SequentialProtocol
+from qbench.measure.protocol import Protocol, SequentialProtocol
 from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
 from qbench.measure.samples import Samples

@@ -70,7 +70,7 @@ class Protocol(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequential(Protocol):
+class SequentialProtocol(Protocol):
     """Each case alone in a fresh process: ``warmup`` calls unseen, then ``calls`` timed ones."""
 
     warmup: int = 10

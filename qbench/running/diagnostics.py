@@ -12,7 +12,7 @@ from qbench.backends.base import Backend
 from qbench.data import Data
 from qbench.errors import CaseError
 from qbench.evaluate import thumbnails
-from qbench.evaluate.layer_clipping import Variant, rows
+from qbench.evaluate.layer_clipping import ComparedVariant, rows
 from qbench.record.schema import Accuracy
 from qbench.running.build_stage import BuiltVariant
 from qbench.running.context import RunContext
@@ -101,7 +101,7 @@ def keep_layer_numbers(context: RunContext, prepared: Prepared, built: Mapping[s
         context.progress.advance(name)
 
 
-def _list_int8(context: RunContext, built: Mapping[str, BuiltVariant], model: str) -> dict[str, Variant]:
+def _list_int8(context: RunContext, built: Mapping[str, BuiltVariant], model: str) -> dict[str, ComparedVariant]:
     """The int8 variants of a network that open cases have, by id."""
     variants = {}
     for planned in context.tracker.open_cases():
@@ -109,5 +109,5 @@ def _list_int8(context: RunContext, built: Mapping[str, BuiltVariant], model: st
         backend: Backend = registry.load("backend", variant.backend)
         int8, fp32 = built.get(variant.id), built.get(f"{model}/fp32/{backend.runtime}")
         if variant.model.name == model and variant.mode != "fp32" and int8 is not None and fp32 is not None:
-            variants[variant.id] = Variant(artifact=int8.artifact, fp32=fp32.artifact)
+            variants[variant.id] = ComparedVariant(artifact=int8.artifact, fp32=fp32.artifact)
     return variants

@@ -25,7 +25,7 @@ from unittest.mock import Mock
 
 from qbench import suite as suites
 from qbench.errors import CaseError
-from qbench.fleet.schedule import Node, Schedule
+from qbench.fleet.schedule import FleetNode, Schedule
 from qbench.plan.planner import Plan, PlannedCase, make_plan
 from qbench.running.case_tracker import CaseTracker
 from qbench.running.context import RunContext
@@ -49,8 +49,8 @@ def main(nodes: int, cases: int) -> None:
     coordinate(schedule, nodes * PLACES, cases)
 
 
-def make_node(number: int) -> Node:
-    return Node(name=f"n{number}", group="a", machine=f"m{number}", places=PLACES)
+def make_node(number: int) -> FleetNode:
+    return FleetNode(name=f"n{number}", group="a", machine=f"m{number}", places=PLACES)
 
 
 def take_places(schedule: Schedule, nodes: int, cases: int) -> float:

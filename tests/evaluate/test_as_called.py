@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import EvaluateError
-from qbench.evaluate.as_called import Answers, compare_predictions, spread_positions
+from qbench.evaluate.as_called import OwnAnswers, compare_predictions, spread_positions
 
 
-def answers(outputs: np.ndarray, *, decisions: tuple[str, ...] = (), of: int | None = None) -> Answers:
+def answers(outputs: np.ndarray, *, decisions: tuple[str, ...] = (), of: int | None = None) -> OwnAnswers:
     """What a network gave, for every second example where ``of`` is twice their number."""
     step = 1 if of is None else of // len(outputs)
-    return Answers(positions=np.arange(0, step * len(outputs), step), outputs=outputs, decisions=decisions)
+    return OwnAnswers(positions=np.arange(0, step * len(outputs), step), outputs=outputs, decisions=decisions)
 
 
 def predictions(folder: Path, outputs: np.ndarray) -> Path:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.evaluate.batch_size import BASE, SHARE, WIDEST, Memory, choose_batch_size
+from qbench.evaluate.batch_size import BASE, SHARE, WIDEST, MemoryRoom, choose_batch_size
 
-PLENTY = Memory(used=lambda: 0, most=None)
+PLENTY = MemoryRoom(used=lambda: 0, most=None)
 
 
 class Machine:
@@ -87,7 +87,7 @@ def test_few_examples_are_not_tried_on():
 def test_a_wider_batch_must_fit(most, width):
     """A batch of 100 bytes an example: the next one is taken only where twice what this one took is there."""
     machine = Machine(call=1.0)
-    used = Memory(used=lambda: 100 * max(machine.widths, default=0), most=most)
+    used = MemoryRoom(used=lambda: 100 * max(machine.widths, default=0), most=most)
     assert machine.choose(10_000, used) == width
 
 

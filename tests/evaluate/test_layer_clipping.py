@@ -15,7 +15,7 @@ from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
 from qbench.errors import BuildError
 from qbench.evaluate import layer_clipping
-from qbench.evaluate.layer_clipping import Variant, rows
+from qbench.evaluate.layer_clipping import ComparedVariant, rows
 from qbench.models.base import ModelReference
 from qbench.network import Model
 from qbench.process.parent import Limits
@@ -53,7 +53,9 @@ def model(tmp_path):
 
 def variants(**numbers):
     return {
-        name: Variant(artifact=make_artifact(sha256=name, layer_numbers=tuple(entry)), fp32=make_artifact(mode="fp32"))
+        name: ComparedVariant(
+            artifact=make_artifact(sha256=name, layer_numbers=tuple(entry)), fp32=make_artifact(mode="fp32")
+        )
         for name, entry in numbers.items()
     }
 

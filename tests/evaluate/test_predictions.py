@@ -89,7 +89,7 @@ def runner(monkeypatch):
 
 
 def predictor(tmp_path, data, size, **facts):
-    return evaluate_worker.Predictor(artifact(tmp_path, data, expected="as built", **facts), data, size)
+    return evaluate_worker.EvaluationSession(artifact(tmp_path, data, expected="as built", **facts), data, size)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, fa
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     """The values that are clipped are counted once for each example of the part, though batches overlap."""
     ranged = artifact(tmp_path, data, expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
-    part = evaluate_worker.Predictor(ranged, data, None).predict(30, 41, 8)
+    part = evaluate_worker.EvaluationSession(ranged, data, None).predict(30, 41, 8)
     assert part.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
     assert (part.start, part.stop) == (30, 41)
 

@@ -29,7 +29,7 @@ from qbench.fleet.core_keeper import list_processes
 from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
 from qbench.fleet.reach import explain_unreachable
-from qbench.fleet.schedule import Node
+from qbench.fleet.schedule import FleetNode
 from qbench.process import imports, reaper
 from qbench.process.parent import Limits
 from qbench.progress.live import Silent
@@ -214,7 +214,7 @@ class LosingFleet(Fleet):
         super().__init__(ray=None, root=Path(), own=None, note=NOTES.append)
         self.gone, self.fatal, self.started = list(gone), fatal, []
         for name in (*gone, *(f"alive{number}" for number in range(5))):
-            self.schedule.add(Node(name=name, group="zen4", machine=name, places=1))
+            self.schedule.add(FleetNode(name=name, group="zen4", machine=name, places=1))
 
     def deliver(self, name, sent):
         if name in self.gone:

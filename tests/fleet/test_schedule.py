@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from qbench.errors import CaseError
-from qbench.fleet.schedule import Node, Schedule
+from qbench.fleet.schedule import FleetNode, Schedule
 
 
 def make(count=2, *, machine=None, group="a", places=2, patience=60.0):
     schedule = Schedule(patience_seconds=patience)
     for number in range(count):
-        schedule.add(Node(name=f"n{number}", group=group, machine=machine or f"m{number}", places=places))
+        schedule.add(FleetNode(name=f"n{number}", group=group, machine=machine or f"m{number}", places=places))
     return schedule
 
 
@@ -44,7 +44,7 @@ def test_the_choice_is_that_of_looking_at_every_node():
     for number in range(3000):
         step = draw.randrange(6)
         if step == 0 and number % 5 == 0:
-            schedule.add(Node(name=f"n{number}", group="a", machine=f"m{number // 2}", places=draw.randint(1, 4)))
+            schedule.add(FleetNode(name=f"n{number}", group="a", machine=f"m{number // 2}", places=draw.randint(1, 4)))
         elif step == 1 and number % 9 == 0 and schedule.names():
             schedule.lose(draw.choice(sorted(schedule.names())))
         elif step <= 2 and taken:
@@ -105,7 +105,7 @@ def test_who_waits_takes_a_node_that_joins():
     names = []
     waiting = threading.Thread(target=lambda: names.append(schedule.take_place("a").name))
     waiting.start()
-    schedule.add(Node(name="late", group="a", machine="m", places=1))
+    schedule.add(FleetNode(name="late", group="a", machine="m", places=1))
     waiting.join(10)
     assert names == ["late"]
 
@@ -113,7 +113,7 @@ def test_who_waits_takes_a_node_that_joins():
 def test_a_class_whose_nodes_are_all_lost_is_told():
     """Its cases fail with what to do; those of another class go on."""
     schedule = make(1, patience=0.01)
-    schedule.add(Node(name="other", group="b", machine="m9", places=1))
+    schedule.add(FleetNode(name="other", group="b", machine="m9", places=1))
     assert schedule.lose("n0")
     assert not schedule.lose("n0")
     with pytest.raises(CaseError, match="no node of the class a is left.*--resume"):

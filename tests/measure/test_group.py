@@ -18,7 +18,7 @@ from qbench.errors import CaseError, MeasureError
 from qbench.measure import worker
 from qbench.measure.group import RemoteWorker, cold_starts, measure_group
 from qbench.measure.pairing import pair_blocks
-from qbench.measure.protocol import Sequential
+from qbench.measure.protocol import SequentialProtocol
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import LocalWorker, WorkerSpec
@@ -96,7 +96,9 @@ def test_a_file_that_cannot_be_loaded_ends_alone(tmp_path):
     """The error names what is wrong with it."""
     broken = spec(tmp_path, "broken")
     broken.file.write_text("{")
-    found = measure_group(spec(tmp_path, "base"), [broken], protocol=Sequential(calls=5), limits=Limits(seconds=60))
+    found = measure_group(
+        spec(tmp_path, "base"), [broken], protocol=SequentialProtocol(calls=5), limits=Limits(seconds=60)
+    )
     assert isinstance(found["broken"].error, CaseError)
     assert found["base"].samples is not None
 
@@ -271,7 +273,7 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
         seen.append(remote)
         return remote
 
-    class Watched(Sequential):
+    class Watched(SequentialProtocol):
         def _alone(self, case, open_arm):
             opened = open_arm(case)
             opened.load()
@@ -301,7 +303,7 @@ def test_a_case_with_import_cores_of_its_own_has_a_fresh_interpreter(tmp_path):
             guard = psutil.Process(self._worker.pid).parent()
             starters[self._worker._name] = guard.ppid()
 
-    protocol = Sequential(warmup=1, calls=5)
+    protocol = SequentialProtocol(warmup=1, calls=5)
     measured = measure_group(base, [named], protocol=protocol, limits=Limits(seconds=60), open_remote=Traced)
     assert measured["named"].samples is not None
     assert (starters["named"] == os.getpid(), starters["base"] == os.getpid()) == (True, False)

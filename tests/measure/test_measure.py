@@ -21,7 +21,7 @@ from qbench.measure.measure import (
     measure_setting,
     remove_checkpoint,
 )
-from qbench.measure.protocol import Sequential
+from qbench.measure.protocol import SequentialProtocol
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm
 from qbench.measure.samples import Samples
 from qbench.measure.setting import Setting
@@ -275,11 +275,11 @@ def test_both_protocols_are_measured_where_both_are_asked_for(tmp_path, monkeypa
     """The calls of the sequential one lie beside those of the race, with the speed-up of means."""
     group = Group(monkeypatch, starts=[start()])
     latency = measure_field(tmp_path, "measure: {protocol: both, warmup_calls: 7, calls: 20}")[STAYS]
-    assert group.protocols[1] == Sequential(warmup=7, calls=20)
+    assert group.protocols[1] == SequentialProtocol(warmup=7, calls=20)
     assert (latency.sequential.n, latency.sequential.speedup) == (6, 1.0)
     assert (tmp_path / "samples" / f"{STAYS.replace('/', '__')}__sequential.npz").is_file()
     alone = measure_field(tmp_path, "measure: {protocol: sequential, warmup_calls: 7, calls: 20}")[STAYS]
-    assert (group.protocols[2:], alone.sequential) == ([Sequential(warmup=7, calls=20)], None)
+    assert (group.protocols[2:], alone.sequential) == ([SequentialProtocol(warmup=7, calls=20)], None)
 
 
 def test_what_is_kept_of_a_setting_goes_once_its_cases_are_recorded(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from timed_machine import Machine
 
 from qbench.errors import CaseError
 from qbench.measure.block_size import Block, block_for, cold_calls, pilot_calls
-from qbench.measure.protocol import Sequential
+from qbench.measure.protocol import SequentialProtocol
 
 
 def measure(machine, protocol, contenders=("a",)):
@@ -20,7 +20,7 @@ def measure(machine, protocol, contenders=("a",)):
 def test_sequential_is_the_literatures_protocol():
     """10 calls unseen, 100 timed, one case after the other, each alone."""
     machine = Machine({"base": 1e-3, "a": 0.5e-3})
-    outcome = measure(machine, Sequential())
+    outcome = measure(machine, SequentialProtocol())
     assert machine.log == [("base", 10), ("base", 100), ("a", 10), ("a", 100)]
     assert outcome["a"].calls_ns.tolist() == [500_000] * 100
     assert (outcome["a"].stopped, len(outcome["a"].log_ratios)) == ("fixed", 0)
@@ -29,7 +29,7 @@ def test_sequential_is_the_literatures_protocol():
 def test_sequential_survives_a_case_that_dies():
     """The others are measured."""
     machine = Machine({"base": 1e-3, "a": 1e-3, "b": 1e-3}, die={"a": 1})
-    outcome = measure(machine, Sequential(), ("a", "b"))
+    outcome = measure(machine, SequentialProtocol(), ("a", "b"))
     assert isinstance(outcome["a"], CaseError)
     assert len(outcome["b"].calls_ns) == 100
     assert machine.open == set()
@@ -79,7 +79,7 @@ def test_one_after_the_other_says_which_is_alone():
     """The literature's protocol names the case that runs and how many there are."""
     told = []
     machine = Machine({"base": 0.002, "a": 0.001})
-    Sequential(calls=10).measure(
+    SequentialProtocol(calls=10).measure(
         "base", ["a"], machine.open_arm, lambda case: None, tell=lambda text, share: told.append(text)
     )
     assert told == ["base: alone in its process, 1 of 2 here", "a: alone in its process, 2 of 2 here"]
