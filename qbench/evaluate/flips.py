@@ -97,45 +97,45 @@ def answers(predictions: Mapping[str, Array]) -> Answers | None:
     )
 
 
-def flips(own: Answers, fp32: Answers) -> tuple[Flip, ...]:
+def flips(int8: Answers, fp32: Answers) -> tuple[Flip, ...]:
     """The flips of a contender, harmful ones first, of each kind the one first on which fp32 was surest.
 
     Empty where the two answer other examples.
     """
-    if own.ids != fp32.ids:
+    if int8.ids != fp32.ids:
         return ()
     kinds: tuple[tuple[Kind, Array], ...]
-    if own.labels is None:
-        kinds = (("changed", own.classes != fp32.classes),)
+    if int8.labels is None:
+        kinds = (("changed", int8.classes != fp32.classes),)
     else:
-        right, was = own.classes == own.labels, fp32.classes == own.labels
+        right, was = int8.classes == int8.labels, fp32.classes == int8.labels
         kinds = (("harmful", was & ~right), ("beneficial", right & ~was))
     flipped: list[Flip] = []
     for kind, mask in kinds:
-        places = np.flatnonzero(mask)
-        surest_first = places[np.argsort(-fp32.rank[places], kind="stable")]
-        flipped += [_flip(int(place), kind, own, fp32) for place in surest_first]
+        positions = np.flatnonzero(mask)
+        surest_first = positions[np.argsort(-fp32.rank[positions], kind="stable")]
+        flipped += [_flip(int(position), kind, int8, fp32) for position in surest_first]
     return tuple(flipped)
 
 
-def _flip(place: int, kind: Kind, own: Answers, fp32: Answers) -> Flip:
+def _flip(position: int, kind: Kind, int8: Answers, fp32: Answers) -> Flip:
     return Flip(
-        position=place,
-        id=own.ids[place],
+        position=position,
+        id=int8.ids[position],
         kind=kind,
-        label=None if own.labels is None else int(own.labels[place]),
-        fp32=int(fp32.classes[place]),
-        int8=int(own.classes[place]),
-        sure=float(fp32.rank[place]),
+        label=None if int8.labels is None else int(int8.labels[position]),
+        fp32=int(fp32.classes[position]),
+        int8=int(int8.classes[position]),
+        sure=float(fp32.rank[position]),
     )
 
 
-def by_class(own: Answers, fp32: Answers) -> tuple[ClassChange, ...]:
+def by_class(int8: Answers, fp32: Answers) -> tuple[ClassChange, ...]:
     """Every class of the labels, in its order; empty without labels."""
-    if own.labels is None or own.ids != fp32.ids:
+    if int8.labels is None or int8.ids != fp32.ids:
         return ()
-    right, was = own.classes == own.labels, fp32.classes == own.labels
-    labels, index = np.unique(own.labels, return_inverse=True)
+    right, was = int8.classes == int8.labels, fp32.classes == int8.labels
+    labels, index = np.unique(int8.labels, return_inverse=True)
 
     def count(mask: Array) -> Array:
         return np.bincount(index, weights=mask, minlength=len(labels)).astype(int)

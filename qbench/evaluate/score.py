@@ -57,17 +57,17 @@ def score_here(
 ) -> Accuracy:
     """``score`` in this process."""
     progress("score", 0.9)
-    base, own = None if baseline is None else load_predictions(baseline), load_predictions(file)
+    base, predictions = None if baseline is None else load_predictions(baseline), load_predictions(file)
     exact = None if fp32 is None else load_predictions(fp32)
     loaded = metric.load()
-    accuracy = score_predictions(loaded, own, base, classes, exact)
+    accuracy = score_predictions(loaded, predictions, base, classes, exact)
     if metric.function is not None:  # a reader of the record cannot load it by its name
-        _keep_values(loaded, own, exact or base, values_file(file))
-    return replace(accuracy, inputs=input_fits(own))
+        _keep_values(loaded, predictions, exact or base, values_file(file))
+    return replace(accuracy, inputs=input_fits(predictions))
 
 
-def _keep_values(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None, file: Path) -> None:
-    values = metric.per_example(own["outputs"], _reference(metric, own, baseline))
+def _keep_values(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None, file: Path) -> None:
+    values = metric.per_example(predictions["outputs"], _reference(metric, predictions, baseline))
     file.unlink(missing_ok=True)
     if values is not None:
         with atomic.replace_file(file) as part, part.open("wb") as stream:
@@ -76,7 +76,7 @@ def _keep_values(metric: Metric, own: dict[str, Array], baseline: dict[str, Arra
 
 def score_predictions(
     metric: Metric,
-    own: dict[str, Array],
+    predictions: dict[str, Array],
     baseline: dict[str, Array] | None,
     classes: int | None,
     fp32: dict[str, Array] | None = None,
@@ -87,11 +87,11 @@ def score_predictions(
     another variant, whose score is then not perfect; without a baseline the predictions are fp32's own. Raises
     ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels), or it gives no number.
     """
-    outputs, labels = own["outputs"], own.get("labels")
+    outputs, labels = predictions["outputs"], predictions.get("labels")
     problem = metric.problem(outputs, labels, classes)
     if problem:
         raise EvaluateError(problem)
-    reference = _reference(metric, own, fp32 or baseline)
+    reference = _reference(metric, predictions, fp32 or baseline)
     variant = _ScoredVariant(metric, outputs, reference)
     if variant.n == 0:
         raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
@@ -122,13 +122,13 @@ def score_predictions(
     )
 
 
-def _reference(metric: Metric, own: dict[str, Array], baseline: dict[str, Array] | None) -> Array:
+def _reference(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None) -> Array:
     """What the outputs are held against; raises ``EvaluateError`` where there is none that fits."""
     if metric.against == "labels":
-        if "labels" not in own:
+        if "labels" not in predictions:
             raise EvaluateError(f"{metric.name} needs labels, and the data set has none")
-        return own["labels"]
-    outputs = own["outputs"]
+        return predictions["labels"]
+    outputs = predictions["outputs"]
     fp32 = outputs if baseline is None else baseline["outputs"]
     if fp32.shape != outputs.shape:
         raise EvaluateError(f"the outputs have the shape {outputs.shape}, those of its fp32 {fp32.shape}")

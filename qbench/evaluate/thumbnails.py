@@ -66,10 +66,10 @@ def find_pictures(raw: Array, channel_axis: int = 1) -> Pictures | None:
     if raw.dtype.kind not in "uif" or raw.ndim not in (3, 4) or len(raw) == 0:
         return None
     values = raw[..., None] if raw.ndim == 3 else raw
-    places = [axis for axis in (1, 3) if values.shape[axis] in (1, 3)] if raw.ndim == 4 else [3]
-    if not places:
+    axes = [axis for axis in (1, 3) if values.shape[axis] in (1, 3)] if raw.ndim == 4 else [3]
+    if not axes:
         return None
-    axis = channel_axis % 4 if channel_axis % 4 in places else places[0]
+    axis = channel_axis % 4 if channel_axis % 4 in axes else axes[0]
     sides = values.shape[2:] if axis == 1 else values.shape[1:3]
     if not all(SIDES[0] <= side <= SIDES[1] for side in sides):
         return None
@@ -119,35 +119,35 @@ def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, p
     if images is None:
         return 0
     progress("keep images of flipped examples", 0.5)
-    places = sorted(_choose_positions(pairs))
+    positions = sorted(_choose_positions(pairs))
     target = folder / FOLDER
-    if places:
+    if positions:
         atomic.make_folder(target)
-    for place in places:
-        _write(target, place, *thumbnail(images.pixels(place)))
-    return len(places)
+    for position in positions:
+        _write(target, position, *thumbnail(images.pixels(position)))
+    return len(positions)
 
 
 def _choose_positions(pairs: Iterable[tuple[Path, Path]]) -> set[int]:
     """The positions of the first ``MOST`` flips of each kind and pair, and of those that flip in most pairs."""
     answers: dict[Path, flips.Answers | None] = {}
-    places: set[int] = set()
+    positions: set[int] = set()
     counts: Counter[int] = Counter()
     for file, baseline in pairs:
         if baseline not in answers:
             answers[baseline] = flips.answers(load_predictions(baseline))
-        own, fp32 = flips.answers(load_predictions(file)), answers[baseline]
-        if own is None or fp32 is None:
+        int8, fp32 = flips.answers(load_predictions(file)), answers[baseline]
+        if int8 is None or fp32 is None:
             continue
-        flipped = flips.flips(own, fp32)
-        places |= {flip.position for kind in flips.KINDS for flip in flips.first(flipped, kind, MOST)}
+        flipped = flips.flips(int8, fp32)
+        positions |= {flip.position for kind in flips.KINDS for flip in flips.first(flipped, kind, MOST)}
         counts.update(flip.position for flip in flipped)
-    shared = sorted(counts, key=lambda place: (-counts[place], place))[:MOST_SHARED]
-    return places | {place for place in shared if counts[place] > 1}
+    shared = sorted(counts, key=lambda position: (-counts[position], position))[:MOST_SHARED]
+    return positions | {position for position in shared if counts[position] > 1}
 
 
-def _write(folder: Path, place: int, suffix: str, content: bytes) -> None:
-    with atomic.replace_file(folder / f"{place:06d}{suffix}") as part:
+def _write(folder: Path, position: int, suffix: str, content: bytes) -> None:
+    with atomic.replace_file(folder / f"{position:06d}{suffix}") as part:
         part.write_bytes(content)
 
 

@@ -74,14 +74,14 @@ def percentile(calls: NDArray[np.float64], groups: Sequence[NDArray[np.float64]]
         return None
     if not enough and not several:
         return Interval(value=value)
-    parts = groups if several else np.array_split(calls, min(PARTS, len(calls)))
+    pieces = groups if several else np.array_split(calls, min(PARTS, len(calls)))
     low, high = _order(worth, q) if enough else (q, q)
-    reach = _reach([float((part <= value).mean()) for part in parts])
+    reach = _reach([float((part <= value).mean()) for part in pieces])
     if reach is not None:
         first, last = ENDS if q == 0.5 else (0.0, 1.0)
         low, high = max(first, min(low, q - reach)), min(last, max(high, q + reach))
     least, greatest = (float(limit) for limit in np.quantile(calls, (low, high)))
-    apart = _apart([float(np.quantile(part, q)) for part in parts]) if several else 0.0
+    apart = _apart([float(np.quantile(part, q)) for part in pieces]) if several else 0.0
     return Interval(value=value, low=min(least, value * math.exp(-apart)), high=max(greatest, value * math.exp(apart)))
 
 
@@ -118,8 +118,8 @@ def worth_of(calls: NDArray[np.float64], value: float) -> float:
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks, equal values sharing theirs: they carry the dependence between neighbours without the rare long calls,
     which would drown it."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    shared: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, rank, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shared: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[rank]
     return shared
 
 
@@ -150,7 +150,7 @@ def _apart(values: Sequence[float], counts: Sequence[int] = ()) -> float:
     freedom, spread = len(logs) - 1, float(logs.std(ddof=1)) if len(logs) > 1 else 0.0
     together = (freedom * spread**2 + FREEDOM * TIME_SPREAD**2) / (freedom + FREEDOM)
     tail = (1 + LEVEL) / 2
-    own = float(stdtrit(freedom, tail)) * spread if freedom else 0.0
+    alone = float(stdtrit(freedom, tail)) * spread if freedom else 0.0
     pooled = float(stdtrit(freedom + FREEDOM, tail)) * math.sqrt(together)
     weights = np.asarray(counts or [1] * len(logs), dtype=float)
-    return max(own, pooled) * float(np.linalg.norm(weights) / weights.sum())
+    return max(alone, pooled) * float(np.linalg.norm(weights) / weights.sum())

@@ -102,12 +102,12 @@ def judge(
     generations = _count_generations(arms, minima)
     fp32 = _rank([arm for arm in arms if arm.role == "fp32"], minima)
     candidates = _rank([arm for arm in arms if arm.role == "candidate"], minima)
-    kept = {arm.case for arm in arms}
+    staying_cases = {arm.case for arm in arms}
     if not rules.everything:
-        kept = {arm.case for arm in arms if arm.role == "candidate"} - candidates.find_slower(rules)
-        needed = {arm.baseline for arm in arms if arm.case in kept} | {fp32.leader}
-        kept |= {arm.case for arm in arms if arm.role == "fp32"} - (fp32.find_slower(rules) - needed)
-    staying = tuple(arm for arm in arms if arm.case in kept)
+        staying_cases = {arm.case for arm in arms if arm.role == "candidate"} - candidates.find_slower(rules)
+        needed = {arm.baseline for arm in arms if arm.case in staying_cases} | {fp32.leader}
+        staying_cases |= {arm.case for arm in arms if arm.role == "fp32"} - (fp32.find_slower(rules) - needed)
+    staying = tuple(arm for arm in arms if arm.case in staying_cases)
     later = generations - (not rules.everything)  # the screening is none of the final's
     longest = max((spent[arm.case] for arm in staying), default=0.0)
     ended, more = None, rules.least - later
@@ -121,7 +121,7 @@ def judge(
             ended = "max_seconds"
     return Standing(
         staying=staying,
-        leaving=tuple(arm.case for arm in arms if arm.case not in kept),
+        leaving=tuple(arm.case for arm in arms if arm.case not in staying_cases),
         leader=candidates.leader,
         fastest=fp32.leader,
         ended={arm.case: _name_end(arm, ended, candidates, rules) for arm in staying} if ended else {},
@@ -216,10 +216,10 @@ def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) ->
     squares = together * sum(
         float(((values - values.mean()) ** 2).sum()) / expected[case] for case, values in medians.items()
     )
-    own = together * sum(len(values) - 1 for values in medians.values())
-    known = FREEDOM if squares <= UNHEARD_OF * own else 0
-    freedom = known + own
-    scale = (known + squares) / freedom
+    own_freedom = together * sum(len(values) - 1 for values in medians.values())
+    prior = FREEDOM if squares <= UNHEARD_OF * own_freedom else 0
+    freedom = prior + own_freedom
+    scale = (prior + squares) / freedom
     return {
         case: PairedDifference(
             value=float(values.mean()),
@@ -255,8 +255,8 @@ def _find_end(
     if not open_:
         return None, 1
     widest = max(difference.limits()[1] - difference.value for difference in open_)
-    wanted = rules.precision if rules.everything else rules.enough
-    needed = math.ceil(generations * (widest / math.log1p(wanted)) ** 2)
+    precision = rules.precision if rules.everything else rules.enough
+    needed = math.ceil(generations * (widest / math.log1p(precision)) ** 2)
     return None, max(1, min(most, needed) - generations)
 
 
