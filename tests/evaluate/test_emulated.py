@@ -92,7 +92,7 @@ def evaluate(folder, *overrides):
     """The evaluated static cases of the suite in a folder, by host, what they answer, and what a user is told."""
     notes, read = Notes(), suite.read(folder / "s.yaml", overrides)
     context = run.open_run(read, out=folder / "reports", only="*/static/*", resume=None, jobs=2, progress=notes)
-    prepared = prepare(context)
+    prepared = prepare(context, read)
     built = build_stage.build_variants(context, prepared)
     cases = evaluate_stage.evaluate(context, prepared, built, read_hosts(context))
     by_host = {read_case_id(case).host: known for case, known in cases.items() if "/static/" in case}

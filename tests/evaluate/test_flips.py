@@ -123,7 +123,9 @@ def test_verdicts_agree_with_an_independent_computation_from_the_predictions() -
     margin = suite.parse(run.info.suite.text, file="x.yaml").gate.accuracy.margin / 100
     verdict, listed = judge(run), {case.record.case.id: case for case in of_run(run)}
     values = set()
-    for case, test in verdict.tests.items():
+    tested = {record.case.id: test for record in run.records if (test := verdict.test_of(record)) is not None}
+    assert tested
+    for case, test in tested.items():
         harmful, beneficial, n, low = recount(run, run.by_id[case])
         assert (listed[case].count("harmful"), listed[case].count("beneficial")) == (harmful, beneficial)
         assert test.delta.value == pytest.approx((beneficial - harmful) / n)
