@@ -95,11 +95,11 @@ def _calibrate(job: BuildJob, source: Path) -> Scaled:
     from qbench.quant.onnx import static
 
     def write(target: Path) -> None:
-        static.scaled(source, target, job.recipe, job.calibration, job.progress)
+        static.choose_scales(source, job.recipe, job.calibration, job.progress).save(target)
 
-    ingredients = {"what": "calibrated ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
+    ingredients = {"what": "scaled ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
     with _scaled_file(job, ingredients, write) as file:
-        return static.read(file)
+        return static.Scaled.load(file)
 
 
 def _learn(job: BuildJob) -> tuple[Scaled, Conversion]:

@@ -132,10 +132,10 @@ def _read_config(file: Path) -> tuple[Config, str]:
 
 def _write_calibration(graph: Graph, held: Config, calibration: Path, record: Path) -> None:
     from qbench.quant.onnx.calibration import scales
-    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel, calibration_model
+    from qbench.quant.onnx.formats import calibration_file
 
-    calibration_model(graph, held).save(calibration)
-    record_file.write(scales.with_weights({}, CalibrationModel.read(calibration)), record)
+    model = calibration_file.write(graph, held, calibration)
+    record_file.write(scales.with_weights({}, model), record)
 
 
 def calibrate(
@@ -151,10 +151,10 @@ def calibrate(
     ``data``: an iterable of batches, or a function that makes one. A batch is an array, a sequence of arrays in the
     order of the inputs, or arrays by input name; float32 where the model takes it, first axis the examples.
     """
-    from qbench.quant.onnx.calibration import calibrate as step
+    from qbench.quant.onnx.formats import calibration_file
 
     with onnx_check.name_file_in_errors(Path(calibration), Path(record)):
-        return step.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
+        return calibration_file.run(Path(calibration), data, Path(record), threads=threads, progress=progress)
 
 
 def save(
@@ -248,9 +248,9 @@ def accuracy(
     """
     from qbench.quant.onnx import accuracy_search as search
     from qbench.quant.onnx.calibration.batches import by_name
-    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel, calibration_model
+    from qbench.quant.onnx.formats import calibration_file
 
-    model, held = CalibrationModel.read(Path(calibration)), record_file.read(Path(record))
+    model, held = calibration_file.read(Path(calibration)), record_file.read(Path(record))
     graph = model.graph()
     record_file.require_complete(held, graph, model.sites, file=Path(record), batch_num=model.config.batch_num)
     wanted = [value for value in graph.model.graph.input if value.name in graph.inputs]
@@ -271,7 +271,7 @@ def accuracy(
         max_trials=max_trials,
     )
     if any(layer.quant_enable for layer in outcome.config.layers.values()):
-        calibration_model(graph, outcome.config, done=model.done).save(Path(folder) / "calibration.onnx")
+        calibration_file.write(graph, outcome.config, Path(folder) / "calibration.onnx", done=model.done)
     return outcome
 
 

@@ -153,9 +153,9 @@ def _of_model(file: Path) -> Wanted:
 
 
 def _of_calibration(file: Path) -> tuple[Wanted, int]:
-    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+    from qbench.quant.onnx.formats import calibration_file
 
-    model = CalibrationModel.read(file)
+    model = calibration_file.read(file)
     return wanted(model.graph()), model.config.batch_num
 
 

@@ -101,17 +101,15 @@ def make(folder: Path) -> None:
 
 def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
     """The calibration model and the record of the weights; how many tensors are calibrated."""
-    from qbench.quant.onnx.calibration import calibrate, scales
-    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
-    from qbench.quant.onnx.formats import config, scale_record
+    from qbench.quant.onnx.calibration import scales
+    from qbench.quant.onnx.formats import calibration_file, config, scale_record
     from qbench.quant.onnx.formats.rules import ActivationRule, Rules
     from qbench.quant.onnx.graph.graph import Graph
 
     graph = Graph.load(folder / "fp32.onnx")
     rules = Rules(batch_num=batch_num, common=_rule(ActivationRule(algorithm=calibrator)))
     file = folder / f"{calibrator}.onnx"
-    calibrate.calibration_model(graph, config.default(graph, rules)).save(file)
-    model = CalibrationModel.read(file)
+    model = calibration_file.write(graph, config.default(graph, rules), file)
     scale_record.write(scales.with_weights({}, model), folder / f"{calibrator}.txt")
     return len(model.tensors)
 
@@ -133,10 +131,10 @@ def fp32(folder: Path, count: int, batch: int, threads: int) -> None:
 
 def ours(folder: Path, count: int, batch: int, threads: int, calibrator: str) -> None:
     """qbench."""
-    from qbench.quant.onnx.calibration import calibrate
+    from qbench.quant.onnx.formats import calibration_file
 
     data = images(count, batch)
-    calibrate.run(folder / f"{calibrator}.onnx", data, folder / f"{calibrator}.txt", threads=threads)
+    calibration_file.run(folder / f"{calibrator}.onnx", data, folder / f"{calibrator}.txt", threads=threads)
 
 
 def theirs(folder: Path, count: int, batch: int, threads: int, calibrator: str) -> None:

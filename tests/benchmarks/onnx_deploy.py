@@ -29,11 +29,10 @@ from resnet18 import NETWORK, images
 
 from qbench.onnx import api as steps
 from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.export import narrow_weights
 from qbench.quant.onnx.export.deploy_onnxruntime import deploy
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats import scale_record
+from qbench.quant.onnx.formats import calibration_file, scale_record
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules
 
 IMAGES = 8
@@ -52,7 +51,7 @@ def files(folder: Path) -> dict[str, Path]:
     rules = Rules(batch_num=IMAGES, common=Rule(activation=ActivationRule(algorithm="minmax")))
     steps.quantize(made["fp32"], steps.config(made["fp32"], rules=rules), calibration, scales)
     steps.calibrate(calibration, [one[None] for one in seen], scales)
-    model, held = CalibrationModel.read(calibration), scale_record.read(scales)
+    model, held = calibration_file.read(calibration), scale_record.read(scales)
     graph = model.graph()
     for choice in narrow_weights.CHOICES:
         fitted = narrow_weights.fitted(graph, model.sites, held, choice)

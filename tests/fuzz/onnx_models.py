@@ -196,11 +196,11 @@ def last_steps(folder: Path) -> None:
     import qbench.onnx as steps
     from qbench.errors import DataError
     from qbench.onnx.calibration_data import inputs
-    from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+    from qbench.quant.onnx.formats import calibration_file
     from qbench.quant.onnx.graph import equivalence
 
     model, record = folder / "calibration.onnx", folder / "record.txt"
-    graph = CalibrationModel.read(model).graph()
+    graph = calibration_file.read(model).graph()
     inputs(graph)
     feed = next(iter(equivalence.random_inputs(graph)), None)
     if feed is None:

@@ -8,19 +8,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench.errors import BuildError
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import graph_process, onnxruntime_session
-from qbench.quant.onnx.calibration import calibrate
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel, calibration_model, metadata
-from qbench.quant.onnx.formats import config
-from qbench.quant.onnx.formats import scale_record as record
+from qbench.quant.onnx.calibration import calibrate, scales
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.formats import defaults
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
-from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
@@ -28,10 +27,12 @@ from qbench.quant.onnx.node_names import match_nodes
 from qbench.quant.onnx.sites import SKIPPED, Sites
 from qbench.quant.recipe import Recipe
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 _BATCH = 16  # calibration examples of one inference, where the file takes any number
-# Where a calibrated model keeps its record, and what looked wrong on the way to it, one line each.
-_RECORD, _NOTES = "qbench.record", "qbench.notes"
-# A suite has no configuration; a calibrated model tells no more of which key of the recipe it was.
+_SCALED = "qbench.scaled"  # where the file of ``Scaled`` keeps what is no graph
+# A suite has no configuration; its sites tell no more of which key of the recipe it was.
 _BY_RECIPE = "skipped by the recipe (skip_layers, first_layer_float or last_layer_float)"
 _ROUNDED = "; what it reads is rounded to int8 all the same, for layers beside or before it"
 
@@ -47,10 +48,31 @@ class Scaled:
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def save(self, file: Path) -> None:
+        """Writes the graph, which says the rest as metadata."""
+        facts = _facts().dump_json((self.sites, dict(self.record), dict(self.float_reasons), self.notes)).decode()
+        described = self.graph.copy()
+        described.model.metadata_props.add(key=_SCALED, value=facts)
+        described.save(file)
 
-def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress) -> None:
-    """Writes the calibrated model of an fp32 file, which ``read`` takes apart: the prepared graph, its configuration
-    and its record. ``calibration``: one array for each input, all of whose examples are seen.
+    @classmethod
+    def load(cls, file: Path) -> Scaled:
+        """What ``save`` wrote."""
+        graph = Graph.load(file)
+        facts = next(entry.value for entry in graph.model.metadata_props if entry.key == _SCALED)
+        sites, record, float_reasons, notes = _facts().validate_json(facts)
+        return cls(graph=graph, sites=sites, record=record, float_reasons=float_reasons, notes=notes)
+
+
+def _facts() -> TypeAdapter[tuple[Sites, dict[str, Scales], dict[str, str], tuple[str, ...]]]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(tuple[Sites, dict[str, Scales], dict[str, str], tuple[str, ...]])
+
+
+def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress) -> Scaled:
+    """Prepares an fp32 file and finds the scales of a recipe. ``calibration``: one array for each input, all of whose
+    examples are seen.
 
     Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
     ``DataError`` and ``BuildError`` where calibration meets no numbers.
@@ -58,41 +80,33 @@ def scaled(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...],
     graph_process.return_arrays_at_once()  # this is a worker
     batches = onnx_file.Batches(fp32, calibration, _BATCH)
     with tempfile.TemporaryDirectory() as folder:
-        model, scales = Path(folder) / "calibration.onnx", Path(folder) / "record.txt"
-        _prepare(fp32, model, recipe, calibration, len(batches))
+        model = _prepare(fp32, Path(folder) / "calibration.onnx", recipe, calibration, len(batches))
         progress("calibrate", 0.3)
-        calibrated = calibrate.run(
-            model, batches, scales, threads=1, progress=lambda what, count, of: progress(what, 0.3 + 0.5 * count / of)
+        model, calibrated = calibrate.calibrate(
+            model, batches, threads=1, progress=lambda what, count, of: progress(what, 0.3 + 0.5 * count / of)
         )
-        model_graph = Graph.load(model)
-        model_graph.model.metadata_props.add(key=_RECORD, value=scales.read_text(encoding="utf-8"))
-        model_graph.model.metadata_props.add(key=_NOTES, value="\n".join(calibrated.warnings))
-        model_graph.save(file)
-
-
-def _prepare(fp32: Path, model: Path, recipe: Recipe, calibration: tuple[Any, ...], batch_num: int) -> None:
-    """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
-    example = onnx_file.tile_batch(fp32, tuple(array[:1] for array in calibration))
-    graph = prepare.prepare(fp32, example=example)
-    calibration_model(graph, config.default(graph, _rules(graph, recipe, batch_num))).save(model)
-
-
-def read(file: Path) -> Scaled:
-    """What ``scaled`` wrote."""
-    model = CalibrationModel.read(file)
-    graph = model.graph()
-    rounded = {layer for site in model.sites.activations for layer, _ in site.keys.values()}
-    by_recipe = {name: _BY_RECIPE + _ROUNDED * (name in rounded) for name in model.sites.floats}
-    floats = {name: by_recipe[name] if why == SKIPPED else why for name, why in model.sites.floats.items()}
-    reasons = labelled(graph, floats)
-    properties = metadata(graph)
+        graph = model.graph()
     return Scaled(
         graph=graph,
         sites=model.sites,
-        record=record.loads(properties[_RECORD]),
-        float_reasons=reasons,
-        notes=tuple(properties[_NOTES].splitlines()),
+        record=scales.as_written(calibrated.record),
+        float_reasons=_explain_sites(graph, model.sites),
+        notes=calibrated.warnings,
     )
+
+
+def _prepare(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...], batch_num: int) -> CalibrationModel:
+    """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
+    example = onnx_file.tile_batch(fp32, tuple(array[:1] for array in calibration))
+    graph = prepare.prepare(fp32, example=example)
+    return CalibrationModel.write(graph, defaults.default(graph, _rules(graph, recipe, batch_num)), file)
+
+
+def _explain_sites(graph: Graph, sites: Sites) -> dict[str, str]:
+    """Why layers stay float, by the layers as a person knows them."""
+    rounded = {layer for site in sites.activations for layer, _ in site.keys.values()}
+    by_recipe = {name: _BY_RECIPE + _ROUNDED * (name in rounded) for name in sites.floats}
+    return labelled(graph, {name: by_recipe[name] if why == SKIPPED else why for name, why in sites.floats.items()})
 
 
 def labelled(graph: Graph, floats: Mapping[str, str]) -> dict[str, str]:

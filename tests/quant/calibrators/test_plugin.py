@@ -121,11 +121,11 @@ def test_the_onnx_flow_takes_its_range(tmp_path):
     scales = {}
     for calibrator in ("minmax", "half"):
         recipe = Recipe(calibrator=calibrator, per_channel=True, flow="onnx")
-        file = tmp_path / f"{calibrator}.onnx"
         examples = tuple(np.asarray(array) for array in random_inputs(model, 8, 0))
-        onnx_static.scaled(tmp_path / "model.onnx", file, recipe, examples, lambda text, share: None)
-        record = onnx_static.read(file).record
-        scales[calibrator] = {key: content.scale_d for key, content in record.items() if content.scale_d is not None}
+        scaled = onnx_static.choose_scales(tmp_path / "model.onnx", recipe, examples, lambda text, share: None)
+        scales[calibrator] = {
+            key: content.scale_d for key, content in scaled.record.items() if content.scale_d is not None
+        }
     assert scales["half"]
     assert scales["half"] == pytest.approx({key: scale / 2 for key, scale in scales["minmax"].items()})
 

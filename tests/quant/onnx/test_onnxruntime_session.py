@@ -62,9 +62,7 @@ def test_a_comment_in_the_models_file_gives_the_same_bytes(tmp_path):
 
 def static(fp32, file, recipe, calibration):
     """A static int8 file for ONNX Runtime on this CPU, as its backend makes it."""
-    calibrated = file.with_suffix(".calibrated.onnx")
-    onnx_static.scaled(fp32, calibrated, recipe, calibration, lambda text, share: None)
-    content = onnx_static.read(calibrated)
+    content = onnx_static.choose_scales(fp32, recipe, calibration, lambda text, share: None)
     deploy_model.write(content.graph, content.sites, content.record, file, runtime="onnxruntime")
     return content
 
@@ -99,8 +97,8 @@ def test_percentile_clips_what_the_recipe_says(exported, tmp_path):
     scales = []
     for percentile in (100.0, 60.0):
         recipe = Recipe(calibrator="percentile", percentile=percentile, per_channel=True)
-        onnx_static.scaled(exported["cnn"], tmp_path / "x.onnx", recipe, images(), lambda text, share: None)
-        scales.append([entry.scale_d for entry in onnx_static.read(tmp_path / "x.onnx").record.values()])
+        scaled = onnx_static.choose_scales(exported["cnn"], recipe, images(), lambda text, share: None)
+        scales.append([entry.scale_d for entry in scaled.record.values()])
     assert all(less < more for more, less in zip(*scales, strict=True))
 
 
@@ -295,8 +293,8 @@ def test_every_example_calibrates(tmp_path, batch):
     x[0][21] = 100.0
     ranges = {}
     for name, calibration in {"all": x, "without": (x[0][:20],)}.items():
-        onnx_static.scaled(fp32, tmp_path / name, RECIPE, calibration, lambda text, share: None)
-        ranges[name] = onnx_static.read(tmp_path / name).record["conv"].scale_d
+        scaled = onnx_static.choose_scales(fp32, RECIPE, calibration, lambda text, share: None)
+        ranges[name] = scaled.record["conv"].scale_d
     assert ranges["all"] == pytest.approx(100 / 255)
     assert ranges["without"] < 0.01
 

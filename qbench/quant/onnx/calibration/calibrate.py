@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration import scales
 from qbench.quant.onnx.calibration.batches import Batches, doubtful, require_several_passes
-from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel, calibration_model
+from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import CHUNK_BYTES, Chunker
 from qbench.quant.onnx.calibration.collector import Collector
-from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import Samples
 from qbench.quant.onnx.weights.weight_steps import Data, StepProgress
 from qbench.quant.scale_rules import QParams
-
-__all__ = ["Calibrated", "calibration_model", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,37 +28,34 @@ class Calibrated:
     warnings: tuple[str, ...] = ()
 
 
-def run(
-    file: Path, batches: Batches, record: Path, *, threads: int = 0, progress: StepProgress = lambda *_: None
-) -> Calibrated:
-    """Feeds the first ``batch_num`` batches to the calibration model ``file`` and writes ``record`` whole.
-
-    ``batches``: see ``feed.Batch``; a list, or a function that makes a generator, where balance or bias correction
-    need several passes. These and AdaRound change weights and rewrite ``file``, whole or not at all; ``record`` is
-    written last, so that a killed calibration is simply run again. ``threads``: of the inference and, beside it, of
-    the calibrators; 0: as many as there are cores. ``progress`` is told the step, the batch and how many there are.
-    Raises ``ModelError`` for a file that is no calibration model, ``DataError`` for data that does not fit it, and
-    ``BuildError`` that names layer and batch for an activation with NaN or inf.
-    """
+def calibrate(
+    model: CalibrationModel,
+    batches: Batches,
+    *,
+    scales_so_far: Record | None = None,
+    threads: int = 0,
+    progress: StepProgress = lambda *_: None,
+) -> tuple[CalibrationModel, Calibrated]:
+    """Feeds the first ``batch_num`` batches to a calibration model: the model as the steps that its configuration asks
+    for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. The rest is as in
+    ``calibration_file.run``."""
     data = Data(batches=batches, threads=threads, progress=progress)
-    model: CalibrationModel = graph_process.run(file, CalibrationModel.read, file)
-    scales_so_far, todo, chunker = scales.known(record, model), weight_steps.waiting(model), Chunker()
+    record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker()
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
     notes: list[str] = []
     if BALANCE in todo:
-        model, scales_so_far, notes = weight_steps.balanced(model, scales_so_far, data)
-    scales_so_far = scales.with_weights(scales_so_far, model)
+        model, record, notes = weight_steps.balanced(model, record, data)
+    record = scales.with_weights(record, model)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
-    graph_process.release_memory(file)
+    graph_process.release_memory(model.file)
     calibrated, params = observe(model, data, chunker, input_samples)
-    completed = scales.complete(scales_so_far, params, model)
+    completed = scales.complete(record, params, model)
     if input_samples is not None:
         model = weight_steps.rounded(model, completed, input_samples, data)
     if BIAS in todo:
-        weight_steps.bias_corrected(model, completed, data, chunker)
-    record_file.write(completed, record)
-    return replace(calibrated, record=completed, warnings=(*notes, *calibrated.warnings))
+        model = weight_steps.bias_corrected(model, completed, data, chunker)
+    return model, replace(calibrated, record=completed, warnings=(*notes, *calibrated.warnings))
 
 
 def _silent(layer: str, reach: float) -> str:

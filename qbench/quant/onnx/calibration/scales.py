@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from qbench.errors import BuildError, UsageError
-from qbench.quant.onnx.calibration.calibration_model import BALANCE, CalibrationModel
-from qbench.quant.onnx.formats import scale_record as record_file
+from qbench.errors import BuildError
+from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Sites
 from qbench.quant.onnx.weights import weight_scales
 from qbench.quant.scale_rules import QParams
-
-
-def known(file: Path, model: CalibrationModel) -> Record:
-    """The record as it is, empty where there is none yet; what the model itself knows of its weights goes before.
-    Raises ``UsageError`` where the record belongs to another model."""
-    own = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
-    expected = keys(model.sites)
-    if strangers := [key for key in own if key not in expected]:
-        near = difflib.get_close_matches(strangers[0], expected, 1)
-        advice = f"did you mean {near[0]!r}?" if near else "is it the record of another model? delete it, or"
-        raise UsageError(
-            f"{file}: {strangers[0]!r} is nothing that {model.file} quantizes; {advice} quantize the model again"
-        )
-    require_same_balance(own, model, file)
-    for layer, scales in model.record.items():
-        own[layer] = (
-            replace(scales, scale_d=own[layer].scale_d, offset_d=own[layer].offset_d) if layer in own else scales
-        )
-    return own
-
-
-def require_same_balance(record: Record, model: CalibrationModel, file: Path) -> None:
-    """Raises ``UsageError`` where a record (``file``) has balance factors and the model's weights are not balanced: its
-    scales are those of other weights."""
-    balanced = [key for key, scales in record.items() if scales.balance]
-    if balanced and BALANCE not in model.done:
-        raise UsageError(
-            f"{file}: {balanced[0]!r} has a tensor_balance_factor, but the weights of {model.file} are not balanced; "
-            "quantize the model again for a record of its own, with balance in the configuration if it is wanted"
-        )
 
 
 def keys(sites: Sites) -> tuple[str, ...]:
@@ -101,3 +68,20 @@ def with_balance(record: Record, factors: Mapping[str, tuple[float, ...]]) -> di
     """The record with the factors of each balanced layer's input channels."""
     keys = dict.fromkeys([*record, *factors])
     return {key: replace(record.get(key, Scales()), balance=factors.get(key, ())) for key in keys}
+
+
+def as_written(record: Record) -> dict[str, Scales]:
+    """The record in float32, as its files and the constants of int8 models hold it."""
+    return {
+        key: replace(
+            scales,
+            scale_d=None if scales.scale_d is None else float(np.float32(scales.scale_d)),
+            scale_w=_in_float32(scales.scale_w),
+            balance=_in_float32(scales.balance),
+        )
+        for key, scales in record.items()
+    }
+
+
+def _in_float32(values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(np.asarray(values, np.float32).tolist())

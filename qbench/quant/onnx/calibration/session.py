@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from qbench.errors import UsageError
 from qbench.quant.onnx.calibration import scales
 from qbench.quant.onnx.calibration.batches import checked, too_few
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.calibration.collector import Collector
+from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.weights.weight_steps import waiting
 
@@ -25,9 +25,9 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
     shows the activations of its first ``batch_num`` calls to the calibrators, and then writes ``record``, whole.
 
     ``record`` is read at the start where it exists (the scales of the weights). As a context manager it raises
-    ``DataError`` at the end where there were fewer than ``batch_num`` calls. Raises what ``calibrate.run`` raises,
-    and ``UsageError`` where the configuration needs several passes over the data (balance, AdaRound, bias
-    correction): ``calibrate.run`` makes those.
+    ``DataError`` at the end where there were fewer than ``batch_num`` calls. Raises what ``qbench.onnx.calibrate``
+    raises, and ``UsageError`` where the configuration needs several passes over the data (balance, AdaRound, bias
+    correction): that makes those.
     """
 
     def __init__(
@@ -39,11 +39,12 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
         record: str | Path,
         **others: Any,
     ) -> None:
-        self._calibrated = CalibrationModel.read(Path(file))
+        self._calibrated = calibration_file.read(Path(file))
         if steps := waiting(self._calibrated):
             raise UsageError(f"{file}: {' and '.join(steps)} change weights; use qbench.onnx.calibrate")
         self._record = Path(record)
-        self._known = scales.with_weights(scales.known(self._record, self._calibrated), self._calibrated)
+        scales_so_far = calibration_file.read_scales(self._record, self._calibrated)
+        self._scales_so_far = scales.with_weights(scales_so_far, self._calibrated)
         self.batches_seen = 0
         providers = ["CPUExecutionProvider"] if providers is None else providers
         super().__init__(str(file), sess_options, providers=providers, **others)
@@ -77,7 +78,7 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
         self._collector.wait()
         self.batches_seen = number
         if number == self.batch_num:
-            record = scales.complete(self._known, self._collector.qparams(), self._calibrated)
+            record = scales.complete(self._scales_so_far, self._collector.qparams(), self._calibrated)
             record_file.write(record, self._record)
             self._collector.close()
             self._collector = None

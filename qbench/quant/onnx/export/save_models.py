@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.errors import UsageError
-from qbench.quant.onnx.calibration import scales
 from qbench.quant.onnx.calibration.batches import Batches, Feed, checked, declared
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.export import executed_layers, integer_weights, narrow_weights
 from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.export.parity import EXAMPLES, Parity, compared
-from qbench.quant.onnx.formats import quant_json
+from qbench.quant.onnx.formats import calibration_file, quant_json
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import SKIPPED
@@ -72,10 +70,10 @@ def save(
     that cannot be expressed.
     """
     runtimes = _known(targets)
-    model, content = CalibrationModel.read(calibration), record_file.read(record)
+    model, content = calibration_file.read(calibration), record_file.read(record)
     graph = model.graph()
     record_file.require_complete(content, graph, model.sites, file=record, batch_num=model.config.batch_num)
-    scales.require_same_balance(content, model, record)
+    calibration_file.require_same_balance(content, model, record)
     feeds = None if data is None else tuple(_first(graph, data))
     fitted = narrow_weights.fitted(graph, model.sites, content, form) if "onnxruntime" in runtimes else None
     settled = _settle(graph, model.sites, fitted)

@@ -9,5 +9,6 @@ amct_cfg            AMCT's simplified quant.cfg -> rules
 algorithms          the options of the algorithms
 protobuf_text       protobuf's text format
 scale_record        record.txt <-> Record
+calibration_file    calibration.onnx, with its configuration and its scales
 quant_json          .quant.json
 """

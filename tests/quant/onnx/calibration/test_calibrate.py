@@ -19,8 +19,9 @@ from qbench import registry
 from qbench.errors import BuildError, DataError, ModelError, UsageError
 from qbench.quant import scale_rules
 from qbench.quant.onnx.calibration import batches as calibration_batches
-from qbench.quant.onnx.calibration import calibrate, chunks
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.calibration import chunks
+from qbench.quant.onnx.calibration.calibration_model import with_activations
+from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.sites import find
 
@@ -74,7 +75,7 @@ def test_calibration_model_shows_the_activations_behind_its_own_outputs() -> Non
     """The model's outputs come first, then every quantized activation once; the graph given is not changed."""
     network = cnn()
     before = network.model.SerializeToString()
-    shown = calibrate.calibration_model(network, config(network, tensors=TENSORS))
+    shown = with_activations(network, find(network, config(network, tensors=TENSORS)))
     assert shown.outputs == ("y", "x", "b", "d", "e", "h")
     assert network.model.SerializeToString() == before
 
@@ -83,7 +84,7 @@ def test_calibration_model_knows_its_configuration(tmp_path: Path) -> None:
     """A calibration model that is read gives the configuration, the sites and the graph that it was made from."""
     network = cnn()
     settings = config(network, tensors=TENSORS, batch_num=7, balance=0.5)
-    model = CalibrationModel.read(written(tmp_path / "c.onnx", network, settings))
+    model = calibration_file.read(written(tmp_path / "c.onnx", network, settings))
     assert model.config == settings
     assert model.sites == find(network, settings)
     assert (model.inputs, model.outputs, model.done) == (("x",), ("y",), ())
@@ -94,14 +95,14 @@ def test_an_ordinary_model_is_no_calibration_model(tmp_path: Path) -> None:
     """Calibrating a model that quantize did not write says so."""
     cnn().save(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"m\.onnx: not a calibration model .* qbench onnx quantize"):
-        calibrate.run(tmp_path / "m.onnx", batches(), tmp_path / "record.txt")
+        calibration_file.run(tmp_path / "m.onnx", batches(), tmp_path / "record.txt")
 
 
 @pytest.mark.parametrize("asymmetric", [True, False])
 def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -> None:
     """Every key gets the scale and offset of the values that its tensor takes over all batches."""
     file = made(tmp_path, asymmetric=asymmetric)
-    result = calibrate.run(file, batches(), tmp_path / "record.txt")
+    result = calibration_file.run(file, batches(), tmp_path / "record.txt")
     every = values(cnn(), {"x": np.concatenate(batches())}, *SITES.values())
     for (key, _), tensor in zip(SITES.items(), every, strict=True):
         expected = scale_rules.amct_qparams(float(tensor.min()), float(tensor.max()), symmetric=not asymmetric)
@@ -114,14 +115,14 @@ def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -
 def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -> None:
     """Without a record the weights' scales are the largest value of each channel over 127; those in a record stay."""
     file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
-    actual = calibrate.run(file, batches(1), record).record
+    actual = calibration_file.run(file, batches(1), record).record
     weight = cnn().constant("stem_w")
     assert weight is not None
     largest = np.maximum(weight.max(axis=(1, 2, 3)) / 127, -weight.min(axis=(1, 2, 3)) / 128)
     assert actual["stem"].scale_w == pytest.approx(tuple(largest), rel=1e-6)
     head = record_file.Scales(scale_d=1.0, offset_d=0, scale_w=(0.25,), offset_w=(0,))
     record_file.write({**actual, "head": head}, record)
-    again = calibrate.run(file, batches(1), record).record
+    again = calibration_file.run(file, batches(1), record).record
     assert again["head"].scale_w == (0.25,)
     assert again["head"].scale_d == actual["head"].scale_d
 
@@ -129,14 +130,14 @@ def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -
 def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch of twelve, fed whole or in chunks, and twelve batches of one give the same ranges."""
     every = np.concatenate(batches())
-    whole = calibrate.run(made(tmp_path, batch_num=1), [every], tmp_path / "whole.txt").record
-    single = calibrate.run(made(tmp_path, batch_num=12), list(every[:, None]), tmp_path / "single.txt").record
+    whole = calibration_file.run(made(tmp_path, batch_num=1), [every], tmp_path / "whole.txt").record
+    single = calibration_file.run(made(tmp_path, batch_num=12), list(every[:, None]), tmp_path / "single.txt").record
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 20_000)
     calls = []
     monkeypatch.setattr(
         chunks, "infer", lambda *args: calls.append(len(args[2]["x"])) or calibration_batches.infer(*args)
     )
-    cut = calibrate.run(made(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
+    cut = calibration_file.run(made(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
     assert calls[:3] == [1, 1, 2]
     assert 1 < max(calls[3:]) < 12
     assert sum(calls[3:]) == 12
@@ -154,7 +155,7 @@ def test_a_batch_stays_whole_where_its_examples_depend_on_each_other(
     network = graph(MIXING, {"w": (4, 3), "b": (3,)})
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     x = images(6, shape=(4,))
-    record = calibrate.run(file, [x], tmp_path / "record.txt").record
+    record = calibration_file.run(file, [x], tmp_path / "record.txt").record
     less = x - x.mean(axis=0)
     assert record["head"].scale_d == pytest.approx((less.max() - less.min()) / 255, rel=1e-5)
 
@@ -165,7 +166,7 @@ def test_whether_examples_depend_on_each_other_is_found_where_all_are_nan(tmp_pa
     network = graph(LOGARITHM, {"v": (4, 4), "w": (4, 3)})
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     with pytest.raises(BuildError, match=r"^second: its input b in batch 1: 12 values are NaN or inf; check"):
-        calibrate.run(file, [np.full((3, 4), -1, np.float32)], tmp_path / "record.txt")
+        calibration_file.run(file, [np.full((3, 4), -1, np.float32)], tmp_path / "record.txt")
 
 
 def test_a_model_with_a_fixed_batch_is_fed_that_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +174,9 @@ def test_a_model_with_a_fixed_batch_is_fed_that_batch(tmp_path: Path, monkeypatc
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 1)
     network = graph(FIXED, CNN_CONSTANTS)
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=2))
-    assert calibrate.run(file, batches(2, 2), tmp_path / "record.txt").examples == 4
+    assert calibration_file.run(file, batches(2, 2), tmp_path / "record.txt").examples == 4
     with pytest.raises(DataError, match=r"batch 1: input x has shape \[3, 3, 8, 8\], the model takes \[2, 3, 8, 8\]"):
-        calibrate.run(file, batches(2, 3), tmp_path / "record.txt")
+        calibration_file.run(file, batches(2, 3), tmp_path / "record.txt")
 
 
 @pytest.mark.parametrize("form", ["names", "order"])
@@ -185,7 +186,7 @@ def test_several_inputs(tmp_path: Path, form: str) -> None:
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     a, tokens = images(3, shape=(4,)), np.array([[0, 1], [5, 2], [3, 3]])
     batch: Any = {"tokens": tokens, "a": a} if form == "names" else (a, tokens)
-    record = calibrate.run(file, [batch], tmp_path / "record.txt").record
+    record = calibration_file.run(file, [batch], tmp_path / "record.txt").record
     (s,) = values(network, {"a": a, "tokens": tokens}, "s")
     expected = scale_rules.amct_qparams(float(s.min()), float(s.max()))
     assert record["head"].scale_d == pytest.approx(expected.scale, rel=1e-5)
@@ -198,8 +199,8 @@ def test_a_tensor_of_another_library_is_one_array(tmp_path: Path) -> None:
         def __array__(self, *_: Any, **__: Any) -> Any:
             return images(2)
 
-    result = calibrate.run(made(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
-    assert result.record == calibrate.run(made(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
+    result = calibration_file.run(made(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
+    assert result.record == calibration_file.run(made(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_data_that_does_not_fit_is_named(tmp_path: Path, batch: Any, message: st
     network = graph(TWO_INPUTS, TWO_CONSTANTS)
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
     with pytest.raises(DataError, match=message):
-        calibrate.run(file, [batch], tmp_path / "record.txt")
+        calibration_file.run(file, [batch], tmp_path / "record.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.onnx"]
 
 
@@ -234,7 +235,7 @@ def test_an_activation_that_is_not_finite_names_layer_and_batch(tmp_path: Path) 
     data = [np.abs(images(2, seed=seed, shape=(4,))) + 1 for seed in range(3)]
     data[1][0, 0] = -1
     with pytest.raises(BuildError, match=r"^second: its input b in batch 2: 1 values? (is|are) NaN or inf; check"):
-        calibrate.run(file, data, tmp_path / "record.txt")
+        calibration_file.run(file, data, tmp_path / "record.txt")
     assert not (tmp_path / "record.txt").exists()
 
 
@@ -242,10 +243,10 @@ def test_an_activation_that_is_not_finite_names_layer_and_batch(tmp_path: Path) 
 def test_fewer_batches_than_batch_num(tmp_path: Path, algorithm: str) -> None:
     """Data that ends early is an error that counts, and an existing record stays as it was."""
     file, record = made(tmp_path, algorithm=algorithm), tmp_path / "record.txt"
-    calibrate.run(file, batches(), record)
+    calibration_file.run(file, batches(), record)
     before = record.read_bytes()
     with pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 1 of 4; give more data, or"):
-        calibrate.run(file, batches(1), record)
+        calibration_file.run(file, batches(1), record)
     assert record.read_bytes() == before
 
 
@@ -258,7 +259,7 @@ def test_only_batch_num_batches_are_asked_for(tmp_path: Path) -> None:
             sample.append(None)
             yield images(1, seed=len(sample))
 
-    assert calibrate.run(made(tmp_path), endless(), tmp_path / "record.txt").examples == 4
+    assert calibration_file.run(made(tmp_path), endless(), tmp_path / "record.txt").examples == 4
     assert len(sample) == 4
 
 
@@ -271,7 +272,7 @@ def test_an_error_in_the_data_leaves_nothing_behind(tmp_path: Path) -> None:
 
     file = made(tmp_path)
     with pytest.raises(OSError, match="disk gone"):
-        calibrate.run(file, broken, tmp_path / "record.txt")
+        calibration_file.run(file, broken, tmp_path / "record.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["calibration.onnx"]
 
 
@@ -280,15 +281,15 @@ def test_a_killed_calibration_is_run_again(tmp_path: Path) -> None:
     file, record = made(tmp_path), tmp_path / "record.txt"
     code = (
         "import os, signal; import numpy as np; from pathlib import Path\n"
-        "from qbench.quant.onnx.calibration import calibrate\n"
+        "from qbench.quant.onnx.formats import calibration_file\n"
         "die = lambda step, number, count: number == 3 and os.kill(os.getpid(), signal.SIGKILL)\n"
         f"data = [np.random.default_rng(n).standard_normal((3, 3, 8, 8)).astype('f') for n in range(4)]\n"
-        f"calibrate.run(Path({str(file)!r}), data, Path({str(record)!r}), progress=die)\n"
+        f"calibration_file.run(Path({str(file)!r}), data, Path({str(record)!r}), progress=die)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert [path.name for path in tmp_path.iterdir()] == ["calibration.onnx"]
-    calibrate.run(file, batches(), record)
-    calibrate.run(file, batches(), tmp_path / "undisturbed.txt")
+    calibration_file.run(file, batches(), record)
+    calibration_file.run(file, batches(), tmp_path / "undisturbed.txt")
     assert record.read_bytes() == (tmp_path / "undisturbed.txt").read_bytes()
 
 
@@ -297,7 +298,7 @@ def test_every_calibrator_gives_the_same_on_any_number_of_threads(tmp_path: Path
     """Each registered calibrator completes a record, and the number of threads does not change a byte of it."""
     file = made(tmp_path, algorithm=algorithm)
     for threads in (1, 3):
-        calibrate.run(file, batches(), tmp_path / f"{threads}.txt", threads=threads)
+        calibration_file.run(file, batches(), tmp_path / f"{threads}.txt", threads=threads)
     assert (tmp_path / "1.txt").read_bytes() == (tmp_path / "3.txt").read_bytes()
 
 
@@ -317,7 +318,7 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(chunks, "infer", watched)
     gc.disable()  # what is freed must not wait for the collector
     try:
-        calibrate.run(made(tmp_path, batch_num=12), list(images(12)[:, None]), tmp_path / "record.txt")
+        calibration_file.run(made(tmp_path, batch_num=12), list(images(12)[:, None]), tmp_path / "record.txt")
     finally:
         gc.enable()
     assert len(alive) == 12 * 4
@@ -333,7 +334,7 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_doubtful_values_are_warned_of(tmp_path: Path, batch: Any, warning: str) -> None:
     """Raw pixels and constant data are calibrated, with a warning."""
-    result = calibrate.run(made(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
+    result = calibration_file.run(made(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
     assert len(result.warnings) == 1
     assert warning in result.warnings[0]
 
@@ -343,29 +344,29 @@ def test_an_activation_that_is_always_zero_is_warned_of(tmp_path: Path) -> None:
     network = cnn()
     network.set_constant("deep_b", np.full(8, -1e6, np.float32))
     file = written(tmp_path / "c.onnx", network, config(network, batch_num=1))
-    result = calibrate.run(file, batches(1), tmp_path / "record.txt")
+    result = calibration_file.run(file, batches(1), tmp_path / "record.txt")
     assert result.warnings == ("point: its input was zero in every batch",)
 
 
 def test_a_record_of_another_model_is_refused(tmp_path: Path) -> None:
     """A record with a key that the model does not have is not completed; near names are shown."""
     file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
-    actual = calibrate.run(file, batches(1), record).record
+    actual = calibration_file.run(file, batches(1), record).record
     record_file.write({"steam": actual["stem"]}, record)
     with pytest.raises(UsageError, match=r"record\.txt: 'steam' is nothing .* did you mean 'stem'"):
-        calibrate.run(file, batches(1), record)
+        calibration_file.run(file, batches(1), record)
 
 
 def test_several_passes_need_data_that_can_be_read_again(tmp_path: Path) -> None:
     """A generator gives one pass: balance asks for a list or a function, which then works."""
     file = made(tmp_path, balance=0.5)
     with pytest.raises(UsageError, match="balance need several passes .* pass a list, or the function that makes"):
-        calibrate.run(file, iter(batches()), tmp_path / "record.txt")
+        calibration_file.run(file, iter(batches()), tmp_path / "record.txt")
 
     def generator() -> Iterator[Any]:
         yield from batches()
 
-    assert calibrate.run(made(tmp_path, balance=0.5), generator, tmp_path / "record.txt").batches == 4
+    assert calibration_file.run(made(tmp_path, balance=0.5), generator, tmp_path / "record.txt").batches == 4
 
 
 def test_adaround_rounds_the_weights_in_the_same_pass(tmp_path: Path) -> None:
@@ -373,8 +374,8 @@ def test_adaround_rounds_the_weights_in_the_same_pass(tmp_path: Path) -> None:
     from what they were, and a second calibration leaves the model alone."""
     weight = {"algorithm": "ada_quantize", "options": {"num_iteration": 20}}
     file = made(tmp_path, weight=weight)
-    result = calibrate.run(file, iter(batches()), tmp_path / "record.txt")
-    model = CalibrationModel.read(file)
+    result = calibration_file.run(file, iter(batches()), tmp_path / "record.txt")
+    model = calibration_file.read(file)
     assert model.done == ("adaround",)
     for layer in ("stem", "deep", "point", "head"):
         before, after = cnn().constant(f"{layer}_w"), model.graph().constant(f"{layer}_w")
@@ -386,7 +387,7 @@ def test_adaround_rounds_the_weights_in_the_same_pass(tmp_path: Path) -> None:
         assert np.abs(after - before).max() <= 1.001 * scales.max()
         assert not np.array_equal(after, before)
     content = file.read_bytes()
-    calibrate.run(file, batches(), tmp_path / "record.txt")
+    calibration_file.run(file, batches(), tmp_path / "record.txt")
     assert file.read_bytes() == content
 
 
@@ -394,7 +395,8 @@ def test_progress_tells_step_and_batch(tmp_path: Path) -> None:
     """Progress is told once per batch and step."""
     message: list[tuple[Any, ...]] = []
     note: Callable[..., None] = lambda *args: message.append(args)  # noqa: E731  # a callback of any arguments
-    calibrate.run(made(tmp_path, batch_num=2, bias_correction=True), batches(2), tmp_path / "r.txt", progress=note)
+    file = made(tmp_path, batch_num=2, bias_correction=True)
+    calibration_file.run(file, batches(2), tmp_path / "r.txt", progress=note)
     assert message == [(step, number, 2) for step in ("calibrate", "bias_correction") for number in (1, 2)]
 
 

@@ -12,9 +12,9 @@ import pytest
 from calibration_models import cnn, config, images, written
 
 from qbench.errors import BuildError, DataError, UsageError
-from qbench.quant.onnx.calibration import calibrate
 from qbench.quant.onnx.calibration.batches import Declared, checked
 from qbench.quant.onnx.calibration.session import CalibrationSession
+from qbench.quant.onnx.formats import calibration_file
 
 FEEDS = [{"x": images(3, seed=number)} for number in range(4)]
 
@@ -26,14 +26,14 @@ def made(folder: Path, **others: Any) -> Path:
 
 
 def test_a_loop_of_ones_own_gives_the_record_of_calibrate(tmp_path: Path) -> None:
-    """batch_num calls of run write the record that calibrate.run writes for the same batches, byte for byte; later
+    """batch_num calls of run write the record that calibrate writes for the same batches, byte for byte; later
     calls change nothing."""
     file = made(tmp_path)
     session = CalibrationSession(file, record=tmp_path / "loop.txt")
     for number, feed in enumerate(FEEDS):
         assert (tmp_path / "loop.txt").exists() is False, number
         session.run(None, feed)
-    calibrate.run(file, FEEDS, tmp_path / "run.txt")
+    calibration_file.run(file, FEEDS, tmp_path / "run.txt")
     written_once = (tmp_path / "loop.txt").read_bytes()
     assert written_once == (tmp_path / "run.txt").read_bytes()
     session.run(None, {"x": images(3) * 100})
@@ -59,7 +59,7 @@ def test_run_gives_what_an_ordinary_session_gives(tmp_path: Path, names: list[st
 def test_what_the_caller_does_with_its_arrays_does_not_matter(tmp_path: Path) -> None:
     """A caller that reuses its input buffer and writes into its outputs gets the same record."""
     file = made(tmp_path)
-    calibrate.run(file, FEEDS, tmp_path / "run.txt")
+    calibration_file.run(file, FEEDS, tmp_path / "run.txt")
     session = CalibrationSession(file, record=tmp_path / "loop.txt")
     buffer = np.empty_like(FEEDS[0]["x"])
     for feed in FEEDS:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qbench.errors import BuildError, UsageError
 from qbench.quant import affine
 from qbench.quant.onnx.calibration import calibrate, scales
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats.config import WeightParams
 from qbench.quant.onnx.graph.graph import Graph
@@ -206,8 +206,8 @@ def test_a_calibration_with_balance(tmp_path: Path) -> None:
     network = loud()
     file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
     data = [images(3, shape=(3, 6, 6), seed=seed) for seed in range(2)]
-    result = calibrate.run(file, data, record)
-    actual, model = result.record, CalibrationModel.read(file)
+    result = calibration_file.run(file, data, record)
+    actual, model = result.record, calibration_file.read(file)
     graph = model.graph()
     same(graph, network, np.concatenate(data))
     assert model.done == (weight_steps.BALANCE,)
@@ -222,7 +222,7 @@ def test_a_calibration_with_balance(tmp_path: Path) -> None:
     assert weight is not None
     assert max(actual["second"].scale_w) * 127 == pytest.approx(np.abs(weight).max(), rel=0.02)
     before, text = file.read_bytes(), record.read_text()
-    assert calibrate.run(file, data, record).record == actual
+    assert calibration_file.run(file, data, record).record == actual
     assert (file.read_bytes(), record.read_text()) == (before, text)
 
 
@@ -232,10 +232,10 @@ def test_what_gains_too_little_stays_as_it_is(tmp_path: Path) -> None:
     for name in ("v", "w"):
         network.set_constant(name, np.sign(network.constant(name)))
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
-    result = calibrate.run(file, [np.tanh(images(64, shape=(3, 6, 6)))], tmp_path / "r.txt")
+    result = calibration_file.run(file, [np.tanh(images(64, shape=(3, 6, 6)))], tmp_path / "r.txt")
     assert "balance: second stays as it is: it would gain too little" in result.warnings
     assert not any(entry.balance for entry in result.record.values())
-    same(CalibrationModel.read(file).graph(), network, images(2, shape=(3, 6, 6)))
+    same(calibration_file.read(file).graph(), network, images(2, shape=(3, 6, 6)))
 
 
 def test_no_mul_comes_before_a_convolution(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_no_mul_comes_before_a_convolution(tmp_path: Path) -> None:
     first layer left is named with how many more there are."""
     network = cnn()
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
-    result = calibrate.run(file, [images(4)], tmp_path / "r.txt")
+    result = calibration_file.run(file, [images(4)], tmp_path / "r.txt")
     assert [name for name, entry in result.record.items() if entry.balance] == ["head"]
     words = "balance: stem and 2 more layers stay as they are: only a Mul before a convolution would do it"
     assert words in result.warnings
@@ -300,26 +300,25 @@ def test_a_calibration_that_is_killed_after_the_model_changed_is_run_again(
     network = cnn()
     data = [images(3, seed=seed) for seed in range(2)]
     file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
-    record_file.write(scales.with_weights({}, CalibrationModel.read(file)), record)
+    record_file.write(scales.with_weights({}, calibration_file.read(file)), record)
     (tmp_path / "d.onnx").write_bytes(file.read_bytes())
     (tmp_path / "d.txt").write_bytes(record.read_bytes())
     with monkeypatch.context() as patch:
         patch.setattr(calibrate, "observe", _killed)
         with pytest.raises(KeyboardInterrupt):
-            calibrate.run(file, data, record)
-    assert (
-        calibrate.run(file, data, record).record == calibrate.run(tmp_path / "d.onnx", data, tmp_path / "d.txt").record
-    )
+            calibration_file.run(file, data, record)
+    undisturbed = calibration_file.run(tmp_path / "d.onnx", data, tmp_path / "d.txt")
+    assert calibration_file.run(file, data, record).record == undisturbed.record
 
 
 def test_a_record_of_balanced_weights_needs_balanced_weights(tmp_path: Path) -> None:
     """A record with balance factors does not belong to a model whose weights are as they were: its key is named."""
     network = cnn()
     file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5)), tmp_path / "r.txt"
-    calibrate.run(file, [images(2)], record)
+    calibration_file.run(file, [images(2)], record)
     written(file, network, config(network, balance=0.5))
     with pytest.raises(UsageError, match=r"'head' has a tensor_balance_factor, but .* quantize the model again"):
-        calibrate.run(file, [images(2)], record)
+        calibration_file.run(file, [images(2)], record)
 
 
 def _killed(*_: Any) -> Any:
@@ -351,7 +350,7 @@ def test_a_balance_that_changes_the_outputs_is_refused(tmp_path: Path, monkeypat
     before = file.read_bytes()
     monkeypatch.setattr(balance, "_insert_division", lambda *_: None)
     with pytest.raises(BuildError, match=r"c\.onnx: balance changed output y by up to .*; leave balance out"):
-        calibrate.run(file, [images(2)], tmp_path / "r.txt")
+        calibration_file.run(file, [images(2)], tmp_path / "r.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["c.onnx"]
     assert file.read_bytes() == before
 
@@ -360,4 +359,4 @@ def test_a_fixed_batch_is_balanced(tmp_path: Path) -> None:
     """A model that demands its batch size is compared on a whole batch."""
     network = graph(CNN.replace("[n,", "[2,"), CNN_CONSTANTS)
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
-    assert calibrate.run(file, [images(2)], tmp_path / "r.txt").record["head"].balance
+    assert calibration_file.run(file, [images(2)], tmp_path / "r.txt").record["head"].balance

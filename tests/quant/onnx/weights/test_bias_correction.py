@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from calibration_models import CNN_CONSTANTS, cnn, config, graph, images, values, written
 
-from qbench.quant.onnx.calibration import calibrate
-from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import find
@@ -74,8 +73,8 @@ def corrected(folder: Path, network: Graph) -> tuple[Graph, Record]:
     """The graph after calibration with bias correction, and the record."""
     settings = config(network, bias_correction=True, batch_num=len(DATA))
     file = written(folder / "c.onnx", network, settings)
-    record = calibrate.run(file, DATA, folder / "r.txt").record
-    return CalibrationModel.read(file).graph(), record
+    record = calibration_file.run(file, DATA, folder / "r.txt").record
+    return calibration_file.read(file).graph(), record
 
 
 def test_a_corrected_layer_has_no_mean_error(tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_only_biases_change(tmp_path: Path) -> None:
         assert np.array_equal(mine, theirs) is not name.endswith("_b"), name
     assert [node.op_type for node in result.nodes] == [node.op_type for node in network.nodes]
     plain = written(tmp_path / "p.onnx", network, config(network, batch_num=len(DATA)))
-    assert calibrate.run(plain, DATA, tmp_path / "p.txt").record == record
+    assert calibration_file.run(plain, DATA, tmp_path / "p.txt").record == record
 
 
 def test_a_layer_without_bias_gets_one(tmp_path: Path) -> None:
@@ -173,6 +172,6 @@ def test_the_correction_is_made_once(tmp_path: Path) -> None:
     corrected(tmp_path, network)
     file = tmp_path / "c.onnx"
     before = file.read_bytes()
-    assert CalibrationModel.read(file).done == (weight_steps.BIAS,)
-    calibrate.run(file, DATA, tmp_path / "r.txt")
+    assert calibration_file.read(file).done == (weight_steps.BIAS,)
+    calibration_file.run(file, DATA, tmp_path / "r.txt")
     assert file.read_bytes() == before
