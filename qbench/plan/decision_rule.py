@@ -42,10 +42,10 @@ class DecisionRule:
     limit_texts: tuple[str, ...]
 
 
-def make_decision_rule(suite: Suite, *, labelled: bool = True) -> DecisionRule:
-    """The rule by which a suite decides; ``labelled``: its data may have labels, as far as is known."""
+def make_decision_rule(suite: Suite) -> DecisionRule:
+    """The rule by which a suite decides."""
     decide, gate, accuracy = suite.decide, suite.gate, suite.gate.accuracy
-    metric = str(accuracy.metric) if labelled or accuracy.is_named else DEFAULTS[1]
+    metric = str(accuracy.metric) if suite.labelled or accuracy.is_named else DEFAULTS[1]
     return DecisionRule(
         minimize=decide.minimize,
         tie=decide.tie,

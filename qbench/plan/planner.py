@@ -22,7 +22,7 @@ from qbench.plan.filter import add_twins, find_references, match_globs, sort_cel
 from qbench.plan.matrix import expand_matrix
 from qbench.plan.resolve import Environment, resolve_cells
 from qbench.plan.variants import list_variants
-from qbench.suite import Suite, npz_checks
+from qbench.suite import Suite
 from qbench.suite.gate import note_idle_overrides
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
@@ -103,7 +103,7 @@ def make_plan(
     if not planned:
         notes.append(f"nothing to run: {'every case is skipped' if skipped else 'the matrix holds no case'}")
     notes += note_idle_keys(suite, memory_bytes=memory_bytes)
-    decision = make_decision_rule(suite, labelled=not npz_checks.lacks_labels(suite.data, suite.base))
+    decision = make_decision_rule(suite)
     return Plan(suite=suite.suite, cases=planned, skipped=skipped, notes=tuple(notes), decision=decision)
 
 

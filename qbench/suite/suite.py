@@ -52,6 +52,7 @@ class Suite(Section):
     _text: str = PrivateAttr("")
     _overrides: tuple[str, ...] = PrivateAttr(())
     _quick: bool = PrivateAttr(False)
+    _labelled: bool = PrivateAttr(True)
     _root: yaml_text.Node = PrivateAttr(yaml_text.NOTHING)
 
     @property
@@ -73,6 +74,11 @@ class Suite(Section):
     def quick(self) -> bool:
         """Whether this is a quick look at the suite."""
         return self._quick
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the evaluation examples may have labels, as far as is known before they are read."""
+        return self._labelled
 
     @property
     def base(self) -> Path:
@@ -129,6 +135,7 @@ def parse(
         raise SuiteError(problems)
     suite._file, suite._text, suite._overrides, suite._root = file, text, overrides, root
     suite._quick = quick
+    suite._labelled = base is None or not npz_checks.lacks_labels(suite.data, base)
     return suite
 
 
