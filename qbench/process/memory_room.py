@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from qbench.errors import MemoryExhausted
 from qbench.process.free_memory import count_free_bytes
+from qbench.process.parent import peak_bytes
 
 Result = TypeVar("Result")
 UNKNOWN_BYTES = 2**30  # what work may need of which none has ended yet
@@ -29,10 +30,11 @@ class _Member:
 
 
 class MemoryRoom:
-    """Work enters while there is memory for it; ``most`` is what may be done at one time where there is enough."""
+    """Work enters while there is memory for it; ``most`` is what may be done at one time where there is enough.
+    ``on_nodes``: children run on the nodes of a cluster, which have memory of their own."""
 
-    def __init__(self, most: int, read_free: Callable[[], int] = count_free_bytes) -> None:
-        self._most, self._read_free = most, read_free
+    def __init__(self, most: int, read_free: Callable[[], int] = count_free_bytes, *, on_nodes: bool = False) -> None:
+        self._most, self._read_free, self._on_nodes = most, read_free, on_nodes
         self._members: set[_Member] = set()
         self._alone = 0
         self._budget = 0  # free when nothing was done
@@ -51,6 +53,13 @@ class MemoryRoom:
                     raise
         with self._enter_alone():
             return act(True)
+
+    def call(self, function: Callable[..., Any], act: Callable[[], Result]) -> Result:
+        """What ``act`` returns, which runs ``function`` in a child: as soon as there is memory for what earlier calls
+        took, and once more alone where it ran out."""
+        return self.work(
+            lambda alone: act(), need=lambda: 0 if self._on_nodes else peak_bytes(function) or UNKNOWN_BYTES
+        )
 
     @contextmanager
     def _enter(self, need: Callable[[], int]) -> Iterator[_Member]:

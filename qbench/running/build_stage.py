@@ -157,7 +157,7 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
             run_child=context.find_place(NATIVE).run_child_near(shared),
         )
 
-    return context.work_in_memory(build_here, act)
+    return context.memory.call(build_here, act)
 
 
 def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifact, cases: Sequence[Case]) -> None:

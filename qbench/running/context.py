@@ -9,11 +9,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from qbench.fleet.fleet import Fleet
-from qbench.process.memory_room import UNKNOWN_BYTES, MemoryRoom
-from qbench.process.parent import Limits, end_all, peak_bytes
+from qbench.process.memory_room import MemoryRoom
+from qbench.process.parent import Limits, end_all
 from qbench.process.place import Place
 from qbench.process.work_queue import WorkQueue
 from qbench.progress.callback import Progress
@@ -72,14 +72,6 @@ class RunContext:
         """Where the processes of a host run: on the nodes of its class, else on this machine."""
         of_host = None if self.fleet is None else self.fleet.find_class(host)
         return self.here if self.fleet is None or of_host is None else self.fleet.place(of_host.label)
-
-    def work_in_memory(self, function: Callable[..., Any], act: Callable[[], Result]) -> Result:
-        """What ``act`` returns, which runs ``function`` in a child: as soon as there is memory for what earlier calls
-        took (nodes of a cluster have their own), and once more alone where it ran out."""
-        return self.memory.work(
-            lambda alone: act(),
-            need=lambda: 0 if self.fleet is not None else peak_bytes(function) or UNKNOWN_BYTES,
-        )
 
     def report_under(self, name: str) -> Progress:
         """A function that reports how far a child is, under the name of what it works at."""

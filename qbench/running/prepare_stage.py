@@ -97,9 +97,7 @@ def _prepare_model(context: RunContext, data: Data, choice: _MetricChoice, refer
     try:
         report = context.report_under(name)
         given = (reference, data, choice.metric, context.cache, choice.otherwise)
-        model = context.work_in_memory(
-            prepare_model, lambda: call(prepare_model, *given, limits=limits, progress=report)
-        )
+        model = context.memory.call(prepare_model, lambda: call(prepare_model, *given, limits=limits, progress=report))
     except CaseError as error:
         cases = [planned.case for planned in context.tracker.planned if planned.case.variant.model.name == name]
         context.tracker.break_cases(cases, "model", error)

@@ -138,7 +138,7 @@ def open_run(
         cores=cores,
         jobs=jobs,
         here=Place(slots=slots),
-        memory=MemoryRoom(jobs),
+        memory=MemoryRoom(jobs, on_nodes=fleet is not None),
         progress=progress,
         train_qat=suite.limits.train_qat,
         emulated_samples=suite.evaluate.emulated_samples,
