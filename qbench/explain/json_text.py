@@ -11,6 +11,7 @@ from qbench.explain.advice import MendedAccuracy
 from qbench.explain.causes.base import Cause
 from qbench.explain.error_trials import Evaluated
 from qbench.explain.explanation import Explanation
+from qbench.explain.not_covered import NotCovered
 from qbench.explain.open_case import OpenCase
 from qbench.explain.story import Explained, TimeExplained
 from qbench.explain.suite_text import list_environment, write_option, write_suite_keys
@@ -37,14 +38,14 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
     return {
         "case_seconds": raced.original_seconds,
         "fp32_seconds": raced.fp32_seconds,
-        "over_fp32": _limits(raced.over_fp32),
+        "over_fp32": _as_data(raced.over_fp32),
         "best_seconds": raced.original_seconds * explanation.goal.left,
         "best": explanation.goal.name,
         "off_core": raced.off_core,
         "where": None if explained.times is None else _times_as_json(explained.times),
         "no_profile": explained.no_times,
         "causes": [{**_gain_as_json(cause.trial), "share": cause.share} for cause in explanation.confirmed],
-        "together": _limits(explanation.together.interval)
+        "together": _as_data(explanation.together.interval)
         if explanation.together is not None and len(explanation.confirmed) > 1
         else None,
         "unexplained": explanation.unexplained,
@@ -53,12 +54,12 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
         ],
         "unconfirmed": [_gain_as_json(trial) for trial in explanation.unconfirmed],
         "untried": [_untried_as_json(trial) for trial in explanation.untried],
-        "not_covered": None if explained.not_covered is None else asdict(explained.not_covered),
+        "not_covered": _as_data(explained.not_covered),
         "suite": write_suite_keys(explanation.single, opened),
         "option": write_option(explanation.change, explanation.single, opened),
         "environment": list_environment(explanation.single, opened.case),
         "option_environment": list_environment(explanation.change, opened.case),
-        "mended": _accuracy_as_json(explained.accuracy),
+        "mended": _as_data(explained.accuracy),
         "alternative": None
         if alternative is None
         else {
@@ -66,19 +67,8 @@ def _time_as_json(explained: TimeExplained, opened: OpenCase) -> dict[str, Any]:
             "single_requests": alternative.single,
             "suite": write_suite_keys(alternative.trial.counterfactual.change, opened),
             "environment": list_environment(alternative.trial.counterfactual.change, opened.case),
-            "mended": _accuracy_as_json(alternative.accuracy),
+            "mended": _as_data(alternative.accuracy),
         },
-    }
-
-
-def _accuracy_as_json(accuracy: MendedAccuracy | None) -> dict[str, Any] | None:
-    if accuracy is None:
-        return None
-    return {
-        "metric": accuracy.metric,
-        "n": accuracy.n,
-        "against_case": _limits(accuracy.against_case),
-        "against_fp32": _limits(accuracy.against_fp32),
     }
 
 
@@ -87,7 +77,7 @@ def _losses_as_json(explanation: Explanation[Evaluated], opened: OpenCase) -> di
     return {
         "n": evaluated.n,
         "sqnr_db": evaluated.sqnr_db,
-        "against_fp32": _limits(evaluated.against_fp32),
+        "against_fp32": _as_data(evaluated.against_fp32),
         "causes": [{**_loss_as_json(cause.trial), "share": cause.share} for cause in explanation.confirmed],
         "together": None if together is None else _loss_as_json(together),
         "left": explanation.unexplained,
@@ -108,11 +98,11 @@ def _name_trial(trial: Trial) -> dict[str, Any]:
 
 
 def _gain_as_json(trial: Trial) -> dict[str, Any]:
-    return {**_name_trial(trial), "gain": _limits(trial.interval)}
+    return {**_name_trial(trial), "gain": _as_data(trial.interval)}
 
 
 def _loss_as_json(trial: Trial) -> dict[str, Any]:
-    limits = {"removed": _limits(trial.interval), "metric_change": _limits(trial.metric_change)}
+    limits = {"removed": _as_data(trial.interval), "metric_change": _as_data(trial.metric_change)}
     return {**_name_trial(trial), **limits}
 
 
@@ -147,8 +137,9 @@ def _times_as_json(times: TimeShares) -> dict[str, Any]:
     }
 
 
-def _limits(interval: Interval | None) -> dict[str, float | None] | None:
-    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
+def _as_data(value: Interval | MendedAccuracy | NotCovered | None) -> dict[str, Any] | None:
+    """The fields by name."""
+    return None if value is None else asdict(value)
 
 
 def store_time(opened: OpenCase, explained: TimeExplained, titles: Mapping[str, Cause]) -> ExplainedCase[TimeFigures]:

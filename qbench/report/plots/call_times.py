@@ -68,7 +68,7 @@ def list_drawings(
     read: Callable[[Sequence[FrameCase]], pd.DataFrame],
 ) -> Iterator[Drawing]:
     """The picture, where cases have calls: ``stored`` are the ids of these, ``read`` gives the calls of some."""
-    likely, left_out = choose([case for case in cases if case.key in stored], lambda case: case.pace)
+    likely, left_out = choose([case for case in cases if case.key in stored])
     calls = read(likely)
     timed = split_calls(calls)
     chosen, more = choose_timed(likely, timed)
@@ -147,15 +147,9 @@ def split_calls(calls: pd.DataFrame) -> Timed:
 
 def choose_timed(cases: Sequence[FrameCase], timed: Timed, most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases with calls that are shown, the fastest first, and how many are not."""
-    return choose(
-        [
-            case
-            for case in cases
-            if case.key in timed and timed[case.key][1].size > 1 and (timed[case.key][1] > 0).all()
-        ],
-        lambda case: case.pace,
-        most,
-    )
+    seconds = {case.key: timed[case.key][1] for case in cases if case.key in timed}
+    usable = {key for key, times in seconds.items() if times.size > 1 and (times > 0).all()}
+    return choose([case for case in cases if case.key in usable], most)
 
 
 def process_medians(process: NDArray[Any], seconds: NDArray[Any]) -> list[float]:

@@ -143,7 +143,7 @@ def list_settings(cases: Iterable[FrameCase]) -> list[str]:
 
 
 def choose(
-    cases: Sequence[FrameCase], best_first: Callable[[FrameCase], float], most: int = MOST
+    cases: Sequence[FrameCase], most: int = MOST, best_first: Callable[[FrameCase], float] = lambda case: case.pace
 ) -> tuple[list[FrameCase], int]:
     """At most so many of the cases, and how many are left out: first those that a decision names, then those that tie,
     then the fastest fp32, then the others, the best of each setting in turn. Sorted by setting, the best first."""

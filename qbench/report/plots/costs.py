@@ -110,7 +110,7 @@ def amount(case: FrameCase, cost: Cost) -> float | None:
 
 def choose_sized(cases: Sequence[FrameCase], cost: Cost, most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases that are shown, the least first, and how many are not."""
-    return choose([case for case in cases if amount(case, cost)], lambda case: amount(case, cost) or 0.0, most)
+    return choose([case for case in cases if amount(case, cost)], most, lambda case: amount(case, cost) or 0.0)
 
 
 def show_amount(case: FrameCase, cost: Cost) -> str:

@@ -82,7 +82,7 @@ def _conclude(cases: Sequence[FrameCase]) -> str:
 
 def choose_rated(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The cases whose share of a peak is known, the fastest first, and how many are not shown."""
-    return choose([case for case in cases if case.number("roofline.peak_fraction")], lambda case: case.pace, most)
+    return choose([case for case in cases if case.number("roofline.peak_fraction")], most)
 
 
 def rate_of(case: FrameCase) -> float | None:

@@ -255,18 +255,12 @@ def name_limit(cases: Sequence[FrameCase], limit: float) -> str:
 
 def choose_speedups(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a speed-up that are shown, and how many are not."""
-    return choose(
-        [case for case in cases if case.is_int8 and over_best(case) is not None],
-        lambda case: case.pace,
-        most,
-    )
+    return choose([case for case in cases if case.is_int8 and over_best(case) is not None], most)
 
 
 def choose_changes(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a change of accuracy that are shown, the fastest first, and how many are not."""
-    return choose(
-        [case for case in cases if case.is_int8 and change_of(case) is not None], lambda case: case.pace, most
-    )
+    return choose([case for case in cases if case.is_int8 and change_of(case) is not None], most)
 
 
 def show(interval: Interval | None, *, signed: bool = False, least: int = 2) -> str:

@@ -39,7 +39,7 @@ def frame_of(count: int, roles: dict[int, str]) -> pd.DataFrame:
 def test_named_and_tied_cases_are_always_shown() -> None:
     """However slow they are; the rest is the fastest of each setting, and the picture says how many are left out."""
     cases = read_cases(frame_of(100, {90: "ship", 95: "tied"}))
-    chosen, more = choose(cases, lambda case: case.pace)
+    chosen, more = choose(cases)
     assert len(chosen) == MOST
     assert more == 99 - MOST
     assert {"c090", "c095", "c000", "c001"} <= {case.key for case in chosen}
