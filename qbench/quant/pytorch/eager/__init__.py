@@ -8,7 +8,7 @@ Every function works on a copy.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from qbench.quant.pytorch.eager import (
     fusion_patterns,
     graph,
     insert_stubs,
-    observers,
     operator_support,
     qconfigs,
     regions,
@@ -36,6 +35,7 @@ from qbench.quant.pytorch.qat_modes import qat_modes as qat_modes
 
 _REASONS = "qbench_float_reasons"
 _NOTES = "qbench_notes"
+_OBSERVING = (".activation_post_process", ".weight_fake_quant")  # in the names of observers
 
 
 def static(job: QuantizeJob, batches: Batches) -> Converted:
@@ -50,7 +50,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     def convert(float_layers: dict[str, str]) -> tuple[Converted, Mapping[str, str]]:
         prepared = _prepared(job, batches, float_layers, training=False)
         calibration.run_batches(prepared, batches(), job.progress)
-        calibration.require_observed(observers.by_layer(prepared))
+        calibration.require_observed(_observers_by_layer(prepared))
         few = calibration.first_examples(batches, exact_integers.EXAMPLES)
         converted, wrong = _converted(prepared, job, few)
         return converted, _by_own_name(job.module, wrong)
@@ -81,7 +81,7 @@ def convert_qat(job: QuantizeJob) -> Converted:
     copied = copy.deepcopy(job.module).eval()
     for name in (_REASONS, _NOTES):  # a GraphModule's copy leaves them behind
         setattr(copied, name, getattr(job.module, name))
-    calibration.require_observed(observers.by_layer(copied))
+    calibration.require_observed(_observers_by_layer(copied))
     return _converted(copied, job, job.example)[0]
 
 
@@ -134,7 +134,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, float_layers: dict[str,
         else:
             torch_ao.prepare(ready, inplace=True, prepare_custom_config_dict={})
             if not recipe.framework_default:
-                observers.call_once(ready)
+                _observe_once(ready)
     setattr(ready, _REASONS, work.reasons)
     setattr(ready, _NOTES, tuple(work.notes))
     return ready
@@ -246,3 +246,34 @@ def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tu
     notes = (*notes, *exact_integers.notes(proof, int8))
     conversion = Conversion(notes=notes, float_reasons=reasons, target=proof.target)
     return Converted(module=int8, conversion=conversion), proof.wrong()
+
+
+def _observers_by_layer(prepared: Any) -> Iterator[tuple[str, Any]]:
+    """The observers of a prepared network, each with the layer that it belongs to."""
+    for name, part in prepared.named_modules():
+        if isinstance(part, torch_ao.ObserverBase):
+            yield _layer_of(name), part
+
+
+def _layer_of(name: str) -> str:
+    """The layer that an observer belongs to; one that stands alone in its graph goes by the name of the graph."""
+    return min((name.partition(part)[0] for part in _OBSERVING), key=len).removesuffix(".module")
+
+
+def _observe_once(prepared: Any) -> int:
+    """The number of fused layers whose observer now sees each value once.
+
+    torch.ao puts the observer of a fused layer (conv + relu: an ``nn.Sequential``) among its children, where it runs as
+    the last of them, and calls it again from a hook (torch 2.13): twice the time, and a moving average moves twice.
+    """
+    from torch import nn
+
+    count = 0
+    for part in prepared.modules():
+        if not isinstance(part, nn.Sequential) or "activation_post_process" not in part._modules:
+            continue
+        for key, hook in list(part._forward_hooks.items()):
+            if getattr(hook, "__name__", "") == "_observer_forward_hook":
+                del part._forward_hooks[key]
+                count += 1
+    return count
