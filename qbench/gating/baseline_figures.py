@@ -42,7 +42,7 @@ def check_figures(evidence: Evidence, record: Record) -> Verdict | None:
 
 def report_contradiction(evidence: Evidence, case: str, contradiction: str) -> Verdict:
     """INVALID: what the baseline keeps of a case's examples is of another run than its record."""
-    return _refuse(evidence, case, contradiction, "they are of two runs")
+    return _refuse(evidence, case, contradiction, "they are of two runs, or the baseline was edited")
 
 
 def _refuse(evidence: Evidence, case: str, text: str, cause: str) -> Verdict:
