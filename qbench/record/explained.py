@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qbench.files import atomic, regular_file, strict_json
-from qbench.record.run_files import Damaged, find
+from qbench.record.run_files import DamagedFile, find
 from qbench.stats.interval_type import Interval
 
 MOST_BYTES = 10_000_000  # a few thousand cases; more is none of qbench's
@@ -142,7 +142,7 @@ class ExplainedCase(Generic[Figures]):
 
 
 def read_explained(folder: Path, kind: type[Figures]) -> tuple[ExplainedCase[Figures], ...]:
-    """What is known of the cases of a run; none where nothing was explained. Raises ``Damaged`` where the file holds
+    """What is known of the cases of a run; none where nothing was explained. Raises ``DamagedFile`` where the file holds
     something else."""
     file = find(folder, kind.file)
     if file is None:
@@ -154,7 +154,7 @@ def read_explained(folder: Path, kind: type[Figures]) -> tuple[ExplainedCase[Fig
         fields = [_rename(strict_json.parse(line), names) for line in lines]
         return tuple(adapter.validate_python({**each, "figures": each}) for each in fields)
     except (OSError, ValueError, TypeError, ValidationError) as error:
-        raise Damaged(file, "cannot be read as explanations", "delete it to go on without") from error
+        raise DamagedFile(file, "cannot be read as explanations", "delete it to go on without") from error
 
 
 def keep_explained(folder: Path, explained: ExplainedCase[Figures]) -> None:

@@ -37,7 +37,7 @@ _FORMS = {
 _LAYERS: TypeAdapter[tuple[LayerNumbers, ...]] = TypeAdapter(tuple[LayerNumbers, ...])
 
 
-class Damaged(UsageError):
+class DamagedFile(UsageError):
     """A file that is not what a run stores; ``reason`` says why, without the name of the ``file``."""
 
     def __init__(self, file: Path, reason: str, advice: str) -> None:
@@ -58,7 +58,7 @@ def is_whole(folder: Path, name: str) -> bool:
 
 
 def read_arrays(folder: Path, name: str) -> dict[str, Array]:
-    """The arrays of a stored file, empty where there is none; ``Damaged`` where it is not what a run stores."""
+    """The arrays of a stored file, empty where there is none; ``DamagedFile`` where it is not what a run stores."""
     file = find(folder, name)
     if file is None:
         return {}
@@ -66,21 +66,21 @@ def read_arrays(folder: Path, name: str) -> dict[str, Array]:
         arrays = npz_file.read(file)
     except npz_file.BadNpz as error:
         why = f"cannot be read as stored arrays: {error}"
-        raise Damaged(file, why, "delete it to go on without") from error
+        raise DamagedFile(file, why, "delete it to go on without") from error
     for key, array in arrays.items():
         kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
         if array.dtype.kind not in kinds or not least <= array.ndim <= most:
             problem = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
-            raise Damaged(file, problem, "delete the file to go on without")
+            raise DamagedFile(file, problem, "delete the file to go on without")
     return arrays
 
 
 def read_layers(folder: Path, name: str) -> tuple[LayerNumbers, ...]:
-    """The numbers of a variant's layers, none where there is no file; ``Damaged`` where it holds something else."""
+    """The numbers of a variant's layers, none where there is no file; ``DamagedFile`` where it holds something else."""
     file = find(folder, name)
     if file is None:
         return ()
     try:
         return _LAYERS.validate_json(regular_file.read_bytes(file))
     except (OSError, ValidationError) as error:
-        raise Damaged(file, "cannot be read as numbers of layers", "delete it to go on without") from error
+        raise DamagedFile(file, "cannot be read as numbers of layers", "delete it to go on without") from error

@@ -238,7 +238,7 @@ class StoredRun:
             return nothing
         try:
             content = read(self.folder, name)
-        except run_files.Damaged as error:
+        except run_files.DamagedFile as error:
             self.damage[name] = error.reason
             return nothing
         self._intact.add(name)

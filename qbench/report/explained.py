@@ -10,7 +10,7 @@ from qbench.decide.judged import Judged
 from qbench.errors import first_names
 from qbench.progress.table import TextTable
 from qbench.record.explained import ErrorFigures, ExplainedCase, ExplainedCause, Figures, TimeFigures, read_explained
-from qbench.record.run_files import Damaged
+from qbench.record.run_files import DamagedFile
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.stats.interval_type import Interval
 
@@ -59,7 +59,7 @@ def _read_cases(run: StoredRun, kind: type[Figures]) -> tuple[tuple[ExplainedCas
     """The explained cases that the run has; where their file cannot be read, none and a sentence that says why."""
     try:
         explained = read_explained(run.folder, kind)
-    except Damaged as error:
+    except DamagedFile as error:
         return (), (str(error),)
     return tuple(case for case in explained if case.case in run.by_id), ()
 

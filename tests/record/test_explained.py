@@ -16,7 +16,7 @@ from qbench.record.explained import (
     read_explained,
     to_stored,
 )
-from qbench.record.run_files import Damaged
+from qbench.record.run_files import DamagedFile
 from qbench.stats.interval_type import Interval
 
 CAUSE = ExplainedCause(title="too little work", change="batches of 8", saving=limits(2.0), share=0.5, seconds=1e-5)
@@ -92,7 +92,7 @@ def test_numbers_and_settings_that_qbench_never_writes_are_refused(tmp_path, wro
     """A gain of 1e308 cannot be shown, and a foreign run must not tell its reader what to preload."""
     kind = type(wrong.figures)
     (tmp_path / kind.file).write_text(json.dumps(to_stored(wrong)), encoding="utf-8")
-    with pytest.raises(Damaged, match=f"{kind.file}: cannot be read as explanations; delete it"):
+    with pytest.raises(DamagedFile, match=f"{kind.file}: cannot be read as explanations; delete it"):
         read_explained(tmp_path, kind)
 
 
@@ -103,5 +103,5 @@ def test_numbers_and_settings_that_qbench_never_writes_are_refused(tmp_path, wro
 def test_a_file_that_is_none_of_qbenchs_is_refused(tmp_path, kind, text):
     """By name, with what to do."""
     (tmp_path / kind.file).write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(Damaged, match=f"{kind.file}: cannot be read as explanations; delete it"):
+    with pytest.raises(DamagedFile, match=f"{kind.file}: cannot be read as explanations; delete it"):
         read_explained(tmp_path, kind)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from qbench.record.run_files import _FORMS, Damaged, find, is_whole, read_arrays, read_layers
+from qbench.record.run_files import _FORMS, DamagedFile, find, is_whole, read_arrays, read_layers
 
 OF_KIND = {"i": np.int64, "u": np.uint8, "f": np.float32, "b": np.bool_, "U": "<U3", "S": "|S3"}
 
@@ -30,7 +30,7 @@ def test_an_array_has_the_type_and_the_axes_of_its_name(tmp_path, name):
     wrong += [np.zeros((1,) * (least - 1), dtype=OF_KIND[kinds[0]])] if least else []
     wrong += [np.zeros((1,) * (most + 1), dtype=OF_KIND[kinds[0]])] if most < 32 else []
     for array in wrong:
-        with pytest.raises(Damaged, match=f"a.npz: {name}: .* is not what a run stores under this name; delete"):
+        with pytest.raises(DamagedFile, match=f"a.npz: {name}: .* is not what a run stores under this name; delete"):
             arrays(tmp_path, **{name: array})
 
 
@@ -65,5 +65,5 @@ def test_numbers_of_layers_are_read_or_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"name": "conv", "sqnr_db": 30.0}]))
     assert [layer.name for layer in read_layers(tmp_path, "a.json")] == ["conv"]
     (tmp_path / "a.json").write_text('[{"name": 3}]')
-    with pytest.raises(Damaged, match="a.json: cannot be read as numbers of layers; delete it to go on without"):
+    with pytest.raises(DamagedFile, match="a.json: cannot be read as numbers of layers; delete it to go on without"):
         read_layers(tmp_path, "a.json")
