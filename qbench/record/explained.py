@@ -142,8 +142,8 @@ class ExplainedCase(Generic[Figures]):
 
 
 def read_explained(folder: Path, kind: type[Figures]) -> tuple[ExplainedCase[Figures], ...]:
-    """What is known of the cases of a run; none where nothing was explained. Raises ``DamagedFile`` where the file holds
-    something else."""
+    """What is known of the cases of a run; none where nothing was explained. Raises ``DamagedFile`` where the file
+    holds something else."""
     file = find(folder, kind.file)
     if file is None:
         return ()
