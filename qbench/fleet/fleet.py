@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from qbench.errors import CaseError, NodeLost
-from qbench.fleet import engine, nodes, transfer
+from qbench.errors import NodeLost
+from qbench.fleet import engine, lost_work, nodes, transfer
 from qbench.fleet.agent import Agent, Answer
 from qbench.fleet.nodes import NodeClass, NodeFacts
 from qbench.fleet.schedule import FleetNode, Schedule
@@ -24,13 +24,11 @@ from qbench.process.parent import Limits
 from qbench.process.place import Place
 from qbench.progress.callback import Progress
 
-ATTEMPTS = 3  # nodes that one piece of work may lose before it is what ends them
 OPEN_SECONDS = 60.0  # within which a node opens its agent
 _WATCH_SECONDS, _PROGRESS_SECONDS = 5.0, 2.0
 _PLENTY = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 Note = Callable[[str], None]
-T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -92,7 +90,7 @@ class Fleet:
                     slots=Slots(max(1, self.schedule.count(label))),
                     run_child=functools.partial(self._run_child, label, ""),
                     run_near=functools.partial(self._run_child, label),
-                    repeat=self._repeat,
+                    repeat=functools.partial(lost_work.repeat, ending=self._ending),
                     start_worker=functools.partial(
                         FleetWorker, self, functools.partial(self.schedule.take_place, label, beyond=True)
                     ),
@@ -114,35 +112,7 @@ class Fleet:
                 self.schedule.give_machine_back(node)
             return replace(measured, node=self._facts[node.name].title), folders["samples"]
 
-        return self._repeat_begun(measure)
-
-    def _repeat(self, work: Callable[[], T]) -> T:
-        """As ``_repeat_begun``, for work that begins at once."""
-
-        def begin_and_work(begin: Callable[[], None]) -> T:
-            begin()
-            return work()
-
-        return self._repeat_begun(begin_and_work)
-
-    def _repeat_begun(self, work: Callable[[Callable[[], None]], T]) -> T:
-        """What work gives, which is done again where a node is lost with it, until the run ends; it says that it begins
-        by calling its argument. Raises ``CaseError`` once ``ATTEMPTS`` nodes were lost with work that had begun: what
-        was lost before that is not what ended the node."""
-        begun = 0
-
-        def begin() -> None:
-            nonlocal begun
-            begun += 1
-
-        while True:
-            try:
-                return work(begin)
-            except NodeLost as error:
-                if self._ending.is_set():
-                    raise
-                if begun >= ATTEMPTS:
-                    raise CaseError(f"it was lost with {begun} nodes, one after the other: {error}") from error
+        return lost_work.repeat_begun(measure, self._ending)
 
     def deliver(self, name: str, sent: transfer.Sent) -> None:
         """Has a node keep what a value names: each entry goes through the object store once for all nodes, and to each
@@ -300,7 +270,7 @@ class Fleet:
                 begin()
                 return worker.ask("run", args, progress=progress)
 
-        return self._repeat_begun(run)
+        return lost_work.repeat_begun(run, self._ending)
 
     def _put(self, entry: str, path: Path) -> Any:
         """An entry in the object store."""
