@@ -23,7 +23,7 @@ from qbench.errors import BuildError, CaseSkipped
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.quant import training_code
@@ -76,7 +76,7 @@ def build(
     run_child: Callable[..., Any] = call,
 ) -> Artifact:
     """The artifact of a variant, from the cache or built now in a child process, which ``run_child`` starts here
-    (``parent.call``) or on another machine of this kind. ``watched``: one that is only to tell where its time goes.
+    (``child_process.call``) or on another machine of this kind. ``watched``: one that only tells where its time goes.
 
     Raises ``BuildError`` (also when nothing of an int8 variant runs in int8), ``CaseSkipped``, ``WorkerError``.
     """

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.backends.base import Inputs
-from qbench.datasets.base import Examples, Preprocessing
+from qbench.datasets.base import Examples
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import DataError
 from qbench.suite import DataSpec
 

@@ -66,7 +66,7 @@ LONGEST = (
     "quant/calibrators/test_calibrators.py",
     "quant/pytorch/test_fx.py",
     "backends/test_torch_ao.py",
-    "process/test_parent.py",
+    "process/test_child_process.py",
     "models/test_models.py",
     "evaluate/test_emulated.py",
     "report/test_page.py",

@@ -19,7 +19,7 @@ from qbench.errors import BuildError, CaseSkipped
 from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
 from qbench.plan.planner import Variant
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.quant.recipe import Recipe
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"

@@ -14,7 +14,7 @@ from qbench.cli.output import find_folder, terminal_width
 if TYPE_CHECKING:
     from qbench.data import Data
     from qbench.portability.here import AnsweredRun
-    from qbench.process.parent import Limits
+    from qbench.process.child_process import Limits
     from qbench.progress.live import Silent
     from qbench.record.stored_run import StoredRun
     from qbench.suite import Suite
@@ -72,7 +72,7 @@ def _answer_here(run: StoredRun, artifacts: Path | None, suite: Path | None, *, 
     from qbench.errors import UsageError
     from qbench.gating.baseline import artifact_file
     from qbench.portability.here import answer_here
-    from qbench.process.parent import Limits
+    from qbench.process.child_process import Limits
     from qbench.progress.live import live
 
     if artifacts is not None and not artifacts.is_file():
@@ -114,7 +114,7 @@ def _prepare_data(suite: Suite, root: Path, limits: Limits, progress: Silent) ->
     """The suite's data in this machine's cache."""
     from qbench.data import request_of
     from qbench.data_preparation import prepare_data
-    from qbench.process.parent import call
+    from qbench.process.child_process import call
 
     request = request_of(suite.data, suite.base, train="qat" in suite.matrix.modes)
     data: Data = call(prepare_data, request, root, limits=limits, progress=progress.advance)

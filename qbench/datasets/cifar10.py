@@ -20,8 +20,9 @@ import numpy as np
 
 from qbench.datasets import fetch
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.fetch import Remote
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 from qbench.files import regular_file

@@ -21,8 +21,9 @@ import numpy as np
 
 from qbench.datasets import options as opt
 from qbench.datasets import tokens
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.csv_file import Columns, Row, read_csv, read_header
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names

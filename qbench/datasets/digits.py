@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.base import Array, Dataset, Examples
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import SPLITS, split_stratified
 from qbench.datasets.validation import check_dataset, require_split
 

@@ -21,8 +21,9 @@ from qbench.cache import store
 from qbench.cache.root import DOWNLOADS
 from qbench.datasets import image, tokens
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing, positions, read_preprocessing
+from qbench.datasets.base import Array, Dataset, Examples, positions
 from qbench.datasets.image import Shape, pixels, shape_of
+from qbench.datasets.preprocessing import Preprocessing, read_preprocessing
 from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError, out_of_memory

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Examples, read_preprocessing
+from qbench.datasets.base import Dataset, Examples
 from qbench.datasets.idx_format import find_file, read_idx
+from qbench.datasets.preprocessing import read_preprocessing
 from qbench.datasets.validation import check_dataset, read_labels, require_split
 from qbench.errors import DataError
 

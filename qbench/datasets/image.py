@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from qbench.datasets import base
 from qbench.datasets import options as opt
+from qbench.datasets import preprocessing
 from qbench.datasets.base import Array
 from qbench.datasets.option_values import ORDERS
 from qbench.errors import DataError
@@ -46,11 +46,11 @@ def shape_of(options: opt.ImageOptions) -> Shape:
     return Shape(size=options.size, resize=options.resize, channels=options.channels, layout=options.layout)
 
 
-def read_preprocessing(options: opt.ImageOptions) -> base.Preprocessing:
+def read_preprocessing(options: opt.ImageOptions) -> preprocessing.Preprocessing:
     """What ``scale`` (default 1/255), ``mean``, ``std`` and ``order`` (``bgr``: the model takes blue first, as OpenCV
     reads images; ``mean`` and ``std`` are then in that order, too) make of such images."""
     axis = 1 if options.layout == "nchw" else 3
-    return base.read_preprocessing(
+    return preprocessing.read_preprocessing(
         options, scale=1 / 255, channel_axis=axis, reverse_channels=options.order != ORDERS[0]
     )
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from qbench.datasets import fetch
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Examples, Preprocessing
+from qbench.datasets.base import Dataset, Examples
 from qbench.datasets.fetch import Remote
 from qbench.datasets.idx_format import find_file, read_idx
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.validation import check_dataset, read_labels, require_split
 from qbench.errors import DataError
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, read_preprocessing
+from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.npz_keys import DIMENSIONS, split_keys
+from qbench.datasets.preprocessing import read_preprocessing
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError

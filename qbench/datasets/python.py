@@ -19,7 +19,8 @@ import numpy as np
 from qbench import user_code
 from qbench.datasets import batches
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Examples, Preprocessing, read_preprocessing
+from qbench.datasets.base import Dataset, Examples
+from qbench.datasets.preprocessing import Preprocessing, read_preprocessing
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, read_inputs, read_labels, require_split
 from qbench.errors import DataError

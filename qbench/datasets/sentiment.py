@@ -20,8 +20,9 @@ import numpy as np
 from qbench import installation
 from qbench.datasets import csv_file, fetch, splits, tokens
 from qbench.datasets import options as opt
-from qbench.datasets.base import Array, Dataset, Examples, Preprocessing
+from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.csv_file import Columns, read_csv
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 

@@ -17,7 +17,8 @@ from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
-from qbench.decide.rank import describe_difference, sort_by_estimate
+from qbench.decide.preferences import describe_difference
+from qbench.decide.rank import sort_by_estimate
 from qbench.decide.tie import Contest
 from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record

@@ -17,7 +17,7 @@ from qbench.errors import QbenchError
 from qbench.machine import fingerprint as machine
 from qbench.machine import noise, peak
 from qbench.machine import runtime as inside
-from qbench.process import parent, start
+from qbench.process import child_process, start
 
 LIBRARIES = ("torch", "torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
 # What the runtimes read when they are imported, and what thus changes a measurement.
@@ -32,7 +32,7 @@ EMULATED = ("qemu:Haswell", "qemu:arm64-max")  # of the CPUs that qemu-user emul
 
 _MUCH_SHARED = 0.25  # of the time: absolute times of all calls then say as much of the host as of the model
 _LOAD_OF_ONE = 0.7  # the one-minute average that a single busy thread reaches after about 70 s
-_LIMITS = parent.Limits(seconds=120.0)  # for each child, beside what it was asked to take
+_LIMITS = child_process.Limits(seconds=120.0)  # for each child, beside what it was asked to take
 
 Result = TypeVar("Result")
 

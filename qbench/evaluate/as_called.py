@@ -24,7 +24,7 @@ from qbench.data import Data
 from qbench.errors import BuildError, EvaluateError, first_names
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.record.schema import AsCalled
 

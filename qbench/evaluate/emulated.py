@@ -23,8 +23,8 @@ from qbench.evaluate.emulated_process import EmulatedProcess
 from qbench.files import atomic
 from qbench.hosts.base import Host, KernelView
 from qbench.metrics.validation import read_scores
+from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, Worker
 from qbench.progress.callback import Progress
 from qbench.record.schema import EmulatedExamples
 

@@ -22,7 +22,7 @@ from qbench.cache import store
 from qbench.data import Data
 from qbench.datasets import base as dataset_contract
 from qbench.network import Model, load_network
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.quant.analysis import activation_trace, input_drift, layer_error, onnx_output_range, quantized_range
 from qbench.quant.analysis.quantized_range import InputRange

@@ -23,6 +23,7 @@ from qbench.cache import store
 from qbench.data import Data
 from qbench.datasets import base as dataset_contract
 from qbench.datasets import overlap as contents
+from qbench.datasets import preprocessing
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size as evaluate_batch_size
 from qbench.evaluate import older_cpu, worker, worker_pool
@@ -30,8 +31,8 @@ from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic, regular_file
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
+from qbench.process.child_process import Limits, Worker, call
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, Worker, call
 from qbench.progress.callback import Progress
 from qbench.quant import saturation
 from qbench.quant.analysis import input_drift
@@ -137,7 +138,9 @@ def _is_predicted(artifact: Artifact, host: str) -> bool:
 def _code() -> str:
     """The digest of the code that decides predictions and is no part of an artifact's own key."""
     here = sys.modules[__name__]
-    return store.source_digest(here, worker_pool, worker, evaluate_batch_size, data_stage, dataset_contract, contents)
+    return store.source_digest(
+        here, worker_pool, worker, evaluate_batch_size, data_stage, dataset_contract, preprocessing, contents
+    )
 
 
 def predict(

@@ -19,7 +19,7 @@ from qbench.backends.base import Backend, Inputs
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.evaluate.predictions import load_predictions
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
 

@@ -20,7 +20,7 @@ from qbench.cache import store
 from qbench.data import Data
 from qbench.errors import CaseSkipped, EvaluateError, reraise
 from qbench.hosts.base import Host
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.quant import saturation

@@ -17,7 +17,7 @@ from qbench.files import atomic
 from qbench.metrics.base import Metric, values_file
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.validation import choose_classes, find_no_score
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.record.schema import Accuracy, Flips
 from qbench.stats import intervals, jackknife

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from qbench.evaluate import flips
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic, regular_file
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 
 if TYPE_CHECKING:

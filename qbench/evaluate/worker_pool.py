@@ -17,8 +17,8 @@ from qbench.data import Data
 from qbench.errors import CaseError, NodeLost, WorkerError
 from qbench.evaluate.older_cpu import Sums
 from qbench.evaluate.worker import PartOutputs, open_predictor
+from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, Worker
 from qbench.progress.callback import Progress
 
 Array = NDArray[Any]
@@ -51,7 +51,7 @@ def compute_outputs(
 ) -> Outputs:
     """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers`` and
     ``predicted`` as ``worker.EvaluationSession`` has them, ``environment`` are variables of the processes.
-    ``start_worker`` starts one as ``parent.Worker`` does, here or on another machine.
+    ``start_worker`` starts one as ``child_process.Worker`` does, here or on another machine.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.

@@ -26,7 +26,7 @@ from qbench.network import Model, prepare_model
 from qbench.plan.cases import Case, Variant
 from qbench.plan.planner import load_backends, measuring_cores
 from qbench.plan.variants import Variants
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.record.schema import NATIVE, CaseKey, Record
 from qbench.record.stored_run import RUN, MetricInfo, StoredRun

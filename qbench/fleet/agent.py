@@ -27,8 +27,8 @@ from qbench.measure.setting import MeasuredSetting, Setting
 from qbench.measure.timed_cores import TimedCores
 from qbench.plan.planner import measuring_cores
 from qbench.process import imports
+from qbench.process.child_process import Worker
 from qbench.process.offspring import offspring
-from qbench.process.parent import Worker
 
 Answer = tuple[str, Any, Mapping[str, Mapping[str, bytes]]]  # "result", "error" or "lost"; the value; folders
 

@@ -19,8 +19,8 @@ from qbench.fleet.schedule import FleetNode, Schedule
 from qbench.hosts.ray_class import PREFIX
 from qbench.measure.setting import MeasuredSetting, Setting
 from qbench.process import child
+from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits
 from qbench.process.place import Place
 from qbench.progress.callback import Progress
 
@@ -258,8 +258,8 @@ class Fleet:
         progress: Progress | None = None,
         environment: Mapping[str, str] = _NOTHING,
     ) -> Any:
-        """What ``parent.call`` does, on a node of a class, one that has had work of that name before if it is free; on
-        another one where a node is lost."""
+        """What ``child_process.call`` does, on a node of a class, one that has had work of that name before if it is
+        free; on another one where a node is lost."""
         name = function.__name__
         take = functools.partial(self.schedule.take_place, label, near=shared)
         options = {"limits": limits, "environment": environment, "name": name}
@@ -295,7 +295,7 @@ class Fleet:
 
 
 class FleetWorker:
-    """A child process on a node of a class, asked as ``parent.Worker`` is."""
+    """A child process on a node of a class, asked as ``child_process.Worker`` is."""
 
     def __init__(
         self, fleet: Fleet, take: Callable[[], FleetNode], factory: Callable[..., Any], *args: Any, **options: Any

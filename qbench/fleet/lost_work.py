@@ -14,8 +14,10 @@ T = TypeVar("T")
 
 def repeat_begun(work: Callable[[Callable[[], None]], T], ending: threading.Event) -> T:
     """What work gives, which is done again where a node is lost with it, until the run is ``ending``; it says that it
-    begins by calling its argument. Raises ``CaseError`` once ``ATTEMPTS`` nodes were lost with work that had begun: what
-    was lost before that is not what ended the node."""
+    begins by calling its argument.
+
+    Raises ``CaseError`` once ``ATTEMPTS`` nodes were lost with work that had begun: what was lost before that is not
+    what ended the node."""
     begun = 0
 
     def begin() -> None:

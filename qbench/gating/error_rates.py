@@ -32,7 +32,7 @@ from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.network import prepare_model
 from qbench.plan.planner import make_plan
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
 from qbench.suite import Suite, parse

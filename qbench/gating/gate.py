@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from qbench.compare import compare
 from qbench.compare.environment import is_same_run
 from qbench.errors import NotComparable, UsageError, first_names
-from qbench.gating.outcomes import Outcome, find_exit_code, find_outcome
+from qbench.gating.exit_codes import Outcome, find_exit_code, find_outcome
 from qbench.gating.rules import judge_records
 from qbench.gating.sequential_test import NotRun, Rerun
 from qbench.gating.verdict import GateRule, Verdict

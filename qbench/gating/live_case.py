@@ -33,7 +33,7 @@ from qbench.measure.pairing import Minima, pair_minima
 from qbench.measure.protocol import CONTROL
 from qbench.measure.series import Series
 from qbench.measure.worker import WorkerSpec
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 
 BASELINE, CONTENDER, FP32 = "baseline", "contender", "fp32"
 # 20 rounds of 6 ms blocks take half a second beside the 3 to 5 s that fresh interpreters take to start, and leave

@@ -37,7 +37,7 @@ from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.plan.planner import measuring_cores
 from qbench.process import imports
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun

@@ -40,7 +40,7 @@ from qbench.decide.cases import is_unmeasured
 from qbench.gating import accuracy, baseline_figures, cold_start, coverage, latency, memory, portability, size
 from qbench.gating.deciding import refuse_pairs
 from qbench.gating.evidence import Evidence
-from qbench.gating.outcomes import Effect, Outcome
+from qbench.gating.exit_codes import Effect, Outcome
 from qbench.gating.sequential_test import NotRun, Rerun
 from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint

@@ -11,8 +11,8 @@ from typing import Any
 
 from qbench import formatting
 from qbench.formatting import clean
+from qbench.gating.exit_codes import OUTCOMES, rank
 from qbench.gating.gate import Gated
-from qbench.gating.outcomes import OUTCOMES, rank
 from qbench.gating.sequential_test import NotRun, Rerun
 from qbench.gating.verdict import Verdict, advise_improved
 from qbench.progress.table import align_rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qbench.compare import text as compare_text
 from qbench.decide.limits import AccuracyFloor, LimitCheck
-from qbench.gating.outcomes import OUTCOMES, Effect, Outcome
+from qbench.gating.exit_codes import OUTCOMES, Effect, Outcome
 from qbench.record.schema import Flips
 from qbench.stats import examples_needed, mcnemar, multiple_testing, thresholds
 from qbench.stats.noninferiority import NonInferiority

@@ -11,7 +11,7 @@ from typing import Any
 
 from qbench.hosts.base import KernelView, Sums
 from qbench.machine import runtime
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 
 _DEPTH, _OUTPUTS, _ROWS = 64, 16, 4
 _LARGEST_BYTE, _LARGEST_WEIGHT = 255, 127

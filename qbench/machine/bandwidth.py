@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from qbench.process import parent
+from qbench.process import child_process
 
 _LEAST_BYTES, _MOST_BYTES = 1 << 16, 1 << 29
 _SECONDS, _LEAST_TURNS = 0.1, 5
 
 
-def measure_reading(size_bytes: int, *, limits: parent.Limits, cores: tuple[int, ...] | None = None) -> float:
+def measure_reading(size_bytes: int, *, limits: child_process.Limits, cores: tuple[int, ...] | None = None) -> float:
     """The least seconds in which one core reads that many bytes once, over and over; raises ``CaseError`` where no
     process can be started."""
-    seconds: float = parent.call(read_here, size_bytes, limits=limits, cores=cores)
+    seconds: float = child_process.call(read_here, size_bytes, limits=limits, cores=cores)
     return seconds
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from qbench.machine import canary, fingerprint
-from qbench.process import child, parent
+from qbench.process import child, child_process
 from qbench.stats import intervals
 from qbench.stats.interval_type import Interval
 
@@ -76,7 +76,7 @@ class Noise:
 def noise(
     seconds: float,
     *,
-    limits: parent.Limits,
+    limits: child_process.Limits,
     core: int | None,
     tolerance: float = TOLERANCE,
     calm_seconds: float | None = None,
@@ -84,7 +84,7 @@ def noise(
     """What a comparison on ``core`` would suffer, watched for about ``seconds`` in a child of its own. ``calm_seconds``
     is what the canary is known to take on this core alone."""
     cores = None if core is None else (core,)
-    watched, pinned = parent.call(in_this_process, seconds, limits=limits, cores=cores)
+    watched, pinned = child_process.call(in_this_process, seconds, limits=limits, cores=cores)
     return judged(watched, core=pinned, tolerance=tolerance, calm_seconds=calm_seconds)
 
 

@@ -21,7 +21,7 @@ from qbench.cache import store
 from qbench.errors import CaseError, MeasureError
 from qbench.machine import fingerprint
 from qbench.machine.gemm import Call, Kernel, kernels
-from qbench.process import parent
+from qbench.process import child_process
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 
@@ -104,12 +104,12 @@ _PEAK: TypeAdapter[Peak] = TypeAdapter(Peak)
 def measure_peak(
     root: Path,
     *,
-    limits: parent.Limits,
+    limits: child_process.Limits,
     cores: tuple[int, ...] | None = None,
     calm_seconds: float | None = None,
     progress: Progress | None = None,
     effort: Effort = FULL,
-    call: Callable[..., Any] = parent.call,
+    call: Callable[..., Any] = child_process.call,
 ) -> Peak:
     """The peak of the last of ``cores`` (None: of the allowed ones), measured once per machine and kept in the cache.
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from qbench.errors import MeasureError
 from qbench.machine import amx_tiles, gemm
-from qbench.process import parent
+from qbench.process import child_process
 
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 _MAPS = Path("/proc/self/maps")
@@ -44,9 +44,9 @@ class Inside:
     threads: int | None
 
 
-def look_inside(*, limits: parent.Limits, cores: tuple[int, ...] | None = None) -> Inside:
+def look_inside(*, limits: child_process.Limits, cores: tuple[int, ...] | None = None) -> Inside:
     """What a child process that is pinned to ``cores`` sees; raises ``CaseError`` where none can be started."""
-    view: Inside = parent.call(_look_from_child, limits=limits, cores=cores)
+    view: Inside = child_process.call(_look_from_child, limits=limits, cores=cores)
     return view
 
 

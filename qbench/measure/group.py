@@ -14,7 +14,7 @@ from qbench.measure.protocol import CONTROL, Earlier, Keep, Protocol, Watch
 from qbench.measure.samples import BlockTiming, Samples
 from qbench.measure.worker import LocalWorker, WorkerFacts, WorkerSpec
 from qbench.process import imports
-from qbench.process.parent import Limits, Worker
+from qbench.process.child_process import Limits, Worker
 from qbench.progress.callback import Progress, tell_nobody
 
 

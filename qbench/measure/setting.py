@@ -14,7 +14,7 @@ from qbench.data import Data
 from qbench.machine.peak import Peak
 from qbench.measure.race_rules import Arm
 from qbench.plan.planner import Case
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup
 from qbench.suite import Suite
 

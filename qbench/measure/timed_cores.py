@@ -11,7 +11,7 @@ from qbench.machine import peak as peaks
 from qbench.machine.peak import Peak
 from qbench.measure import canary
 from qbench.measure.samples import Samples
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.progress.callback import Progress
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from qbench import registry, user_code
 from qbench.datasets import options as opt
-from qbench.datasets.base import Dataset, Preprocessing, positions
+from qbench.datasets.base import Dataset, positions
 from qbench.datasets.image import ENDINGS, read_images, read_preprocessing, shape_of
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import DataError, ModelError
 from qbench.files import npz_file, regular_file
 from qbench.quant.artifacts import onnx_check

@@ -1,4 +1,4 @@
-"""Which cells run: those that ``--filter`` keeps, the twins and references that they need, in their order. Pure."""
+"""Which cells run: those that ``--filter`` keeps, in their order. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.plan.cases import PlannedCase, Skip
 from qbench.record.schema import NATIVE, CaseKey
 from qbench.suite.gate import CASE_KEYS
 
 if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
     from qbench.backends.base import Backend
-
-Resolved = Mapping[CaseKey, PlannedCase | Skip]
 
 
 def match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
@@ -35,26 +32,6 @@ def match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
             )
         matched |= matches
     return [key for key in keys if key.id in matched]
-
-
-def find_references(keys: list[CaseKey], resolved: Resolved) -> set[CaseKey]:
-    """The references that the cells that run need and that are not among the cells; and theirs."""
-    present, references = set(keys), set[CaseKey]()
-    pending = list(keys)
-    while pending:
-        case = resolved[pending.pop()]
-        reference = case.reference if isinstance(case, PlannedCase) else None
-        if reference is not None and reference not in present:
-            present.add(reference)
-            references.add(reference)
-            pending.append(reference)
-    return references
-
-
-def add_twins(keys: list[CaseKey], resolved: Resolved) -> list[CaseKey]:
-    """The cells, then the fp32 twins of the QAT cells that run and that are not among them."""
-    twins = (case.twin for key in keys if isinstance(case := resolved[key], PlannedCase))
-    return [*dict.fromkeys([*keys, *(twin for twin in twins if twin is not None)])]
 
 
 def sort_cells(cells: Iterable[CaseKey], backends: Mapping[str, Backend], listed: Iterable[CaseKey]) -> list[CaseKey]:

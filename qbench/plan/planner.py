@@ -18,9 +18,10 @@ from qbench.hosts.base import NATIVE, Host
 from qbench.plan import notes as plan_notes
 from qbench.plan.cases import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.decision_rule import make_decision_rule, note_idle_keys
-from qbench.plan.filter import add_twins, find_references, match_globs, sort_cells
+from qbench.plan.filter import match_globs, sort_cells
 from qbench.plan.matrix import expand_matrix
-from qbench.plan.resolve import Environment, resolve_cells
+from qbench.plan.plan_or_skip import Environment, resolve_cells
+from qbench.plan.references import add_twins, find_references
 from qbench.plan.variants import list_variants
 from qbench.suite import Suite
 from qbench.suite.gate import note_idle_overrides

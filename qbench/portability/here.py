@@ -17,7 +17,7 @@ from qbench.errors import CaseError, UsageError
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.hosts.read_back import read_kernels
 from qbench.machine import fingerprint
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.progress.callback import Progress
 from qbench.record.schema import NATIVE, HostFacts, Record, place_on
 from qbench.record.stored_run import StoredRun

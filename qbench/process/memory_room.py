@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from qbench.errors import MemoryExhausted
+from qbench.process.child_process import peak_bytes
 from qbench.process.free_memory import count_free_bytes
-from qbench.process.parent import peak_bytes
 
 Result = TypeVar("Result")
 UNKNOWN_BYTES = 2**30  # what work may need of which none has ended yet

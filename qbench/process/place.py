@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from qbench.process.child_process import Worker, call
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Worker, call
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """One machine, or several that are alike: ``slots`` is how many processes may work there beside each other,
-    ``run_child`` and ``start_worker`` do there what ``parent.call`` and ``parent.Worker`` do on this machine. What
-    children find and keep on one machine serves others there: ``run_near`` is told what they share (None: there is one
-    machine). ``repeat`` does work again that was lost with a machine, on another."""
+    ``run_child`` and ``start_worker`` do there what ``call`` and ``Worker`` of ``child_process`` do on this machine.
+    What children find and keep on one machine serves others there: ``run_near`` is told what they share (None: there is
+    one machine). ``repeat`` does work again that was lost with a machine, on another."""
 
     slots: Slots
     run_child: Callable[..., Any] = call

@@ -138,7 +138,7 @@ class MetricInfo:
 @dataclass(frozen=True, kw_only=True)
 class ExamplesInfo:
     """What the raw examples are, one entry for each input of the networks (``shapes`` without the axis of examples),
-    and how they are preprocessed (``datasets.base.Preprocessing``)."""
+    and how they are preprocessed (``datasets.preprocessing.Preprocessing``)."""
 
     types: tuple[Line, ...]
     shapes: tuple[tuple[Whole, ...], ...]

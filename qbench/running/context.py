@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from qbench.fleet.fleet import Fleet
+from qbench.process.child_process import Limits, end_all
 from qbench.process.memory_room import MemoryRoom
-from qbench.process.parent import Limits, end_all
 from qbench.process.place import Place
 from qbench.process.work_queue import WorkQueue
 from qbench.progress.callback import Progress

@@ -13,7 +13,7 @@ from qbench.errors import CaseError
 from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
 from qbench.network import Model, prepare_model
-from qbench.process.parent import call
+from qbench.process.child_process import call
 from qbench.running.context import RunContext
 from qbench.suite import Suite
 from qbench.suite.accuracy import LEAST_OF_ANY, OF_ANY_OUTPUTS, AccuracyGate

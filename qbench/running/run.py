@@ -15,9 +15,9 @@ from qbench.fleet.fleet import Fleet
 from qbench.fleet.opening import open_fleet
 from qbench.machine import fingerprint
 from qbench.plan.planner import make_plan, measuring_cores
+from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
 from qbench.process.memory_room import MemoryRoom
-from qbench.process.parent import Limits
 from qbench.process.place import Place
 from qbench.record.schema import Record
 from qbench.running import directory as run_directory

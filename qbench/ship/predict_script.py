@@ -46,7 +46,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
 
 
 def _preprocessing(examples: ExamplesInfo | None) -> list[str]:
-    """The body of ``preprocess``, which does to a bit what ``datasets.base.Preprocessing`` does."""
+    """The body of ``preprocess``, which does to a bit what ``datasets.preprocessing.Preprocessing`` does."""
     if examples is None:
         return [_UNKNOWN, "return examples"]
     lines = [f"examples = np.flip(examples, {examples.channel_axis})"] if examples.reverse_channels else []

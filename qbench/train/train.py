@@ -28,7 +28,7 @@ from qbench.models import trainer as training
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network, Training
 from qbench.models.trainer import TrainingOutcome
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 from qbench.progress.live import Silent

@@ -29,7 +29,7 @@ from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.samples import Samples, split
 from qbench.measure.worker import LocalWorker, WorkerSpec
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.record import jsonl
 
 CASES = ("digits-cnn/fp32/torch/t1/b1", "digits-cnn/static/onnxruntime/t1/b1")

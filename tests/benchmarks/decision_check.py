@@ -115,7 +115,7 @@ def read_inputs(run: StoredRun, suite_file: Path | None) -> tuple[Any, ...]:
     from qbench.data import request_of
     from qbench.data_preparation import prepare_data
     from qbench.gating.sequential_test import NotRun
-    from qbench.process.parent import Limits, call
+    from qbench.process.child_process import Limits, call
     from qbench.suite import parse
 
     stored = run.info.suite

@@ -31,8 +31,8 @@ from qbench.machine import fingerprint
 from qbench.models.base import ModelReference
 from qbench.network import prepare_model
 from qbench.plan.planner import Variant
+from qbench.process.child_process import Limits, call
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits, call
 from qbench.quant.recipe import Recipe
 
 NETWORK = """

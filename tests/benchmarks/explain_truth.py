@@ -30,7 +30,7 @@ from qbench.measure.samples import Samples
 from qbench.network import prepare_model
 from qbench.plan.cases import Case
 from qbench.plan.variants import Variants
-from qbench.process.parent import call
+from qbench.process.child_process import call
 from qbench.progress.live import Silent
 from qbench.record.locate import find_run
 from qbench.record.schema import make_case_key

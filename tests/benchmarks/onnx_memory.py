@@ -159,7 +159,7 @@ def work(what: str, *settings: Any) -> dict[str, float]:
     """What a method of ``Worker`` measures, in a new worker."""
     import onnx_memory  # under the name by which the worker finds it, not as __main__
 
-    from qbench.process import parent as process
+    from qbench.process import child_process as process
 
     with process.Worker(onnx_memory.Worker, *settings, limits=process.Limits(seconds=1800), name=what) as worker:
         worker.ready()

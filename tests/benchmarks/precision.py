@@ -27,7 +27,7 @@ from qbench.measure.group import measure_group
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import WorkerSpec
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.record import jsonl
 
 NETWORK = """

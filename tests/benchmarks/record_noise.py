@@ -30,7 +30,7 @@ from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.series import split_controls
 from qbench.measure.worker import WorkerSpec
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.record import jsonl
 
 PROCESSES, BLOCKS = 60, 12

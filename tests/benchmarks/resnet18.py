@@ -34,7 +34,7 @@ from qbench.measure.group import RemoteWorker, measure_group  # noqa: E402
 from qbench.measure.race import Race  # noqa: E402
 from qbench.measure.race_rules import Arm, RaceRules  # noqa: E402
 from qbench.measure.worker import WorkerSpec  # noqa: E402
-from qbench.process.parent import Limits, Worker  # noqa: E402
+from qbench.process.child_process import Limits, Worker  # noqa: E402
 from qbench.record import jsonl  # noqa: E402
 
 NETWORK = """

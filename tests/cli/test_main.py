@@ -22,8 +22,8 @@ from qbench.compare.environment import SAME_RUN
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
 from qbench.gating import baseline, gate
+from qbench.gating.exit_codes import Outcome
 from qbench.gating.gate import Gated
-from qbench.gating.outcomes import Outcome
 from qbench.gating.rerun import Rerunner
 from qbench.gating.verdict import Verdict
 from qbench.hosts.emulated_arm import EmulatedArm

@@ -27,8 +27,9 @@ from PIL import Image
 
 from qbench import registry
 from qbench.datasets import cifar10, huggingface, image, mnist, sentiment
-from qbench.datasets.base import Dataset, Examples, Preprocessing, positions, subset
+from qbench.datasets.base import Dataset, Examples, positions, subset
 from qbench.datasets.overlap import find_shared
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import split_by_share, split_stratified
 from qbench.datasets.validation import check_dataset, read_labels
 from qbench.errors import DataError

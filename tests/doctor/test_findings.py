@@ -19,7 +19,7 @@ from qbench.machine import fingerprint, noise, peak
 from qbench.machine.noise import Noise
 from qbench.machine.peak import Effort, Peak
 from qbench.machine.runtime import Inside
-from qbench.process import parent
+from qbench.process import child_process
 from qbench.stats.interval_type import Interval
 
 TINY = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
@@ -268,7 +268,7 @@ def test_what_cannot_be_measured_is_null_with_a_note(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "file"))
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setattr(parent, "call", dead)
+    monkeypatch.setattr(child_process, "call", dead)
     found = findings.examine(noise_seconds=0.0, effort=TINY)
     assert (found.inside, found.peak, found.noise) == (None, None, None)
     inside, peak, noise = found.notes

@@ -19,8 +19,8 @@ from qbench.evaluate.emulated import Emulation, choose_examples, group_examples,
 from qbench.hosts.base import KernelView
 from qbench.hosts.emulated import Emulated
 from qbench.machine import fingerprint
+from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits
 from qbench.progress.live import Silent
 from qbench.record.schema import read_case_id
 from qbench.running import build_stage, evaluate_stage, run

@@ -18,7 +18,7 @@ from qbench.evaluate import layer_clipping
 from qbench.evaluate.layer_clipping import ComparedVariant, rows
 from qbench.models.base import ModelReference
 from qbench.network import Model
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.running.diagnostics import keep_layer_numbers
 
 NETWORK = """

@@ -22,8 +22,8 @@ from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker
 from qbench.metrics.spec import MetricSpec
+from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
-from qbench.process.parent import Limits
 from qbench.quant.analysis.quantized_range import InputRange
 
 LIMITS = Limits(seconds=60)

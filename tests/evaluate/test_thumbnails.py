@@ -12,7 +12,7 @@ from made_records import CASE, FP32, accuracy, fp32, info, int8
 from made_runs import HOSTILE, Page, Raw, flipped_run, predictions, quiet, run_folder, write_with_predictions
 from PIL import Image
 
-from qbench.datasets.base import Preprocessing
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.evaluate import thumbnails
 from qbench.record import jsonl
 from qbench.report.build import build_report

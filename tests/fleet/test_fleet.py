@@ -31,7 +31,7 @@ from qbench.fleet.opening import open_fleet
 from qbench.fleet.reach import explain_unreachable
 from qbench.fleet.schedule import FleetNode
 from qbench.process import imports, reaper
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
 from qbench.running import run
 

@@ -11,7 +11,7 @@ from made_records import CASE, FP32, accuracy, answers, fp32, info, int8
 
 from qbench import suite
 from qbench.gating.baseline import Baseline
-from qbench.gating.outcomes import find_exit_code
+from qbench.gating.exit_codes import find_exit_code
 from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
 from qbench.record.schema import Coverage, HostFacts, Record

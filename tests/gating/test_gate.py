@@ -33,7 +33,7 @@ from qbench.errors import NotComparable, UsageError
 from qbench.gating import gate
 from qbench.gating import text as gate_text
 from qbench.gating.baseline import Baseline, write_baseline
-from qbench.gating.outcomes import OUTCOMES, find_exit_code
+from qbench.gating.exit_codes import OUTCOMES, find_exit_code
 from qbench.gating.rules import NEW, judge_records
 from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
 from qbench.gating.verdict import Verdict

@@ -13,7 +13,7 @@ from made_verdicts import FASTER, GATES, HOSTILE, SIZE, SLOW, UNSURE, hostile, m
 
 from qbench.foreign_text import CONTROL
 from qbench.gating import github, junit, markdown, text
-from qbench.gating.outcomes import find_outcome
+from qbench.gating.exit_codes import find_outcome
 
 
 @pytest.mark.parametrize("name", GATES)

@@ -8,7 +8,7 @@ from qbench import registry
 from qbench.hosts.limited import AVX2
 from qbench.hosts.read_back import read_kernels
 from qbench.machine import fingerprint
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 
 LIMITS = Limits(seconds=120)
 limitable = pytest.mark.skipif(AVX2.missing() is not None, reason=f"{AVX2.missing()}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qbench.machine import fingerprint
 from qbench.machine.noise import Noise, Reading, Watched, decidable, judged, noise, watched
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.stats.interval_type import Interval
 
 

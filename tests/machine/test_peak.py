@@ -15,10 +15,10 @@ from qbench.errors import MeasureError
 from qbench.machine import canary, fingerprint, gemm, peak
 from qbench.machine.gemm import Kernel
 from qbench.machine.peak import Effort, Peak, fraction, least_seconds
-from qbench.process import parent
+from qbench.process import child_process
 
 TINY = Effort(sizes=(32, 64), screen_seconds=0.0, finalists=1, final_seconds=0.0)
-LIMITS = parent.Limits(seconds=120)
+LIMITS = child_process.Limits(seconds=120)
 
 
 class Counter:
@@ -29,7 +29,7 @@ class Counter:
 
     def __call__(self, function: Callable[..., Any], *args: Any, cores: tuple[int, ...], **rest: Any) -> Any:
         self.cores.append(cores)
-        return parent.call(function, *args, cores=cores, **rest)
+        return child_process.call(function, *args, cores=cores, **rest)
 
 
 def made_up(**changes: Any) -> Peak:
@@ -266,7 +266,7 @@ def test_what_changes_the_peak_changes_the_key(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_kernel_of_this_build_runs() -> None:
     """Each listed kernel makes a product: a typo must not hide as "does not run here"."""
-    broken = parent.call(_broken, limits=LIMITS)
+    broken = child_process.call(_broken, limits=LIMITS)
     assert broken == []
 
 

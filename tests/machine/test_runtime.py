@@ -10,7 +10,7 @@ from qbench.errors import MeasureError
 from qbench.explain.causes import machine
 from qbench.machine import fingerprint, runtime
 from qbench.machine.runtime import allocator, mkl_isa, onednn_isa
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 
 MAPS = (
     "55d0-55d1 r--p 00000000 fe:00 12 /usr/bin/python3\n"

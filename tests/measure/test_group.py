@@ -23,7 +23,7 @@ from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.worker import LocalWorker, WorkerSpec
 from qbench.process import imports, threads
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 
 CORE = sorted(os.sched_getaffinity(0))[-1]
 

@@ -29,7 +29,7 @@ from qbench.measure.timed_cores import TimedCores
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerFacts
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.quant.recipe import Recipe
 
 ARMS = [

@@ -12,7 +12,7 @@ from short_measurements import PEAK
 from qbench.errors import CaseError
 from qbench.machine.peak import Peak
 from qbench.measure.timed_cores import TimedCores
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 
 SHARED, CALM = replace(PEAK, canary_seconds=9e-6), replace(PEAK, canary_seconds=5.6e-6, int8_ops_per_second=5e11)
 

@@ -11,7 +11,7 @@ from qbench.models.base import ModelReference
 from qbench.models.float32 import keep_float32
 from qbench.network import load_network
 from qbench.process import child
-from qbench.process.parent import Limits, Worker, call
+from qbench.process.child_process import Limits, Worker, call
 from qbench.process.start import FLOAT_VARIABLES
 
 # In children: torch's precision is of the process, and no other test may have it.

@@ -645,7 +645,7 @@ def test_the_models_of_a_large_network_are_saved_apart(model, tmp_path, monkeypa
 
 def test_ctrl_c_while_a_process_writes_leaves_nothing(model, tmp_path, monkeypatch):
     """Neither its half-written files nor its temporary ones stay; what stood there before does."""
-    from qbench.process import parent as process_worker
+    from qbench.process import child_process as process_worker
     from qbench.quant.onnx import graph_process
 
     monkeypatch.setattr(graph_process, "LARGE", 0)

@@ -20,7 +20,7 @@ from qbench.gating.baseline import locate_artifacts as keep_artifacts
 from qbench.machine.peak import Peak
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.portability.here import GONE, _require_same_examples, answer_here
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
 from qbench.report.build import judge

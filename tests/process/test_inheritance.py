@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from qbench.process.parent import Limits, Worker
+from qbench.process.child_process import Limits, Worker
 
 QUICK = Limits(seconds=60.0)
 
@@ -31,14 +31,14 @@ def test_a_child_never_hears_of_ctrl_c(fresh):
 
 PROGRAM = """
 import os
-from qbench.process.parent import Limits, Worker
+from qbench.process.child_process import Limits, Worker
 class Variable:
     def read(self):
         return os.environ.get("PYTHONSAFEPATH")
 """
 STARTING = """
 import sys, child_program
-from qbench.process.parent import Limits, Worker
+from qbench.process.child_process import Limits, Worker
 for fresh in (False, True):
     with Worker(child_program.Variable, limits=Limits(seconds=60), fresh=fresh) as worker:
         worker.ready()

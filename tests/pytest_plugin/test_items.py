@@ -17,7 +17,7 @@ from short_measurements import PEAK
 
 from qbench.cache.store import open_cache
 from qbench.machine.peak import measure_peak
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.pytest_plugin import items
 from qbench.pytest_plugin.judged import ItemVerdict, match_exactly
 

@@ -20,7 +20,7 @@ from made_history import write_history
 from made_records import RUN_V1, accuracy, fp32, info, int8, latency, speedup
 from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
-from qbench.datasets.base import Preprocessing
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.evaluate import thumbnails
 from qbench.record.explained import keep_explained
 from qbench.record.schema import Record

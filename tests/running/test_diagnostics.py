@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from qbench.datasets.base import Examples, Preprocessing
+from qbench.datasets.base import Examples
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import WorkerError
 from qbench.evaluate import thumbnails
 from qbench.record.schema import Accuracy

@@ -27,7 +27,7 @@ from qbench.errors import CaseError, MemoryExhausted, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic
 from qbench.machine.peak import measure_peak
-from qbench.process.parent import Limits
+from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
 from qbench.record import jsonl, schema
 from qbench.record.stored_run import QuickInfo, read_run

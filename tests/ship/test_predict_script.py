@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_records import int8
 
 from qbench.backends.program import Program
-from qbench.datasets.base import Preprocessing
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.record.schema import Record, make_case_key
 from qbench.record.stored_run import ExamplesInfo, RunInfo, SuiteInfo
 from qbench.ship.predict_script import write_script

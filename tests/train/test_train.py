@@ -25,7 +25,7 @@ from qbench.errors import DataError, ModelError, SuiteError, UsageError, WorkerE
 from qbench.metrics.spec import MetricSpec
 from qbench.models import trainer
 from qbench.models.base import ModelReference
-from qbench.process.parent import Limits, call
+from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.suite import Suite
 from qbench.train import text as train_text

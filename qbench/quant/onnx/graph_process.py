@@ -22,7 +22,7 @@ def run(file: Path, function: Callable[..., Any], *args: Any, written: Iterable[
     """What ``function(*args)`` returns, or raises of qbench's errors; in a process of its own where ``is_apart`` says
     so. ``written``: the files that it makes; an interrupted process leaves nothing beside them."""
     from qbench.process import child
-    from qbench.process.parent import Limits, Worker
+    from qbench.process.child_process import Limits, Worker
 
     if not is_apart(file):
         return function(*args)

@@ -21,7 +21,7 @@ import pytest
 
 from qbench.errors import BuildError, CaseError, CaseSkipped, MemoryExhausted, WorkerError
 from qbench.process import child, pipe
-from qbench.process.parent import Limits, Worker, call, end_all, peak_bytes
+from qbench.process.child_process import Limits, Worker, call, end_all, peak_bytes
 from qbench.process.start import CHILD_VARIABLES
 
 QUICK = Limits(seconds=60)
@@ -235,7 +235,7 @@ def test_qbench_errors_travel_as_they_are(kind):
 
 def test_other_errors_become_one_line_with_their_place():
     """Any other exception becomes a WorkerError that names type, message and the file and line it came from."""
-    with pytest.raises(WorkerError, match=r"^KeyError: 'lost' \(at test_parent.py:\d+\)$"):
+    with pytest.raises(WorkerError, match=r"^KeyError: 'lost' \(at test_child_process.py:\d+\)$"):
         call(fail, KeyError, "lost", limits=QUICK)
 
 
@@ -408,7 +408,7 @@ def test_the_exit_code_is_told_though_a_fork_holds_the_pipe(fresh):
 
 def test_a_closed_pipe_is_not_a_crash(monkeypatch):
     """A model that closes every file descriptor ends itself, and the message does not blame the memory."""
-    monkeypatch.setattr("qbench.process.parent._END_SECONDS", 0.2)
+    monkeypatch.setattr("qbench.process.child_process._END_SECONDS", 0.2)
     with pytest.raises(WorkerError, match="closed its connection to qbench and was stopped"):
         call(close_all, limits=QUICK)
 
@@ -455,7 +455,7 @@ def test_what_a_child_forked_ends_with_its_crash(fresh):
 def test_what_a_child_forked_ends_with_qbench(way, end, tmp_path):
     """However qbench ends, no process below it lives on, and nothing is left in the temporary folder."""
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
-    program = f"import test_parent; test_parent.qbench_with_forks({way!r}, {end is not None})"
+    program = f"import test_child_process; test_child_process.qbench_with_forks({way!r}, {end is not None})"
     running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
     pids = [int(pid) for pid in running.stdout.readline().split()]
     assert len(pids) == 4
@@ -514,8 +514,8 @@ def test_a_temporary_folder_with_too_long_a_path_is_named(tmp_path):
     """A socket's path is limited by the system, whatever TMPDIR says: the message says which folder, and what to do."""
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
-    program = "from qbench.process.parent import Limits, Worker\nimport test_parent\n"
-    program += "Worker(test_parent.Forking, limits=Limits()).ready()"
+    program = "from qbench.process.child_process import Limits, Worker\nimport test_child_process\n"
+    program += "Worker(test_child_process.Forking, limits=Limits()).ready()"
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
     ended = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False

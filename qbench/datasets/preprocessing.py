@@ -1,0 +1,76 @@
+"""The one preprocessing object of a data set: raw examples -> what the model takes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.datasets.options import ScalingOptions
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """Turns raw examples into what the model takes: ``(x * scale - mean) / std``, float32.
+
+    ``mean`` and ``std`` are one number or one per channel (``channel_axis`` of a batch). ``reverse_channels``: examples
+    are RGB and the model takes BGR, in whose order ``mean`` and ``std`` are, too. Integer inputs of models
+    that take integers (token ids) pass unchanged with ``to_float=False``. The same object serves calibration,
+    evaluation and timing.
+    """
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    to_float: bool = True
+    channel_axis: int = 1
+    reverse_channels: bool = False
+
+    def __call__(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        """One contiguous array per model input, first axis = example."""
+        return tuple(self._one(array) for array in inputs)
+
+    def _one(self, array: Array) -> Array:
+        if self.reverse_channels:
+            array = np.flip(array, self.channel_axis)
+        if not self.to_float:
+            return np.ascontiguousarray(array)
+        shape: list[int] = []
+        if max(len(self.mean), len(self.std)) > 1:
+            shape = [1] * array.ndim
+            shape[self.channel_axis] = -1
+        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape if len(self.mean) > 1 else [])
+        std = np.asarray(self.std, dtype=np.float32).reshape(shape if len(self.std) > 1 else [])
+        scaled = array.astype(np.float32) * np.float32(self.scale)
+        return np.ascontiguousarray((scaled - mean) / std, dtype=np.float32)
+
+    def digest(self) -> str:
+        """The sha256 of the parameters, as 64 hex digits."""
+        parameters = asdict(self)
+        if not self.reverse_channels:
+            del parameters["reverse_channels"]  # so that records from before it was there are of the same data
+        return hashlib.sha256(repr(sorted(parameters.items())).encode()).hexdigest()
+
+
+def read_preprocessing(
+    options: ScalingOptions,
+    *,
+    scale: float = 1.0,
+    to_float: bool = True,
+    channel_axis: int = 1,
+    reverse_channels: bool = False,
+) -> Preprocessing:
+    """What the options make of raw numbers; ``scale`` where they name none."""
+    return Preprocessing(
+        scale=scale if options.scale is None else options.scale,
+        mean=options.mean,
+        std=options.std,
+        to_float=to_float,
+        channel_axis=channel_axis,
+        reverse_channels=reverse_channels,
+    )
