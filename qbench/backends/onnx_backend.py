@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # and the other way round): SQNR of the logits in dB minmax 18.3 and 18.7, percentile (99.999) 18.6 and 18.7, ifmr 18.6
 # and 18.7, hfmg 18.6 and 18.3, mse 18.6 and 18.2, moving_average 18.1, entropy 14.1; 98 to 100 % agree with fp32, ONNX
 # Runtime's own quantizer has 7.3 dB and 93 %. All but entropy are alike, minmax is the quickest. digits-cnn loses
-# nothing with any. Weights per channel, matrix products too. Balance and bias correction are left to `qbench onnx`.
+# nothing with any. Weights per channel, matrix products too. Balance, AdaRound and bias correction only where a
+# recipe asks for them.
 _CALIBRATOR = "minmax"
 
 

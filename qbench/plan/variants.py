@@ -165,6 +165,10 @@ class Variants:
         flow, flows = self._choices[name].flow, self._backends[backend].flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"
+        if (keys := self._choices[name].of_static_onnx) and (mode != "static" or "onnx" not in flows):
+            return (
+                f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} for static on onnxruntime and openvino alone"
+            )
         recipe = replace(self.recipe(mode, backend, name), name=DEFAULT)
         if (reason := _why_not_calibrator(recipe)) is not None:
             return reason

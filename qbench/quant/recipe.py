@@ -13,8 +13,13 @@ TRAINING = (
     *("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill"),
     *("schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
 )
+# What static quantization to ONNX alone does.
+ONNX_STATIC = ("balance", "adaround", "bias_correction")
 # Fields that came later: where a recipe leaves them open, its key is what it was before.
-_LATER = ("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train")
+_LATER = (
+    *("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
+    *ONNX_STATIC,
+)
 # A dynamic variant with a smaller share of its work in int8 is practically fp32.
 DYNAMIC_MIN_COVERAGE = 0.01
 
@@ -32,7 +37,10 @@ class Recipe:
     stay float where asked (``first_layer_float`` None: where ONNX Runtime is faster so).
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
-    untouched. ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).
+    untouched. ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
+    rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error (these
+    three: static, flow ``onnx``).
+    ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).
     ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
     with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes
     tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
@@ -63,6 +71,9 @@ class Recipe:
     qconfig: str | None = None
     min_coverage: float | None = None
     embeddings: bool = False
+    balance: float | None = None
+    adaround: bool | None = None
+    bias_correction: bool | None = None
     file: str | None = None
     epochs: int | None = None
     learning_rate: float | None = None

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
-from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, Recipe
+from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, ONNX_STATIC, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import messages
 from qbench.suite.targets import Target
@@ -57,6 +57,11 @@ class RecipeKeys(Section):
     qconfig: Literal["own"] | None = Field(
         None, description="own: bits and observers are those of the network's own qconfig (torch engines)."
     )
+    balance: Share | None = Field(
+        None, description="static, flow onnx: exponent that moves difficulty from activations to weights (SmoothQuant)."
+    )
+    adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
+    bias_correction: Yes | None = Field(None, description="static, flow onnx: biases give back the mean error.")
     embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
 
 
@@ -72,7 +77,9 @@ class RecipeChoice:
         if self.name == FRAMEWORK_DEFAULT:
             untouched = replace(recipe, name=self.name, framework_default=True, target=())
             return replace(untouched, canonicalize=False, clip_ranges=False)
-        chosen = replace(recipe, name=self.name, **dict(self.keys))
+        # One that is switched off is left out: it is the same artifact, under the same key of the cache.
+        keys: dict[str, Any] = {key: (value or None) if key in ONNX_STATIC else value for key, value in self.keys}
+        chosen = replace(recipe, name=self.name, **keys)
         return chosen if chosen.target is None else replace(chosen, target=without_native(chosen.target))
 
     @property
@@ -80,6 +87,11 @@ class RecipeChoice:
         """The flow that it asks for, if any."""
         flow: str | None = dict(self.keys).get("flow")
         return flow
+
+    @property
+    def of_static_onnx(self) -> tuple[str, ...]:
+        """The keys that it sets and that only static quantization to ONNX has."""
+        return tuple(key for key, value in self.keys if key in ONNX_STATIC and value)
 
     @property
     def own_qconfig(self) -> bool:

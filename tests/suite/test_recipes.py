@@ -61,6 +61,7 @@ def test_a_key_with_several_values_gives_one_recipe_each():
         ("{skip_layers: [fc, block.*]}", ["skip-fc-block.x"]),
         ("{percentile: [99.9, 99.99]}", ["percentile-99.9", "percentile-99.99"]),
         ("{canonicalize: [true, false]}", ["canonicalize", "no-canonicalize"]),
+        ("{balance: [0.5, 0.75], adaround: true}", ["balance-0.5+adaround", "balance-0.75+adaround"]),
     ],
 )  # fmt: skip
 def test_recipes_are_called_by_what_they_set(recipe, expected):
@@ -97,6 +98,28 @@ def test_a_networks_own_qconfig_is_for_the_torch_engines():
         )
 
 
+def test_what_static_onnx_alone_does_is_no_case_elsewhere():
+    """Balance, AdaRound and bias correction are for static variants of ONNX Runtime and OpenVINO: elsewhere the recipe
+    is no case, and a note names the key; one that is switched off is the default."""
+    read = suite(
+        "[default, {balance: 0.5, bias_correction: true, name: smooth}, {adaround: [true, false]}]",
+        modes="[dynamic, static]",
+        backends="[x86, onnxruntime]",
+    )
+    made = plan(read)
+    cases = [case.case for case in made.cases]
+    assert [case.id for case in cases if case.variant.recipe.name in ("smooth", "adaround", "no-adaround")] == [
+        "digits-cnn/static@smooth/onnxruntime/t1/b1",
+        "digits-cnn/static@adaround/onnxruntime/t1/b1",
+    ]
+    said = " ".join(made.notes)
+    why = "balance and bias_correction are for static on onnxruntime and openvino alone"
+    for modes in ("x86: dynamic, static", "onnxruntime: dynamic"):
+        assert f"{modes} with the recipe smooth is no case: {why}" in said, said
+    assert "adaround is for static on onnxruntime and openvino alone" in said
+    assert "static with the recipe no-adaround is no case: it is the same as default" in said
+
+
 def test_framework_default_rewrites_and_clips_nothing():
     """The framework's own recipe is taken as the framework has it."""
     found = suite("framework-default").recipe[0].over(Recipe())
@@ -115,6 +138,8 @@ def test_framework_default_rewrites_and_clips_nothing():
             "did you mean 'eager'?",
         ),
         ("{percentile: 30}", "recipe.percentile", "50"),
+        ("{balance: 1.5}", "5:19: recipe.balance", "got 1.5"),
+        ("{adaround: often}", "5:20: recipe.adaround", "often"),
         ("{name: default, flow: fx}", "recipe.name", "a short name"),
         ("{name: mine}", "recipe", "give it keys"),
         ("[]", "5:9: recipe", "at least one recipe"),

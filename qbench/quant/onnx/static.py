@@ -18,6 +18,7 @@ from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration import calibrate, scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.formats import defaults
+from qbench.quant.onnx.formats.algorithms import ADA, ARQ
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
 from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph import prepare
@@ -82,8 +83,12 @@ def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], prog
     with tempfile.TemporaryDirectory() as folder:
         model = _prepare(fp32, Path(folder) / "calibration.onnx", recipe, calibration, len(batches))
         progress("calibrate", 0.3)
+        steps = calibrate.list_steps(model)
         model, calibrated = calibrate.calibrate(
-            model, batches, threads=1, progress=lambda what, count, of: progress(what, 0.3 + 0.5 * count / of)
+            model,
+            batches,
+            threads=1,
+            progress=lambda step, count, of: progress(step, 0.3 + 0.5 * (steps.index(step) + count / of) / len(steps)),
         )
         graph = model.graph()
     return Scaled(
@@ -133,13 +138,15 @@ def _rules(graph: Graph, recipe: Recipe, batch_num: int) -> Rules:
     options = {"percentile": recipe.percentile} if calibrator == "percentile" and recipe.percentile else {}
     common = Rule(
         activation=ActivationRule(algorithm=calibrator, options=options),
-        weight=WeightRule(channel_wise=recipe.per_channel is not False),
+        weight=WeightRule(algorithm=ADA if recipe.adaround else ARQ, channel_wise=recipe.per_channel is not False),
     )
     return Rules(
         batch_num=batch_num,
         activation_offset=not recipe.symmetric,
         skip_layers=tuple(_find_skipped(graph, recipe)),
         common=common,
+        balance=recipe.balance,
+        bias_correction=bool(recipe.bias_correction),
     )
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from calibration_models import cnn, images
+from calibration_models import cnn, graph, images
 
-from qbench.quant.onnx.formats import config_json, protobuf_text
+import qbench.onnx
+from qbench.backends import onnx_build
+from qbench.backends.base import BuildJob
+from qbench.models.base import Network
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.formats import calibration_file, config_json, protobuf_text
+from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
+from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.static import Scaled, choose_scales
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import Recipe, key_parts
 
 RECIPE = Recipe(calibrator="minmax", per_channel=True, skip_layers=("point",))
 
@@ -48,3 +58,98 @@ def test_a_file_gives_back_the_scales_it_was_given(tmp_path: Path) -> None:
     assert (loaded.float_reasons, loaded.notes) == (found.float_reasons, found.notes)
     assert list(found.float_reasons) == ["point"]
     assert loaded.graph.outputs == found.graph.outputs == ("y",)
+
+
+# One channel in eight of what the second layer reads is sixty times as large as the others.
+UNEVEN = """
+<ir_version: 8, opset_import: ["" : 17]>
+mlp (float[n,16] x) => (float[n,5] y) {
+  [first] a = Gemm <transB: int = 1> (x, first_w, first_b)
+  [relu] b = Relu (a)
+  [second] c = Gemm <transB: int = 1> (b, second_w, second_b)
+  [relu2] d = Relu (c)
+  [third] y = Gemm <transB: int = 1> (d, third_w, third_b)
+}
+"""
+SIZES = {"first_w": (32, 16), "first_b": (32,), "second_w": (24, 32), "second_b": (24,)}
+SIZES |= {"third_w": (5, 24), "third_b": (5,)}
+PLAIN = Recipe(calibrator="minmax", per_channel=True, narrow_weights=True)
+
+
+def uneven() -> Graph:
+    """A perceptron with channels that differ much."""
+    made = graph(UNEVEN, SIZES)
+    factors = np.ones(32, np.float32)
+    factors[::8] = 60
+    for name, by in (("first_w", factors[:, None]), ("first_b", factors), ("second_w", 1 / factors)):
+        made.set_constant(name, made.constant(name) * by)
+    return made
+
+
+def sqnr(folder: Path, recipe: Recipe) -> float:
+    """Of the file that ONNX Runtime gets, on examples that did not calibrate it, in dB."""
+    uneven().save(folder / "fp32.onnx")
+    job = BuildJob(
+        network=Network(kind="onnx", path=folder / "fp32.onnx"),
+        mode="static",
+        recipe=recipe,
+        calibration=(images(128, shape=(16,)),),
+        training=None,
+        folder=folder,
+    )
+    onnx_build.quantize_network(job, folder / "fp32.onnx", folder / "int8.onnx", runtime="onnxruntime")
+    inputs = (images(512, seed=7, shape=(16,)),)
+    exact, rounded = (onnxruntime_session.run(folder / name, inputs) for name in ("fp32.onnx", "int8.onnx"))
+    return float(10 * np.log10((exact**2).sum() / ((exact - rounded) ** 2).sum()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "gain"), [({"balance": 0.5}, 15.0), ({"adaround": True}, 0.0), ({"bias_correction": True}, 0.0)]
+)
+def test_each_key_brings_a_static_file_nearer_to_fp32(tmp_path: Path, keys: dict[str, object], gain: float) -> None:
+    """Balance takes the large channels away, AdaRound and bias correction lose nothing: dB gained over the default,
+    where channels are uneven; each changes the file."""
+    before = sqnr(tmp_path, PLAIN)
+    plain = (tmp_path / "int8.onnx").read_bytes()
+    assert sqnr(tmp_path, replace(PLAIN, **keys)) > before + gain
+    assert (tmp_path / "int8.onnx").read_bytes() != plain
+
+
+@pytest.mark.parametrize("keys", [{}, {"balance": 0.5}, {"adaround": True}, {"bias_correction": True}])
+def test_a_suite_finds_the_scales_and_weights_of_qbench_onnx(tmp_path: Path, keys: dict[str, object]) -> None:
+    """The same settings on the same batches give the same record and the same weights, to the last bit."""
+    uneven().save(tmp_path / "fp32.onnx")
+    data = images(32, shape=(16,))
+    found = choose_scales(tmp_path / "fp32.onnx", replace(PLAIN, **keys), (data,), lambda text, share: None)
+    algorithm = "ada_quantize" if keys.get("adaround") else "arq_quantize"
+    weight = WeightRule(algorithm=algorithm, channel_wise=True)
+    rules = Rules(
+        batch_num=2,
+        common=Rule(activation=ActivationRule(algorithm="minmax"), weight=weight),
+        balance=keys.get("balance"),
+        bias_correction=bool(keys.get("bias_correction")),
+    )
+    files = tmp_path / "calibration.onnx", tmp_path / "record.txt"
+    qbench.onnx.quantize(tmp_path / "fp32.onnx", qbench.onnx.config(tmp_path / "fp32.onnx", rules=rules), *files)
+    record = qbench.onnx.calibrate(files[0], [data[:16], data[16:]], files[1], threads=1).record
+    assert scales.as_written(record) == found.record
+    by_hand = calibration_file.read(files[0]).graph()
+    assert by_hand.constants == found.graph.constants
+    for name in by_hand.constants:
+        assert np.array_equal(by_hand.constant(name), found.graph.constant(name)), name
+
+
+def test_an_artifact_without_these_keys_keeps_its_place_in_the_cache() -> None:
+    """What a recipe leaves open is no part of the key; what it sets is."""
+    assert not {"balance", "adaround", "bias_correction"} & key_parts(PLAIN).keys()
+    assert key_parts(replace(PLAIN, balance=0.5))["balance"] == 0.5
+
+
+def test_the_progress_of_a_build_never_goes_back(tmp_path: Path) -> None:
+    """Each step that changes weights has its part of the way."""
+    uneven().save(tmp_path / "fp32.onnx")
+    shares: list[float] = []
+    recipe = replace(PLAIN, balance=0.5, adaround=True, bias_correction=True)
+    choose_scales(tmp_path / "fp32.onnx", recipe, (images(40, shape=(16,)),), lambda text, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(0.8)

@@ -16,6 +16,8 @@ from qbench.quant.onnx.weights.input_samples import Samples
 from qbench.quant.onnx.weights.weight_steps import Data, StepProgress
 from qbench.quant.scale_rules import QParams
 
+CALIBRATE = "calibrate"  # the step that shows the activations to their calibrators
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
@@ -58,6 +60,12 @@ def calibrate(
     return model, replace(calibrated, record=completed, warnings=(*notes, *calibrated.warnings))
 
 
+def list_steps(model: CalibrationModel) -> tuple[str, ...]:
+    """The steps that calibration will tell of, in order."""
+    steps = weight_steps.waiting(model)
+    return (*(step for step in steps if step == BALANCE), CALIBRATE, *(step for step in steps if step != BALANCE))
+
+
 def _silent(layer: str, reach: float) -> str:
     if not reach:
         return f"{layer}: its input was zero in every batch"
@@ -74,7 +82,7 @@ def observe(
     names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]
     examples, warnings = 0, []
     with Collector(model.sites, threads=data.threads) as collector:
-        for chunk in data.over(model.file, names, batch_num=model.config.batch_num, step="calibrate", chunker=chunker):
+        for chunk in data.over(model.file, names, batch_num=model.config.batch_num, step=CALIBRATE, chunker=chunker):
             if not examples:
                 warnings += doubtful(chunk.feed)
             examples += chunk.examples
