@@ -18,7 +18,8 @@ from qbench.metrics import agreement
 from qbench.models import trainer
 from qbench.quant import recipe
 from qbench.quant.analysis import input_drift
-from qbench.quant.onnx.formats import defaults, rules
+from qbench.quant.onnx import needed_inputs
+from qbench.quant.onnx.formats import rules
 from qbench.report.plots import cases
 from qbench.stats import examples_needed, mean_limits, multiple_testing
 from qbench.suite.models_and_data import CalibrateSpec
@@ -71,7 +72,7 @@ SENTENCES = [
     ("latency", f"where there are several processes, from {percentiles.PARTS} processes on"),
     ("latency", f"a gate of {percent(noise.TOLERANCE)} can be decided here"),
     ("onnx", f"By default {rules.EXAMPLES} examples are used"),
-    ("onnx", f"less than {percent(defaults.LEAST_SHARE)} of the work"),
+    ("onnx", f"less than {percent(needed_inputs.LEAST_SHARE)} of the work"),
     ("python", f"At most {cases.MOST} rows are drawn"),
     ("quantization", f"(default {percent(recipe.DYNAMIC_MIN_COVERAGE)}) is practically fp32"),
     ("suites", f"A checkpoint is kept every {trainer.CHECKPOINT_SECONDS:g} seconds"),

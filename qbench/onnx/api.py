@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from qbench.errors import DataError, ModelError, UsageError
 from qbench.files.atomic import make_workplace
+from qbench.onnx import save_models
+from qbench.onnx.save_models import TARGETS, Saved
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration.batches import plain
 from qbench.quant.onnx.calibration.kept_batches import keep
-from qbench.quant.onnx.export import save_models
 from qbench.quant.onnx.export.narrow_weights import CHOICES as FORMS
 from qbench.quant.onnx.export.parity import EXAMPLES
-from qbench.quant.onnx.export.save_models import TARGETS, Saved
 from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
-from qbench.quant.onnx.formats.config import Config
 from qbench.quant.onnx.formats.rules import PRESETS, Rules
+from qbench.quant.onnx.settings import Config
 from qbench.quant.onnx.sites import require_documented
 
 if TYPE_CHECKING:

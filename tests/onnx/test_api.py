@@ -19,9 +19,9 @@ from qbench.onnx import api, calibration_data, text
 from qbench.onnx.api import PRESETS, Rules
 from qbench.quant.onnx.export.parity import Parity
 from qbench.quant.onnx.formats import config, quant_json, scale_record
-from qbench.quant.onnx.formats.settings import TensorConfig
 from qbench.quant.onnx.graph import prepare as steps_prepare
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import TensorConfig
 
 BATCHES = [np.random.default_rng(seed).standard_normal((4, 3, 16, 16)).astype(np.float32) for seed in range(2)]
 

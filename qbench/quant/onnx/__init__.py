@@ -4,6 +4,8 @@ The flow and its file formats are those of Huawei's AMCT; everything but an ``as
 
     graph               any ONNX graph -> an equal one that can be quantized, and which of its layers can be
     formats             config.json <-> Config, record.txt <-> Record, .quant.json
+    settings            what is quantized and how, as values
+    needed_inputs       graph + layers -> which inputs are quantized for them
     sites               graph + config -> what is quantized: weights and activations
     calibration         prepared graph + config -> calibration model; calibration model + data -> record
     weights             what calibration may change of the weights: their scales, AdaRound, balance, bias correction

@@ -16,19 +16,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from qbench.errors import EvaluateError, UsageError
-from qbench.quant.onnx import sensitivity, sites
+from qbench.quant.onnx import needed_inputs, sensitivity, sites
 from qbench.quant.onnx.calibration.batches import Feed
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.formats import config as config_file
-from qbench.quant.onnx.formats import defaults
 from qbench.quant.onnx.formats import scale_record as record_file
-from qbench.quant.onnx.formats.rules import Rules
-from qbench.quant.onnx.formats.scale_record import Record
-from qbench.quant.onnx.formats.settings import ActivationParams, Config, TensorConfig
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import layers as found_layers
 from qbench.quant.onnx.search_log import Ledger, identity
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.settings import ActivationParams, Config, TensorConfig
+from qbench.quant.onnx.sites import Record, Sites
 
 Evaluator = Callable[[Path], float]  # an ONNX file -> its score, higher is better
 Builder = Callable[[Graph, Sites, Record], Graph]
@@ -148,9 +145,9 @@ def _needed(graph: Graph, layers: Mapping[str, Any]) -> set[tuple[str, int]]:
     enabled = {name for name, layer in layers.items() if layer.quant_enable}
     if not enabled:
         return set()
-    can = [layer.name for layer in found_layers(graph) if layer.kind == "layer" and layer.reason is None]
-    skipped = tuple(name for name in can if name not in enabled)
-    return {_place(tensor) for tensor in defaults.default(graph, Rules(skip_layers=skipped)).tensor_quantize}
+    found = tuple(found_layers(graph))
+    able = {layer.name for layer in found if layer.kind == "layer" and layer.reason is None}
+    return set(needed_inputs.find(graph, {layer.name: layer.kind for layer in found}, enabled, able - enabled))
 
 
 def _place(tensor: TensorConfig) -> tuple[str, int]:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.onnx.formats.config import ActivationParams, WeightParams
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph import output_ends
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.sites import ActivationSite, Sites, WeightSite
+from qbench.quant.onnx.settings import ActivationParams, WeightParams
+from qbench.quant.onnx.sites import ActivationSite, Scales, Sites, WeightSite
 from qbench.quant.onnx.static import Scaled
 
 Array = NDArray[Any]

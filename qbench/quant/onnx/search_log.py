@@ -16,9 +16,9 @@ from qbench.files import regular_file
 from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.formats import text_file
-from qbench.quant.onnx.formats.scale_record import Record
-from qbench.quant.onnx.formats.settings import Config
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import Config
+from qbench.quant.onnx.sites import Record
 
 SCHEMA = 1
 

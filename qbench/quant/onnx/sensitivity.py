@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from qbench.quant.onnx.calibration.batches import Feed
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph import equivalence
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import ActivationSite, Sites
+from qbench.quant.onnx.sites import ActivationSite, Record, Sites
 
 Array = NDArray[Any]
 

@@ -17,9 +17,8 @@ from qbench.quant.artifacts import onnx_file, openvino_model
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.export import left_out_ranges
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.sqnr import measure_sqnr
 
 Array = NDArray[Any]

@@ -1,15 +1,15 @@
-"""Prepared graph + config -> the places that are quantized."""
+"""Prepared graph + config -> the places that are quantized, each of which gets scales."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qbench.errors import refuse
-from qbench.quant.onnx.formats.settings import ActivationParams, Config, TensorConfig, WeightParams
+from qbench.errors import first_names, refuse
 from qbench.quant.onnx.graph.graph import Graph, attribute
+from qbench.quant.onnx.settings import ActivationParams, Config, TensorConfig, WeightParams
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.graph.layers import FoundLayer
@@ -49,6 +49,21 @@ class Sites:
     floats: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scales:
+    """Of one layer, or of one tensor (key ``layer:index``, no weight). None and empty: not known yet.
+    ``balance``: the factor of each input channel by which the activation was divided and the weight multiplied."""
+
+    scale_d: float | None = None
+    offset_d: int | None = None
+    scale_w: tuple[float, ...] = ()
+    offset_w: tuple[int, ...] = ()
+    balance: tuple[float, ...] = ()
+
+
+Record: TypeAlias = Mapping[str, Scales]
+
+
 def find(graph: Graph, config: Config, where: str = "configuration") -> Sites:
     """The sites of a prepared graph. Raises ``UsageError`` with everything in the configuration that the graph does
     not have or cannot do, and where nothing is left to quantize; ``where`` stands before each line of it."""
@@ -80,6 +95,18 @@ def require_documented(graph: Graph, config: Config, where: str) -> None:
         if layer.balance is not None and node.op_type == "AveragePool":
             problems.append(f"{node.name}.dmq_balancer_param: a pool has no weight to balance; leave it out")
     refuse(where, problems)
+
+
+def why_nothing(found_layers: Iterable[FoundLayer], skipped: set[str]) -> str:
+    """That every layer is skipped, or why none can be quantized."""
+    from qbench.quant.onnx.graph.layers import CONSTANT_CONDITION, OPEN_BRANCH
+
+    if skipped:
+        return "nothing is left to quantize: every layer is skipped; leave at least one out of skip_layers"
+    reasons = [f"{layer.name}: {layer.reason}" for layer in found_layers if layer.kind != "other" and layer.reason]
+    because = f": {first_names(reasons, 3)}" if reasons else "; it has no Conv, Gemm, MatMul or pooling"
+    way_out = f"; {CONSTANT_CONDITION}" if any(OPEN_BRANCH in reason for reason in reasons) else ""
+    return f"nothing in this model can be quantized{because}{way_out}"
 
 
 def channel_axis(node: Any) -> int:

@@ -10,22 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, UsageError
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import graph_process, onnxruntime_session
+from qbench.quant.onnx import graph_process, needed_inputs, onnxruntime_session
 from qbench.quant.onnx.calibration import calibrate, scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
-from qbench.quant.onnx.formats import defaults
-from qbench.quant.onnx.formats.algorithms import ADA, ARQ
-from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
 from qbench.quant.onnx.node_names import match_nodes
-from qbench.quant.onnx.sites import SKIPPED, Sites
+from qbench.quant.onnx.settings import ADA, ARQ, ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.onnx.sites import SKIPPED, Record, Scales, Sites, why_nothing
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -104,7 +101,7 @@ def _prepare(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...
     """Writes the calibration model; its graph is gone before calibration begins, which needs the memory."""
     example = onnx_file.tile_batch(fp32, tuple(array[:1] for array in calibration))
     graph = prepare.prepare(fp32, example=example)
-    return CalibrationModel.write(graph, defaults.default(graph, _rules(graph, recipe, batch_num)), file)
+    return CalibrationModel.write(graph, _configure(graph, recipe, batch_num), file)
 
 
 def _explain_sites(graph: Graph, sites: Sites) -> dict[str, str]:
@@ -132,27 +129,37 @@ def explain_floats(file: Path, skip_layers: Sequence[str] = ()) -> dict[str, str
     return labelled(graph, floats)
 
 
-def _rules(graph: Graph, recipe: Recipe, batch_num: int) -> Rules:
-    """The recipe as rules for the configuration of a graph."""
+def _configure(graph: Graph, recipe: Recipe, batch_num: int) -> Config:
+    """What a recipe quantizes of a graph, and how. Raises ``UsageError`` for layers to skip that are not there, and
+    where nothing is left."""
+    found_layers = tuple(layers(graph))
+    able = {layer.name: layer.operator for layer in found_layers if layer.kind == "layer" and layer.reason is None}
+    skipped = set(_find_skipped(graph, recipe, able))
+    enabled = able.keys() - skipped
+    if not enabled:
+        raise UsageError(why_nothing(found_layers, skipped))
     calibrator = recipe.calibrator or "minmax"
     options = {"percentile": recipe.percentile} if calibrator == "percentile" and recipe.percentile else {}
-    common = Rule(
-        activation=ActivationRule(algorithm=calibrator, options=options),
-        weight=WeightRule(algorithm=ADA if recipe.adaround else ARQ, channel_wise=recipe.per_channel is not False),
-    )
-    return Rules(
+    activation = ActivationParams(algorithm=calibrator, asymmetric=not recipe.symmetric, options=options)
+    weight = WeightParams(algorithm=ADA if recipe.adaround else ARQ, channel_wise=recipe.per_channel is not False)
+    weights = {name: None if operator == "AveragePool" else weight for name, operator in able.items()}
+    needed = needed_inputs.find(graph, {layer.name: layer.kind for layer in found_layers}, enabled, skipped)
+    return Config(
         batch_num=batch_num,
-        activation_offset=not recipe.symmetric,
-        skip_layers=tuple(_find_skipped(graph, recipe)),
-        common=common,
+        layers={
+            name: LayerConfig(quant_enable=name in enabled, activation=activation, weight=weights[name])
+            for name in able
+        },
+        tensor_quantize=tuple(
+            TensorConfig(layer_name=name, input_index=index, activation=activation) for name, index in needed
+        ),
         balance=recipe.balance,
         bias_correction=bool(recipe.bias_correction),
     )
 
 
-def _find_skipped(graph: Graph, recipe: Recipe) -> Iterator[str]:
-    """The nodes that the recipe keeps float, each once."""
-    can = {layer.name: layer.operator for layer in layers(graph) if layer.kind == "layer" and layer.reason is None}
+def _find_skipped(graph: Graph, recipe: Recipe, can: Mapping[str, str]) -> Iterator[str]:
+    """The nodes that the recipe keeps float, each once, of those that ``can`` be quantized (with their operators)."""
     labels = {name: label for name, label in _labels(graph).items() if name in can}
     names = (match_nodes(pattern, labels, " that would be quantized") for pattern in recipe.skip_layers)
     skipped = dict.fromkeys(itertools.chain.from_iterable(names))

@@ -16,11 +16,11 @@ from qbench.errors import EvaluateError, UsageError
 from qbench.quant import scale_rules
 from qbench.quant.onnx import accuracy_search, sensitivity, sites
 from qbench.quant.onnx.formats import config, scale_record
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph import equivalence
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import layers
 from qbench.quant.onnx.graph.prepare import prepare
+from qbench.quant.onnx.sites import Scales
 from qbench.quant.onnx.weights.weight_scales import arq
 
 

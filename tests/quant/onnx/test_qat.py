@@ -17,8 +17,8 @@ from qbench.quant.flow import QuantizeJob
 from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session
 from qbench.quant.onnx import qat as onnx_qat
 from qbench.quant.onnx.export import deploy_model, deploy_onnxruntime
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Scales
 from qbench.quant.pytorch import fx, qat, torch_ao
 from qbench.quant.pytorch.fake_quant_sites import ACTIVATION, WEIGHT, learned_scales
 from qbench.quant.recipe import Recipe

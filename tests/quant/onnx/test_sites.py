@@ -11,10 +11,10 @@ import pytest
 from qbench.errors import UsageError
 from qbench.quant.onnx import sites
 from qbench.quant.onnx.formats import config
-from qbench.quant.onnx.formats.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 from qbench.quant.onnx.formats.rules import Rules
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 
 
 def prepared(network):

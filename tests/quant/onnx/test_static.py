@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,3 +156,21 @@ def test_the_progress_of_a_build_never_goes_back(tmp_path: Path) -> None:
     choose_scales(tmp_path / "fp32.onnx", recipe, (images(40, shape=(16,)),), lambda text, share: shares.append(share))
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(0.8)
+
+
+def test_a_suite_takes_nothing_from_the_room_of_amcts_forms(tmp_path: Path) -> None:
+    """From a recipe to a written model a process imports no module that reads or writes a form of AMCT's, nor rules."""
+    cnn().save(tmp_path / "fp32.onnx")
+    code = (
+        "import json, sys; import numpy as np; from pathlib import Path\n"
+        "from qbench.quant.onnx import static; from qbench.quant.onnx.export import deploy_model\n"
+        "from qbench.quant.recipe import Recipe\n"
+        f"folder = Path({str(tmp_path)!r}); recipe = Recipe(calibrator='minmax', per_channel=True)\n"
+        "images = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype('f')\n"
+        "scaled = static.choose_scales(folder / 'fp32.onnx', recipe, (images,), lambda *told: None)\n"
+        "deploy_model.write(scaled.graph, scaled.sites, scaled.record, folder / 'x.onnx', runtime='onnxruntime')\n"
+        "print(json.dumps([name for name in sys.modules if name.startswith('qbench.quant.onnx.formats.')]))\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert (tmp_path / "x.onnx").is_file()
+    assert set(json.loads(out.splitlines()[-1])) <= {"qbench.quant.onnx.formats.text_file"}  # which sets modes of files

@@ -10,7 +10,7 @@ from qbench.quant.onnx.calibration.batches import Batches, doubtful, require_sev
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import CHUNK_BYTES, Chunker
 from qbench.quant.onnx.calibration.collector import Collector
-from qbench.quant.onnx.formats.scale_record import Record
+from qbench.quant.onnx.sites import Record
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import Samples
 from qbench.quant.onnx.weights.weight_steps import Data, StepProgress

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qbench.quant.onnx.formats.scale_record import Record
-from qbench.quant.onnx.formats.settings import Config
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, find
+from qbench.quant.onnx.settings import Config
+from qbench.quant.onnx.sites import Record, Sites, find
 
 # The steps of calibration that change weights.
 BALANCE, ADAROUND, BIAS = "balance", "adaround", "bias_correction"

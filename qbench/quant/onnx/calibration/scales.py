@@ -10,9 +10,8 @@ import numpy as np
 
 from qbench.errors import BuildError
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Scales, Sites
 from qbench.quant.onnx.weights import weight_scales
 from qbench.quant.scale_rules import QParams
 

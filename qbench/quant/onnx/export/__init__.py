@@ -14,5 +14,4 @@ keep_float          layers that are to be float stay float
 executed_layers     what ONNX Runtime makes of a model, read from the runtime
 parity              fake-quant model against deploy model
 ascend_ops          an ascend model computed in numpy
-save_models         all of these written beside each other
 """

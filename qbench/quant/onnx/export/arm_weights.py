@@ -14,9 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from qbench.quant.onnx.export.narrow_weights import Array, Fitted
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, channel_axis
+from qbench.quant.onnx.sites import Record, Sites, channel_axis
 
 _LEAST = -128
 _ROUNDS_UP = 127.49  # the largest magnitude, in steps, that is rounded to 127, with room for float32

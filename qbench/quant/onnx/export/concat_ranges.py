@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from qbench.quant.affine import HIGH, LOW
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import STANDARD
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Scales, Sites
 from qbench.quant.scale_rules import amct_qparams
 
 WIDEST = 2.0  # by how much the step of a tensor may widen that is read elsewhere, too: 6 dB of that tensor

@@ -21,9 +21,8 @@ from qbench.quant.affine import dequantize_linear
 from qbench.quant.onnx.export import integer_weights
 from qbench.quant.onnx.export.fake_quant import without_notes
 from qbench.quant.onnx.export.integer_weights import Activation, Layer
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights.weight_scales import spread
 
 Array = NDArray[Any]

@@ -23,9 +23,8 @@ from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
 from qbench.quant.onnx.export.arm_weights import widen_for_arm
 from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
 from qbench.record.schema import TargetFacts
 

@@ -18,9 +18,8 @@ from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.export import integer_weights
 from qbench.quant.onnx.export.fake_quant import without_notes
 from qbench.quant.onnx.export.integer_weights import Activation
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.scale_rules import QParams
 
 Array = NDArray[Any]

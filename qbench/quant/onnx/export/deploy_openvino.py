@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, left_out_ranges
 from qbench.quant.onnx.export.narrow_weights import Fitted
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph import output_ends
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.graph.layers import STANDARD
-from qbench.quant.onnx.sites import ActivationSite, Sites
+from qbench.quant.onnx.sites import ActivationSite, Record, Scales, Sites
 
 Array = NDArray[Any]
 # A range is made symmetric where its shorter side is at least this share of the longer one: the zero point, which

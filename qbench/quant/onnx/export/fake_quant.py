@@ -8,9 +8,8 @@ import numpy as np
 
 from qbench.quant.affine import HIGH, LOW, dequantize_linear
 from qbench.quant.onnx.export import integer_weights
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights.weight_scales import spread
 from qbench.quant.scale_rules import QParams
 

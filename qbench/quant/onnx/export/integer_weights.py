@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError, UsageError
 from qbench.quant.affine import HIGH, LOW
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.onnx.sites import Record, Scales, Sites, WeightSite
 from qbench.quant.onnx.weights import weight_scales
 from qbench.quant.scale_rules import QParams
 

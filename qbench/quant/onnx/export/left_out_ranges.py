@@ -6,9 +6,8 @@ import numpy as np
 
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.export import integer_weights
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 
 
 def clip(graph: Graph, sites: Sites, quantized: Sites, record: Record) -> Graph:

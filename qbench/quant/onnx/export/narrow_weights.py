@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from qbench.errors import UsageError
 from qbench.quant.onnx.export import deploy_onnxruntime
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, WeightSite, channel_axis
+from qbench.quant.onnx.sites import Record, Sites, WeightSite, channel_axis
 
 Array = NDArray[Any]
 # A form of bytes; in the narrowed one signed weights leave room for sums of 16 bits.

@@ -1,6 +1,5 @@
 """What is written beside the models, in AMCT's own form.
 
-settings            what is quantized and how, as values
 rules               how layers are to be quantized before there is a graph
 defaults            graph + rules -> the configuration of every layer
 config              the configuration of a graph, read and written

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from qbench import registry
+from qbench.quant.onnx.settings import ADA, ARQ
 
 Options: TypeAlias = dict[str, float | int | tuple[float, float]]
 
-ARQ, ADA = "arq_quantize", "ada_quantize"
 WEIGHT_ALGORITHMS = (ARQ, ADA)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from qbench.errors import refuse
 from qbench.quant.onnx.formats import algorithms, protobuf_text, text_file
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, TensorRule, WeightRule
-from qbench.quant.onnx.formats.settings import BALANCES, PRECISION_MODES
+from qbench.quant.onnx.settings import BALANCES, PRECISION_MODES
 
 # Of every algorithm; AMCT's releases spell the same eight bits in three ways.
 _BITS = {"num_bits": "uint32", "quant_bits": "uint32", "dst_type": "DataType"}

@@ -14,10 +14,9 @@ from qbench.quant.onnx.calibration.batches import Batches
 from qbench.quant.onnx.calibration.calibration_model import BALANCE, CalibrationModel, keep_outputs
 from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
-from qbench.quant.onnx.formats.config import Config
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import find
+from qbench.quant.onnx.settings import Config
+from qbench.quant.onnx.sites import Record, find
 from qbench.quant.onnx.weights.weight_steps import StepProgress
 
 # Entries of metadata_props. OUTPUTS: how many outputs are the model's own; they come first. DONE: the steps that have

@@ -6,24 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.quant.onnx.formats import text_file
-from qbench.quant.onnx.formats.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
+from qbench.quant.onnx.settings import Config
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.formats.rules import Rules
     from qbench.quant.onnx.graph.graph import Graph
-
-__all__ = [
-    "ActivationParams",
-    "Config",
-    "LayerConfig",
-    "TensorConfig",
-    "WeightParams",
-    "default",
-    "dumps",
-    "loads",
-    "read",
-    "write",
-]
 
 
 def default(graph: Graph, rules: Rules | None = None) -> Config:

@@ -10,7 +10,8 @@ from typing import Any
 from qbench import registry
 from qbench.errors import UsageError, refuse
 from qbench.quant.onnx.formats import algorithms
-from qbench.quant.onnx.formats.settings import (
+from qbench.quant.onnx.settings import (
+    ARQ,
     BALANCES,
     PRECISION_MODES,
     ActivationParams,
@@ -221,7 +222,7 @@ class _Reader:
             return WeightParams()
         self._repeated(where, section)
         self._bits(section, where)
-        algorithm = section.get("wts_algo", algorithms.ARQ)
+        algorithm = section.get("wts_algo", ARQ)
         wise = self._boolean(section, where, "channel_wise", default=True)
         if algorithm not in algorithms.WEIGHT_ALGORITHMS:
             options = ", ".join(algorithms.WEIGHT_ALGORITHMS)

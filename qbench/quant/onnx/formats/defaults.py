@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qbench.errors import UsageError, first_names
+from qbench.errors import UsageError
+from qbench.quant.onnx import needed_inputs
 from qbench.quant.onnx.formats.rules import BATCH_SIZE, EXAMPLES, Rules
-from qbench.quant.onnx.formats.settings import Config, LayerConfig, TensorConfig
-from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.sites import CHANNEL_WISE, unknown
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import Config, LayerConfig, TensorConfig
+from qbench.quant.onnx.sites import CHANNEL_WISE, unknown, why_nothing
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.graph.layers import FoundLayer
-
-# Layers whose int8 kernels in ONNX Runtime give int8 only; Gemm and MatMul give float from int8 inputs as well.
-GIVE_INT8 = ("Conv", "ConvTranspose", "AveragePool")
-FOLDED = ("Relu", "Clip")  # become part of the range of the layer before them
-NO_VALUES = ("Shape", "Size")  # read the shape, not the values
-VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")  # give the same values
-# A convolution at the end of the graph with a smaller share of the multiply-accumulates gains nothing measurable in
-# int8 (U-Net, 0.3 %: 1.02 [0.99, 1.04] of the time), while its output quantized costs up to 2 dB (47.7 to 45.5).
-LEAST_SHARE = 0.02
 
 
 def default(graph: Graph, rules: Rules | None = None) -> Config:
@@ -39,7 +31,7 @@ def default(graph: Graph, rules: Rules | None = None) -> Config:
     }
     enabled = {name for name, layer in configured.items() if layer.quant_enable}
     if not enabled and not rules.tensor_quantize:
-        raise UsageError(_nothing(found_layers, skipped))
+        raise UsageError(why_nothing(found_layers, skipped))
     return Config(
         batch_num=rules.batch_num or math.ceil(EXAMPLES / (fixed_batch(graph) or BATCH_SIZE)),
         activation_offset=rules.activation_offset,
@@ -131,104 +123,20 @@ def _repeated(names: tuple[str, ...], where: str) -> Iterator[str]:
             yield f"{where}: {name!r} stands there {names.count(name)} times; name it once"
 
 
-def _nothing(found_layers: Iterable[FoundLayer], skipped: set[str]) -> str:
-    from qbench.quant.onnx.graph.layers import CONSTANT_CONDITION, OPEN_BRANCH
-
-    if skipped:
-        return "nothing is left to quantize: every layer is skipped; leave at least one out of skip_layers"
-    reasons = [f"{layer.name}: {layer.reason}" for layer in found_layers if layer.kind != "other" and layer.reason]
-    because = f": {first_names(reasons, 3)}" if reasons else "; it has no Conv, Gemm, MatMul or pooling"
-    way_out = f"; {CONSTANT_CONDITION}" if any(OPEN_BRANCH in reason for reason in reasons) else ""
-    return f"nothing in this model can be quantized{because}{way_out}"
-
-
 def _tensors(
     graph: Graph, rules: Rules, enabled: set[str], skipped: set[str], kinds: dict[str, str]
 ) -> Iterator[TensorConfig]:
-    """The inputs to quantize beside those of the layers: where a layer that can only give int8 is read by a node
-    that is not itself quantized there, and what the rules name."""
+    """The inputs to quantize beside those of the layers: those that are needed, and what the rules name."""
     requested = {(tensor.layer_name, tensor.input_index): tensor for tensor in rules.tensor_quantize}
-    places: set[tuple[str, int]] = set()
-    small = _small_ends(graph, enabled)
-    for node in graph.nodes:
-        for index, _ in enumerate(node.input):
-            if (node.name, index) in requested:
-                places.add((node.name, index))
-        gives = node.name in enabled and node.op_type in GIVE_INT8 and node.name not in small
-        joins = not gives and _joins(node, kinds, places)
-        for tensor in node.output[:1] if gives or joins else ():
-            readers = list(_readers(graph, tensor, enabled))
-            if joins and readers and all(name in skipped and position == 0 for name, position in readers):
-                continue  # a MaxPool or an Add can give floats, so what a skipped layer reads is not rounded
-            places.update(readers)
-    for node in graph.nodes:
-        for index, _ in enumerate(node.input):
-            if (node.name, index) in places:
-                rule = requested.get((node.name, index))
-                own = rule.activation if rule else None
-                params = own.params(rules.activation_offset) if own else rules.activation(node.name, node.op_type)
-                yield TensorConfig(layer_name=node.name, input_index=index, activation=params)
+    nodes = {node.name: node.op_type for node in graph.nodes}
+    places = tuple(needed_inputs.find(graph, kinds, enabled, skipped, requested))
+    for name, index in places:
+        rule = requested.get((name, index))
+        own = rule.activation if rule else None
+        params = own.params(rules.activation_offset) if own else rules.activation(name, nodes[name])
+        yield TensorConfig(layer_name=name, input_index=index, activation=params)
     yield from (
         TensorConfig(layer_name=tensor.layer_name, input_index=tensor.input_index)
         for place, tensor in requested.items()
         if place not in places
     )
-
-
-def _joins(node: Any, kinds: dict[str, str], places: set[tuple[str, int]]) -> bool:
-    """Whether a MaxPool or an Add computes in int8, all that it reads being quantized."""
-    if kinds.get(node.name) != "tensor":
-        return False
-    return all((node.name, index) in places for index, name in enumerate(node.input) if name)
-
-
-def _readers(graph: Graph, tensor: str, enabled: set[str]) -> Iterator[tuple[str, int]]:
-    """Who reads a tensor, or it behind a Relu or Clip that alone reads it, without quantizing it as a layer."""
-    while not graph.is_output(tensor):
-        readers = graph.readers(tensor)
-        if len(readers) != 1 or readers[0][0].op_type not in FOLDED or readers[0][1] != 0:
-            break
-        tensor = readers[0][0].output[0]
-    for node, position in graph.readers(tensor):
-        if position < 0 or node.op_type in NO_VALUES or (position == 0 and node.name in enabled):
-            continue
-        yield node.name, position
-
-
-def _small_ends(graph: Graph, enabled: set[str]) -> set[str]:
-    """The convolutions that give only what the caller reads, where all of them together hold next to none of the
-    multiply-accumulates: they stay float on a runtime that needs their outputs quantized."""
-    work = {node.name: _multiply_accumulates(graph, node) for node in graph.nodes if node.name in enabled}
-    ends = {name for name in work if graph.node(name).op_type == "Conv" and _for_caller(graph, graph.node(name))}
-    if any(count is None for count in work.values()):
-        return set()
-    counts = {name: count or 0 for name, count in work.items()}
-    return ends if sum(counts[name] for name in ends) < LEAST_SHARE * sum(counts.values()) else set()
-
-
-def _for_caller(graph: Graph, node: Any) -> bool:
-    """Whether only the caller reads what a node gives, as it is or clipped or in another shape."""
-    pending, visited = [node], set[str]()
-    while pending:
-        tensor = pending.pop().output[0]
-        readers = graph.readers(tensor)
-        if graph.is_output(tensor) == bool(readers):  # read by nobody, or by the caller and others
-            return False
-        if any(position < 0 or reader.op_type not in (*VIEWS, *FOLDED) for reader, position in readers):
-            return False
-        pending += [reader for reader, _ in readers if reader.name not in visited]
-        visited.update(reader.name for reader, _ in readers)
-    return True
-
-
-def _multiply_accumulates(graph: Graph, node: Any) -> int | None:
-    """Those of a layer for one example, up to a factor that all layers share; None where shapes are not known."""
-    shape, weight = graph.shape(node.output[0]), graph.shape(node.input[1]) if len(node.input) > 1 else ()
-    if node.op_type == "AveragePool":
-        return 0
-    if not shape or not weight or not all(isinstance(size, int) for size in shape[1:]):
-        return None
-    window = weight[1:] if node.op_type == "Conv" else weight[:1]
-    if node.op_type == "Gemm" and attribute(node, "transB", 0):
-        window = weight[1:]
-    return math.prod(int(size or 0) for size in (*shape[1:], *window))

@@ -16,9 +16,8 @@ from typing import Any
 
 from qbench.errors import UsageError
 from qbench.quant.onnx.formats import text_file
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph, weights_beside
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Scales, Sites
 
 VERSION = 1
 ENDING = ".quant.json"

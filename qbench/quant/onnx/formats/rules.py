@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from qbench.quant.onnx.formats.settings import ActivationParams, WeightParams
+from qbench.quant.onnx.settings import ARQ, ActivationParams, WeightParams
 
 EXAMPLES = 128  # to calibrate with; published gains beyond some hundred are within the noise
 BATCH_SIZE = 32  # of a model that takes any
@@ -32,7 +32,7 @@ class ActivationRule:
 class WeightRule:
     """How weights are quantized; ``channel_wise`` None: as the operator is by default."""
 
-    algorithm: str = "arq_quantize"
+    algorithm: str = ARQ
     channel_wise: bool | None = None
     options: Mapping[str, float | int | tuple[float, float]] = field(default_factory=dict)
 

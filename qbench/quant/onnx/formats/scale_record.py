@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UsageError, refuse
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.formats import protobuf_text, text_file
+from qbench.quant.onnx.sites import Record, Scales, Sites
 from qbench.quant.scale_rules import LEAST_SCALE
 
 if TYPE_CHECKING:
     from qbench.quant.onnx.graph.graph import Graph
-    from qbench.quant.onnx.sites import Sites
 
 INT8 = "INT8"
 SHIFTS = (1, 16)  # of shift_bit, as AMCT documents it
@@ -50,21 +49,6 @@ _SCHEMA: protobuf_text.Schema = {
         "width": "uint32",
     },
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scales:
-    """Of one layer, or of one tensor (key ``layer:index``, no weight). None and empty: not known yet.
-    ``balance``: the factor of each input channel by which the activation was divided and the weight multiplied."""
-
-    scale_d: float | None = None
-    offset_d: int | None = None
-    scale_w: tuple[float, ...] = ()
-    offset_w: tuple[int, ...] = ()
-    balance: tuple[float, ...] = ()
-
-
-Record: TypeAlias = Mapping[str, Scales]
 
 
 def read(file: Path, *, empty: bool = False) -> Record:

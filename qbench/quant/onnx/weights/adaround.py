@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from qbench.progress.callback import Progress
 from qbench.quant.affine import HIGH, LOW, fake_quantize
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.onnx.settings import ADA
+from qbench.quant.onnx.sites import Record, Sites, WeightSite
 from qbench.quant.onnx.weights.input_samples import Samples, arrange, restore
 from qbench.quant.onnx.weights.weight_scales import spread
 
 Array = NDArray[Any]
-ALGORITHM = "ada_quantize"
 # h(V) = clip(sigmoid(V) * (ZETA - GAMMA) + GAMMA, 0, 1), as in the paper.
 ZETA, GAMMA = 1.1, -0.1
 RATE, MOMENTUM = 0.01, (0.9, 0.999)  # Adam's
@@ -64,7 +63,7 @@ class Options:
 
 def sites(every: Sites) -> tuple[WeightSite, ...]:
     """The weights that are to be rounded adaptively."""
-    return tuple(site for site in every.weights if site.params.algorithm == ALGORITHM)
+    return tuple(site for site in every.weights if site.params.algorithm == ADA)
 
 
 def rounded(

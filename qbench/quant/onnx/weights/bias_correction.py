@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import fake_quantize
-from qbench.quant.onnx.formats.scale_record import Record, Scales
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.onnx.sites import Record, Scales, Sites, WeightSite
 from qbench.quant.onnx.weights import weight_scales
 
 Array = NDArray[Any]

@@ -19,9 +19,8 @@ from qbench.quant.onnx.calibration import scales
 from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, stream
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import adaround, balance, balance_error, bias_correction
 from qbench.quant.onnx.weights.input_samples import Samples
 

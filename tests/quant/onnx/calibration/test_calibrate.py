@@ -23,7 +23,7 @@ from qbench.quant.onnx.calibration import chunks
 from qbench.quant.onnx.calibration.calibration_model import with_activations
 from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
-from qbench.quant.onnx.sites import find
+from qbench.quant.onnx.sites import Scales, find
 
 SITES = {"stem": "x", "deep": "b", "point": "d", "sum:0": "e", "sum:1": "b", "head": "h"}
 TENSORS = [("sum", 0), ("sum", 1)]
@@ -120,7 +120,7 @@ def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -
     assert weight is not None
     largest = np.maximum(weight.max(axis=(1, 2, 3)) / 127, -weight.min(axis=(1, 2, 3)) / 128)
     assert actual["stem"].scale_w == pytest.approx(tuple(largest), rel=1e-6)
-    head = record_file.Scales(scale_d=1.0, offset_d=0, scale_w=(0.25,), offset_w=(0,))
+    head = Scales(scale_d=1.0, offset_d=0, scale_w=(0.25,), offset_w=(0,))
     record_file.write({**actual, "head": head}, record)
     again = calibration_file.run(file, batches(1), record).record
     assert again["head"].scale_w == (0.25,)

@@ -15,9 +15,8 @@ from quantized_networks import of, quantized
 from qbench.quant.onnx.export import deploy_model
 from qbench.quant.onnx.export.arm_weights import widen_for_arm
 from qbench.quant.onnx.export.narrow_weights import Fitted
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.onnx.sites import Scales, Sites, WeightSite
 from qbench.record.schema import TargetFacts
 
 

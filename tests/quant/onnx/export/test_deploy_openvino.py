@@ -14,8 +14,8 @@ from quantized_networks import Quantized, of, quantized, run
 
 from qbench.quant.onnx.export import deploy_openvino, narrow_weights
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Scales
 
 
 def deployed(made: Quantized, *, learned: bool = False) -> Graph:

@@ -18,8 +18,8 @@ from quantized_networks import Quantized, executed, of, quantized, run, values
 from qbench.errors import BuildError, UsageError
 from qbench.quant.affine import fake_quantize
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Scales
 from qbench.quant.onnx.weights.weight_scales import spread
 
 # onnx's evaluator does not run these: a ConvTranspose, LSTM's hidden outputs, a Loop with outer values.

@@ -21,9 +21,8 @@ from qbench.machine import fingerprint
 from qbench.quant.onnx.export import deploy_model, deploy_onnxruntime, narrow_weights, slow_in_int8
 from qbench.quant.onnx.export.deploy_onnxruntime import deploy
 from qbench.quant.onnx.export.fake_quant import fake_quant
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Sites, WeightSite
+from qbench.quant.onnx.sites import Scales, Sites, WeightSite
 from qbench.quant.saturation.onnxruntime_prediction import Predictor
 from qbench.quant.saturation.pair_sums import Product, find_pairs
 

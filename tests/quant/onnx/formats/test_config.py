@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from qbench.errors import UsageError
 from qbench.quant.onnx.formats import amct_cfg, config
-from qbench.quant.onnx.formats.config import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 from qbench.quant.onnx.formats.rules import PRESETS, ActivationRule, Rule, Rules, TensorRule, WeightRule
 from qbench.quant.onnx.graph import prepare
+from qbench.quant.onnx.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 
 IFMR = {"max_percentile": 0.999999, "min_percentile": 0.999999, "search_range": (0.7, 1.3), "search_step": 0.01}
 # As AMCT's create_quant_config writes it, with what its manual lets a person change.

@@ -10,8 +10,8 @@ import pytest
 from qbench.errors import UsageError
 from qbench.quant.onnx import sites
 from qbench.quant.onnx.formats import config, quant_json
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Scales
 
 
 @pytest.fixture(name="saved")

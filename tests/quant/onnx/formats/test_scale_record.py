@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from qbench.errors import UsageError
 from qbench.quant.onnx import sites
 from qbench.quant.onnx.formats import config, scale_record
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.sites import Scales
 
 # As a person writes it from AMCT's manual: fields of several releases, lists and blocks in both notations.
 AMCT = """

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.quant.affine import dequantize_linear, fake_quantize
-from qbench.quant.onnx.formats.config import ActivationParams, WeightParams
-from qbench.quant.onnx.formats.scale_record import Scales
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import ActivationSite, Sites, WeightSite
+from qbench.quant.onnx.settings import ActivationParams, WeightParams
+from qbench.quant.onnx.sites import ActivationSite, Scales, Sites, WeightSite
 from qbench.quant.onnx.weights import adaround
 from qbench.quant.onnx.weights.input_samples import BYTES, MOST, PER_EXAMPLE, Samples, arrange, restore, rows
 from qbench.quant.onnx.weights.weight_scales import arq, quantized

@@ -17,8 +17,8 @@ from qbench.quant import affine
 from qbench.quant.onnx.calibration import calibrate, scales
 from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
-from qbench.quant.onnx.formats.config import WeightParams
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import WeightParams
 from qbench.quant.onnx.sites import find
 from qbench.quant.onnx.weights import balance, balance_error, input_samples, weight_steps
 from qbench.quant.scale_rules import amct_qparams

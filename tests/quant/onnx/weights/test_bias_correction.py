@@ -11,9 +11,8 @@ import pytest
 from calibration_models import CNN_CONSTANTS, cnn, config, graph, images, values, written
 
 from qbench.quant.onnx.formats import calibration_file
-from qbench.quant.onnx.formats.scale_record import Record
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import find
+from qbench.quant.onnx.sites import Record, find
 from qbench.quant.onnx.weights import bias_correction, weight_steps
 
 DATA = [images(4, seed=seed) for seed in range(3)]
@@ -161,7 +160,7 @@ def test_what_cannot_be_corrected_is_left_out() -> None:
 
 
 def _scales() -> Any:
-    from qbench.quant.onnx.formats.scale_record import Scales
+    from qbench.quant.onnx.sites import Scales
 
     return Scales(scale_d=0.1, offset_d=0, scale_w=(0.1, 0.1, 0.1), offset_w=(0, 0, 0))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 # Of AMCT's fakequant_precision_mode; the second one rounds the scales of activations to float16.
 PRECISION_MODES = ("DEFAULT", "FORCE_FP16_QUANT")
+ARQ, ADA = "arq_quantize", "ada_quantize"  # weights by their absolute maximum, by AdaRound
 BALANCES = (0.2, 0.8)  # of AMCT's dmq_balancer; qbench's own key takes 0 to 1
 
 
@@ -25,7 +26,7 @@ class WeightParams:
     """How a weight is quantized: ``arq_quantize`` (absolute maximum) or ``ada_quantize`` (AdaRound), per channel or
     as one tensor; ``options``: AdaRound's keywords."""
 
-    algorithm: str = "arq_quantize"
+    algorithm: str = ARQ
     channel_wise: bool = True
     options: Mapping[str, float | int | tuple[float, float]] = field(default_factory=dict)
 

@@ -19,8 +19,7 @@ from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import SKIPPED
 
 if TYPE_CHECKING:
-    from qbench.quant.onnx.formats.scale_record import Record
-    from qbench.quant.onnx.sites import Sites
+    from qbench.quant.onnx.sites import Record, Sites
 
 TARGETS = ("onnxruntime", "ascend")
 # What a file is -> how its name ends.
