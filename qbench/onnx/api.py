@@ -28,7 +28,7 @@ from qbench.quant.onnx.settings import Config
 from qbench.quant.onnx.sites import require_documented
 
 if TYPE_CHECKING:
-    from qbench.quant.onnx.accuracy_search import Evaluator, Outcome
+    from qbench.onnx.accuracy_search import Evaluator, Outcome
     from qbench.quant.onnx.calibration.batches import Batch, Batches
     from qbench.quant.onnx.calibration.calibrate import Calibrated
     from qbench.quant.onnx.graph.graph import Graph
@@ -246,7 +246,7 @@ def accuracy(
     ``record.txt`` of the best model, ready for ``save`` unless every layer has to be float, and the ledger with which a
     killed search goes on; another evaluator needs another folder.
     """
-    from qbench.quant.onnx import accuracy_search as search
+    from qbench.onnx import accuracy_search as search
     from qbench.quant.onnx.calibration.batches import by_name
     from qbench.quant.onnx.formats import calibration_file
 

@@ -12,8 +12,8 @@ from qbench.errors import first_names
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from qbench.onnx.accuracy_search import Outcome
     from qbench.onnx.api import Quantized, Saved
-    from qbench.quant.onnx.accuracy_search import Outcome
     from qbench.quant.onnx.calibration.calibrate import Calibrated
 
 # Constant folding and the ranges of their producers take these in: nobody has to know that they are float.

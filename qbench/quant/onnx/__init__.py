@@ -12,5 +12,4 @@ The flow and its file formats are those of Huawei's AMCT; everything but an ``as
     export              graph + sites + record -> fake-quant model, what a runtime executes, and whether they agree
     static              the whole flow for a recipe of a suite
     qat                 a network that torch trained with fake quantization -> the same files
-    accuracy_search     the fewest layers back to float that keep a score
 """

@@ -13,8 +13,9 @@ from onnx import numpy_helper
 from onnx_networks import depthwise, random_inputs, residual_cnn, save
 
 from qbench.errors import EvaluateError, UsageError
+from qbench.onnx import accuracy_search
 from qbench.quant import scale_rules
-from qbench.quant.onnx import accuracy_search, sensitivity, sites
+from qbench.quant.onnx import sensitivity, sites
 from qbench.quant.onnx.formats import config, scale_record
 from qbench.quant.onnx.graph import equivalence
 from qbench.quant.onnx.graph.graph import Graph

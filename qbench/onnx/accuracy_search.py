@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from qbench.errors import EvaluateError, UsageError
+from qbench.onnx.search_log import Ledger, identity
 from qbench.quant.onnx import needed_inputs, sensitivity, sites
 from qbench.quant.onnx.calibration.batches import Feed
 from qbench.quant.onnx.export.fake_quant import fake_quant
@@ -23,7 +24,6 @@ from qbench.quant.onnx.formats import config as config_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import layers as found_layers
-from qbench.quant.onnx.search_log import Ledger, identity
 from qbench.quant.onnx.settings import ActivationParams, Config, TensorConfig
 from qbench.quant.onnx.sites import Record, Sites
 
