@@ -1,8 +1,7 @@
 """Graph + sites + record -> the models that are saved.
 
 integer_weights     int8 weights, int32 biases, what is read quantized
-narrow_weights      weights whose products never overflow 16 bits, for a CPU without VNNI
-arm_weights         weights whose products never overflow 16 bits, for ONNX Runtime on ARM
+narrow_weights      weights whose products never overflow 16 bits, for a CPU without VNNI, for ONNX Runtime on ARM
 fake_quant          a float simulation in standard operators
 deploy_onnxruntime  what ONNX Runtime executes
 deploy_openvino     what OpenVINO executes

@@ -20,9 +20,8 @@ from qbench.quant.onnx.export import (
     slow_in_int8,
 )
 from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
-from qbench.quant.onnx.export.arm_weights import widen_for_arm
 from qbench.quant.onnx.export.executed_layers import Settled
-from qbench.quant.onnx.export.narrow_weights import Fitted
+from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
@@ -57,7 +56,7 @@ def write(
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
     Where its kernels add products in 16 bits, here or on a CPU of ``target``, weights get wider steps, unless
-    ``narrow_weights`` is off; of ONNX Runtime's kernels for ARM only those that overflow (``arm_weights``).
+    ``narrow_weights`` is off; of ONNX Runtime's kernels for ARM only those that overflow (``widen_for_arm``).
 
     ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
     OpenVINO has its own places and types (``deploy_openvino``).
