@@ -21,9 +21,9 @@ class OlderCpuRunner(Runner):
     modelled."""
 
     def __init__(self, file: Path) -> None:
-        from qbench.quant.saturation.onnxruntime_prediction import Predictor
+        from qbench.quant.saturation.onnxruntime_prediction import OnnxRuntimePredictor
 
-        self._predictor = Predictor(file)
+        self._predictor = OnnxRuntimePredictor(file)
         self._taken: dict[str, tuple[int, int]] = {}
         if self._predictor.unknown:
             name, why = next(iter(self._predictor.unknown.items()))

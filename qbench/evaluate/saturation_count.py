@@ -131,14 +131,14 @@ def _open(artifact: Artifact, example: Inputs) -> _Predictor:
     if artifact.backend == "openvino":
         from qbench.quant.saturation import openvino_prediction
 
-        return openvino_prediction.Predictor(artifact.file, example)
+        return openvino_prediction.OpenVinoPredictor(artifact.file, example)
     from qbench.quant.pytorch import torch_ao
     from qbench.quant.saturation import torch_prediction
 
     set_torch(1)
     torch_ao.set_engine(artifact.backend)
     names = [layer.name for layer in artifact.built.layers if layer.operator.startswith("quantized::")]
-    return torch_prediction.Predictor(artifact.file, artifact.backend, names)
+    return torch_prediction.TorchPredictor(artifact.file, artifact.backend, names)
 
 
 def summarize(layers: tuple[Any, ...], unknown: Mapping[str, str], examples: int) -> SaturationCount:

@@ -33,7 +33,7 @@ LEDGER, CONFIG, RECORD = "accuracy.json", "config.json", "record.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class ScoredModel:
     """The score of the model with these layers in float, all others of the configuration in int8."""
 
     floats: tuple[str, ...]
@@ -48,9 +48,9 @@ class Outcome:
 
     met: bool
     baseline: float
-    best: Trial
+    best: ScoredModel
     ranking: tuple[tuple[str, float], ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[ScoredModel, ...]
     config: Config
     record: Record
 
@@ -182,7 +182,7 @@ class _Hunt:
             self._search([name for name, _ in ranking])
         best = self._best()
         config, record = self._write(best)
-        trials = tuple(Trial(floats=floats, score=score) for floats, score in self.ledger.scores.items())
+        trials = tuple(ScoredModel(floats=floats, score=score) for floats, score in self.ledger.scores.items())
         return Outcome(
             met=self._meets(best.score), baseline=self._baseline, best=best, ranking=ranking, trials=trials,
             config=config, record=record,
@@ -238,17 +238,17 @@ class _Hunt:
             self._write(self._best())
         return self._meets(self.ledger.scores[key])
 
-    def _best(self) -> Trial:
+    def _best(self) -> ScoredModel:
         """Of the models that meet the target the one with the fewest float layers, else the one with the best score."""
         if not self.ledger.scores:
             raise UsageError("max_trials: at least one model has to be scored")
-        trials = [Trial(floats=floats, score=score) for floats, score in self.ledger.scores.items()]
+        trials = [ScoredModel(floats=floats, score=score) for floats, score in self.ledger.scores.items()]
         good = [trial for trial in trials if self._meets(trial.score)]
         if good:
             return min(good, key=lambda trial: (len(trial.floats), -trial.score))
         return max(trials, key=lambda trial: (trial.score, -len(trial.floats)))
 
-    def _write(self, best: Trial) -> tuple[Config, Record]:
+    def _write(self, best: ScoredModel) -> tuple[Config, Record]:
         config, record = without(self.model.graph, self.model.config, self.model.record, best.floats)
         config_file.write(config, self.folder / CONFIG)
         record_file.write(record, self.folder / RECORD)

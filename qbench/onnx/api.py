@@ -17,8 +17,7 @@ from qbench.onnx import save_models
 from qbench.onnx.save_models import TARGETS, Saved
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx import graph_process
-from qbench.quant.onnx.calibration.batches import plain
-from qbench.quant.onnx.calibration.kept_batches import keep
+from qbench.quant.onnx.calibration.batches import keep, plain
 from qbench.quant.onnx.export.narrow_weights import CHOICES as FORMS
 from qbench.quant.onnx.export.parity import EXAMPLES
 from qbench.quant.onnx.formats import config as config_file

@@ -72,10 +72,10 @@ def open_predictor(record: Record, example: Inputs) -> Any:
     """What predicts a record's artifact."""
     file, backend = find_file(record), record.case.backend
     if backend == "onnxruntime":
-        return onnxruntime_prediction.Predictor(file)
+        return onnxruntime_prediction.OnnxRuntimePredictor(file)
     if backend == "openvino":
-        return openvino_prediction.Predictor(file, example)
-    return torch_prediction.Predictor(file, backend)
+        return openvino_prediction.OpenVinoPredictor(file, example)
+    return torch_prediction.TorchPredictor(file, backend)
 
 
 def evaluate(record: Record, data: Data) -> tuple[Array, Array, float, Any]:

@@ -150,7 +150,7 @@ def test_the_best_so_far_is_kept_where_the_target_cannot_be_met(network, tmp_pat
     ranked("conv1", "conv2", "conv3", "fc")
     outcome = hunt(network, Judge(conv1=1, conv2=1, conv3=1, fc=1), tmp_path, 0.5, max_float=2)
     assert not outcome.met
-    assert outcome.best == accuracy_search.Trial(floats=("conv1", "conv2"), score=98)
+    assert outcome.best == accuracy_search.ScoredModel(floats=("conv1", "conv2"), score=98)
     content = config.read(tmp_path / "config.json")
     assert [name for name, entry in content.layers.items() if not entry.quant_enable] == ["conv1", "conv2"]
 

@@ -15,7 +15,7 @@ import torch
 
 from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation import pair_sums, torch_products
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 
 # A package of Inductor calls what onednn calls. Without VNNI the engine x86 gives every layer to fbgemm; where a switch
 # hides VNNI it still gives most to onednn, since it asks the CPU itself.
@@ -35,7 +35,7 @@ def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Coll
     for name in _KERNELS.get(engine, ()):
         product = torch_products.read_product(name, kernel, levels.numpy(), 0, switched=False)
         if product is None and name == "onednn" and "avx512" in target and levels.shape[1] > 1:
-            product = Product(weight=levels.numpy(), pairing="even", groups=kernel.groups)
+            product = PairedProduct(weight=levels.numpy(), pairing="even", groups=kernel.groups)
         if isinstance(product, str):
             largest = torch.maximum(largest, _any_two(kernel, levels))
         elif product is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.saturation import pair_sums
-from qbench.quant.saturation.pair_sums import Lost, Pairs, Product
+from qbench.quant.saturation.pair_sums import Lost, PairedProduct, Pairs
 
 Array = NDArray[Any]
 # Exact sums and their output channels -> what the layer gives for them.
@@ -44,7 +44,7 @@ class LayerCounter:
 
     name: str
     operator: str
-    product: Product
+    product: PairedProduct
     weight: Array
     pairs: Pairs = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Prediction:
 def predict_outputs(file: Path, inputs: tuple[Array, ...], *, threads: int = 1) -> Prediction:
     """The answers that ONNX Runtime gives for a file on AVX2, and where its sums saturate. ``inputs``: one array of
     examples for each input of the file. Without a layer that can saturate these are its native answers."""
-    predictor = Predictor(file, threads=threads)
+    predictor = OnnxRuntimePredictor(file, threads=threads)
     outputs = [predictor(tuple(part)) for part in _batches(inputs, predictor.fixed_batch)]
     return Prediction(
         outputs=np.concatenate(outputs),
@@ -54,7 +54,7 @@ def _batches(inputs: tuple[Array, ...], fixed: int | None) -> Iterator[tuple[Arr
         yield tuple(array[start : start + size] for array in inputs)
 
 
-class Predictor:
+class OnnxRuntimePredictor:
     """Answers of one file, batch by batch. ``layers``, ``unknown`` and ``saturated`` are those of a ``Prediction`` for
     the batches so far; ``fixed_batch`` is the only number of examples that the file takes (None: any)."""
 

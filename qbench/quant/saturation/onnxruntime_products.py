@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qbench.quant.onnx.export.deploy_onnxruntime import KEEP_VALUES
 from qbench.quant.onnx.graph.layers import subgraphs
 from qbench.quant.saturation.layer_counter import LayerCounter
-from qbench.quant.saturation.pair_sums import TOP, Product
+from qbench.quant.saturation.pair_sums import TOP, PairedProduct
 
 Array = NDArray[Any]
 Constants = Mapping[str, Array]
@@ -60,7 +60,7 @@ class IntegerLayer:
     operands: Operands
     inputs: tuple[str, ...]
     output: str
-    product: Product
+    product: PairedProduct
     weight: Array
     channels_last: bool
     alpha: float = 1.0
@@ -127,7 +127,9 @@ def read_layer(node: Any, constants: Constants, largest: Mapping[str, int]) -> I
     zero = constants.get(_input(node, operands.weight_zero), np.zeros(1, np.int8)).reshape(-1)
     x_zero = constants.get(_input(node, operands.x_zero), np.zeros(1, np.uint8)).reshape(-1)
     product = (
-        read_convolution(weight, attributes, int(x_zero[0])) if convolution else Product(weight=weight, pairing="flat")
+        read_convolution(weight, attributes, int(x_zero[0]))
+        if convolution
+        else PairedProduct(weight=weight, pairing="flat")
     )
     top = max(int(x_zero[0]), largest.get(node.input[operands.x], TOP))
     return IntegerLayer(
@@ -159,11 +161,11 @@ def _adds_in_16_bits(node: Any, operands: Operands, constants: Constants) -> boo
     return unsigned and weight is not None and weight.dtype == np.int8
 
 
-def read_convolution(weight: Array, attributes: Mapping[str, Any], zero_point: int) -> Product:
+def read_convolution(weight: Array, attributes: Mapping[str, Any], zero_point: int) -> PairedProduct:
     """The sums of a convolution with the attributes of an ONNX node, in flat order."""
     axes = weight.ndim - 2
     pads = list(attributes.get("pads", [0] * 2 * axes))
-    return Product(
+    return PairedProduct(
         weight=weight,
         pairing="flat",
         stride=tuple(attributes.get("strides", [1] * axes)),

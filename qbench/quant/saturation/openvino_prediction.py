@@ -26,9 +26,9 @@ from qbench.quant.saturation.openvino_products import ByteLayer
 Array = NDArray[Any]
 
 
-class Predictor:
+class OpenVinoPredictor:
     """Answers of one file, batch by batch. ``example``: a batch that the file takes, by which OpenVINO chooses kernels.
-    ``layers``, ``unknown``, ``saturated`` and ``fixed_batch`` are as those of ``onnxruntime_prediction.Predictor``."""
+    ``layers``, ``unknown``, ``saturated`` and ``fixed_batch`` are as those of ``OnnxRuntimePredictor``."""
 
     def __init__(self, file: Path, example: tuple[Array, ...], *, threads: int = 1) -> None:
         import onnx

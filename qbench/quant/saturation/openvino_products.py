@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from qbench.quant.onnx.export.deploy_onnxruntime import KEEP_VALUES
 from qbench.quant.saturation.layer_counter import LayerCounter
 from qbench.quant.saturation.onnxruntime_products import read_attributes, read_convolution
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 
 Array = NDArray[Any]
 Constants = Mapping[str, Array]
@@ -43,7 +43,7 @@ class ByteLayer:
     output: str
     scale: np.float32
     zero: int
-    product: Product
+    product: PairedProduct
     weight_scales: Array
     bias: Array | None
 
@@ -96,7 +96,7 @@ def read_layer(node: Any, makers: Makers, constants: Constants) -> ByteLayer | s
         return why
     zero = int(x.zero.reshape(-1)[0]) + (SIGN if x.zero.dtype == np.int8 else 0)
     product = _read_product(node, attributes, weight.levels, zero)
-    if not isinstance(product, Product):
+    if not isinstance(product, PairedProduct):
         return product
     return ByteLayer(
         name=weight.source.partition(".weight")[0],
@@ -131,11 +131,11 @@ def _explain_other(node: Any, attributes: Mapping[str, Any], x: _Quantized, weig
     return None
 
 
-def _read_product(node: Any, attributes: Mapping[str, Any], weight: Array, zero: int) -> Product | str | None:
+def _read_product(node: Any, attributes: Mapping[str, Any], weight: Array, zero: int) -> PairedProduct | str | None:
     if node.op_type != "Conv":
         if weight.ndim != 2:
             return f"its weight has {weight.ndim} dimensions"
-        return Product(weight=weight if attributes.get("transB") else weight.T, pairing="even", zero_point=zero)
+        return PairedProduct(weight=weight if attributes.get("transB") else weight.T, pairing="even", zero_point=zero)
     product = read_convolution(weight, attributes, zero)
     depthwise = weight.shape[1] == 1 and product.groups > 1 and len(weight) == product.groups
     if depthwise:

@@ -28,7 +28,7 @@ _BLOCK = 1 << 17  # sums computed at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product:
+class PairedProduct:
     """A matrix product or a convolution of unsigned bytes with constant signed ones.
 
     ``weight``: [outputs, channels of a group, *kernel]. ``pads``: (before, after) of each axis, filled with the byte
@@ -103,7 +103,7 @@ class Lost:
     largest: int
 
 
-def find_pairs(product: Product) -> Pairs:
+def find_pairs(product: PairedProduct) -> Pairs:
     """The pairs whose sum can leave 16 bits, from the weights and the largest input alone; none proves that all of the
     product's sums are exact."""
     rows, channel, place = _in_order(product)
@@ -122,7 +122,7 @@ def find_pairs(product: Product) -> Pairs:
     )
 
 
-def _in_order(product: Product) -> tuple[Array, Array, Array]:
+def _in_order(product: PairedProduct) -> tuple[Array, Array, Array]:
     """The weights of each output in the order of the kernel's sums (int32, an even number of them), and the channel in
     its group and the place in the kernel of each."""
     outputs, inputs = product.weight.shape[:2]
@@ -135,7 +135,7 @@ def _in_order(product: Product) -> tuple[Array, Array, Array]:
     return np.pad(rows, ((0, 0), (0, odd))), np.pad(channel, (0, odd)), np.pad(place, (0, odd))
 
 
-def find_lost(product: Product, pairs: Pairs, x: Array) -> Lost:
+def find_lost(product: PairedProduct, pairs: Pairs, x: Array) -> Lost:
     """What the sums of a product lose on ``x``, bytes of [examples, channels, *sizes] or [rows, inputs]."""
     reached = x.max(axis=(0, *range(2, x.ndim))) if x.size else np.zeros(product.channels, np.uint8)
     if any(itertools.chain(*product.pads)):
@@ -160,7 +160,7 @@ def _merged(keys: Array, amounts: Array, places: int) -> Lost:
     return Lost(channel=channel, place=place, amount=total, saturated=len(keys), largest=largest)
 
 
-def _rows(product: Product, pairs: Pairs, x: Array) -> tuple[Array, Array]:
+def _rows(product: PairedProduct, pairs: Pairs, x: Array) -> tuple[Array, Array]:
     """The bytes that pairs read: [inputs, places of the output] as uint16, and which of them each pair reads."""
     keys, rows = np.unique(pairs.places * product.channels + pairs.channels, return_inverse=True)
     padded = pad(product, x)
@@ -172,14 +172,14 @@ def _rows(product: Product, pairs: Pairs, x: Array) -> tuple[Array, Array]:
     return np.ascontiguousarray(np.concatenate(parts)), rows.reshape(2, -1)
 
 
-def pad(product: Product, x: Array) -> Array:
+def pad(product: PairedProduct, x: Array) -> Array:
     """The input with what stands around it."""
     if not any(itertools.chain(*product.pads)):
         return x
     return np.pad(x, ((0, 0), (0, 0), *product.pads), constant_values=product.zero_point)
 
 
-def _window(product: Product, padded: Array, place: int) -> tuple[slice, ...]:
+def _window(product: PairedProduct, padded: Array, place: int) -> tuple[slice, ...]:
     """What one place of the kernel reads of a padded input."""
     if not product.kernel:
         return ()
@@ -209,7 +209,7 @@ def _lost_in_blocks(pairs: Pairs, inputs: Array, rows: Array) -> Iterator[tuple[
         yield pairs.output[pair] * places + start + place, amount * pairs.sign[pair]
 
 
-def exact_sums(product: Product, weight: Array, x: Array, zero: int, place: Array, output: Array) -> Array:
+def exact_sums(product: PairedProduct, weight: Array, x: Array, zero: int, place: Array, output: Array) -> Array:
     """The exact sums of some outputs: bytes less their zero point times ``weight``, the product's less its own."""
     padded = np.moveaxis(pad(product, x), 1, -1)
     sizes = _sizes(product, padded)
@@ -231,7 +231,7 @@ def exact_sums(product: Product, weight: Array, x: Array, zero: int, place: Arra
     return sums
 
 
-def _sizes(product: Product, padded: Array) -> tuple[int, ...]:
+def _sizes(product: PairedProduct, padded: Array) -> tuple[int, ...]:
     """The sizes of the output behind its channels, for a padded input with its channels last."""
     sides = zip(padded.shape[1:-1], product.kernel, product.dilation, product.stride, strict=True)
     return tuple((size - (kernel - 1) * dilation - 1) // stride + 1 for size, kernel, dilation, stride in sides)

@@ -20,7 +20,7 @@ Open = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ModelSection:
     """Some nodes that follow each other, as a session: the tensors that it reads and gives, and which tensors nothing
     reads any more behind it."""
 
@@ -69,7 +69,7 @@ def name_layer(node: Any, makers: Mapping[str, Any]) -> str:
     return str(node.name or node.output[0])
 
 
-def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_part: Open) -> tuple[Section, ...]:
+def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_part: Open) -> tuple[ModelSection, ...]:
     """The sections of a model that end behind the nodes at these places; the tensors ``kept`` with each are given by it
     or by one before it. ``open_part`` opens what runs one of them, such as ``open_as_written``."""
     nodes = list(model.graph.node)
@@ -89,7 +89,9 @@ def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_p
             later = set().union(results, *reads[i + 1 :], *wanted[i + 1 :])
             session = open_part(_part(model, part, inputs, outputs, types))
             finished = tuple({*inputs, *outputs} - later)
-            sections.append(Section(session=session, inputs=tuple(inputs), outputs=tuple(outputs), finished=finished))
+            sections.append(
+                ModelSection(session=session, inputs=tuple(inputs), outputs=tuple(outputs), finished=finished)
+            )
     return tuple(sections)
 
 

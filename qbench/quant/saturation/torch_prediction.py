@@ -39,10 +39,10 @@ class _Layer:
     clips: bool
 
 
-class Predictor:
+class TorchPredictor:
     """Answers of one artifact on ``engine`` (``fbgemm``, ``x86`` or ``onednn``), batch by batch; the process's engine
     must be that one. ``names``: of its int8 layers in the order in which they run, used where there are as many as run.
-    ``layers``, ``unknown`` and ``saturated`` are as those of ``onnxruntime_prediction.Predictor``."""
+    ``layers``, ``unknown`` and ``saturated`` are as those of ``onnxruntime_prediction.OnnxRuntimePredictor``."""
 
     def __init__(self, file: Path, engine: str, names: Sequence[str] = ()) -> None:
         self._module, self._engine = torchscript.load(file), engine
@@ -132,7 +132,7 @@ def _as_read(counter: LayerCounter, levels: Array) -> Array:
 class _Watching(OperatorMode):
     """Hands what each int8 layer of one call gives to a predictor."""
 
-    def __init__(self, predictor: Predictor, examples: int) -> None:
+    def __init__(self, predictor: TorchPredictor, examples: int) -> None:
         super().__init__()
         self._predictor, self._examples, self.position = predictor, examples, 0
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qbench.machine import fingerprint
 from qbench.quant.pytorch.packed_layers import LayerKernel
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 
 Array = NDArray[Any]
 _MOST_GROUPS = 100  # that the engine x86 gives to onednn
@@ -40,13 +40,13 @@ def has_vnni() -> bool:
 
 def read_product(
     engine: str, kernel: LayerKernel, weight: Array, zero_point: int, *, switched: bool
-) -> Product | str | None:
+) -> PairedProduct | str | None:
     """The sums of a layer with signed bytes as weight on ``fbgemm`` or ``onednn``; why they are not modelled, in words;
     None where they are exact. ``zero_point``: that of its input. ``switched``: on this CPU, limited to AVX2; else on a
     CPU without VNNI."""
     if kernel.kind == "conv_transpose":
         return "transposed convolutions are not modelled"
-    product = Product(
+    product = PairedProduct(
         weight=weight,
         pairing="flat" if engine == "fbgemm" else "even",
         stride=kernel.stride,
@@ -62,7 +62,7 @@ def read_product(
     return None if exact else product
 
 
-def _takes_group_kernel(product: Product) -> bool:
+def _takes_group_kernel(product: PairedProduct) -> bool:
     """Whether fbgemm takes the kernel for groups of few channels (FBGEMM, src/GroupwiseConv.cc,
     ``fbgemmOptimizedGConv``; how many groups it takes together was tried on torch 2.13)."""
     inputs, outputs = product.weight.shape[1], len(product.weight) // product.groups
@@ -72,7 +72,7 @@ def _takes_group_kernel(product: Product) -> bool:
     return plain and same and inputs == outputs and together is not None and product.groups >= together
 
 
-def _exact_on_onednn(product: Product) -> bool:
+def _exact_on_onednn(product: PairedProduct) -> bool:
     """Whether it takes a reference kernel or the depthwise one: its kernels for AVX2 take channels by fours."""
     outputs = len(product.weight) // product.groups
     return product.groups > 1 and (product.weight.shape[1] % 4 > 0 or outputs % 4 > 0)

@@ -239,7 +239,7 @@ def test_weights_are_signed_with_room_where_16_bit_sums_would_overflow(trained, 
     most = max(
         int(pairs.amounts.sum(axis=0).max(initial=0))
         for pairs in (
-            pair_sums.find_pairs(pair_sums.Product(weight=values, pairing=order)) for order in ("flat", "even")
+            pair_sums.find_pairs(pair_sums.PairedProduct(weight=values, pairing=order)) for order in ("flat", "even")
         )
     )
     assert (most == 0) == bool(notes) == (form == "U8U8")

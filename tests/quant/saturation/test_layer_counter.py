@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.quant.saturation.layer_counter import LayerCounter
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 
 WEIGHT = np.array([[127, 127, 1, 1], [-100, -100, 0, 5], [1, 2, 3, 4]], np.int8)
 FULL, SMALL = [255, 255, 1, 1], [10, 20, 30, 40]
@@ -14,7 +14,10 @@ FULL, SMALL = [255, 255, 1, 1], [10, 20, 30, 40]
 def counter() -> LayerCounter:
     """A matrix product whose first two outputs can saturate."""
     return LayerCounter(
-        name="layer", operator="MatMul", product=Product(weight=WEIGHT, pairing="flat"), weight=WEIGHT.astype(np.int32)
+        name="layer",
+        operator="MatMul",
+        product=PairedProduct(weight=WEIGHT, pairing="flat"),
+        weight=WEIGHT.astype(np.int32),
     )
 
 

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.saturation.onnxruntime_prediction import predict_outputs
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 from tests.fixtures import integer_layers, pair_sum_reference
 
 ADD_IN_16_BITS = integer_layers.ADD_IN_16_BITS | {"residual": integer_layers.residual}
@@ -66,7 +66,7 @@ def sums_of(model: onnx.ModelProto, x: np.ndarray) -> tuple[np.ndarray, dict[str
     convolution = model.graph.node[0].op_type == "QLinearConv"
     weight = constants["c2"] if convolution else constants["c0"].T
     axes = weight.ndim - 2 if convolution else 0
-    product = Product(
+    product = PairedProduct(
         weight=weight, pairing="flat", stride=(1,) * axes, dilation=(1,) * axes, pads=((1, 1),) * axes, zero_point=3
     )
     less = 3 * weight.astype(int).reshape(len(weight), -1).sum(axis=1).reshape(-1, *[1] * axes)

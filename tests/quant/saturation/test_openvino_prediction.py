@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from qbench.quant.saturation.openvino_prediction import Predictor, put_beside_readers
+from qbench.quant.saturation.openvino_prediction import OpenVinoPredictor, put_beside_readers
 from tests.fixtures import openvino_int8_layers
 from tests.fixtures.openvino_int8_layers import EXACT, LAYERS, inputs
 
@@ -36,7 +36,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_layer_gives_what_is_predicted(limited: Path, name: str, signed: str) -> None:
     """Bit for bit, but for one byte in a thousand that is rounded the other way; where it is exact, as predicted."""
     x, file = inputs(name, signed=bool(signed)), limited / f"{name}{signed}.onnx"
-    predictor = Predictor(file, (x[:1],))
+    predictor = OpenVinoPredictor(file, (x[:1],))
     outputs, seen = np.concatenate([predictor((x[:1],)), predictor((x[1:],))]), np.load(file.with_suffix(".npy"))
     assert predictor.unknown == {}
     assert np.count_nonzero(outputs != seen) <= seen.size / 1000
@@ -49,7 +49,7 @@ def test_a_layer_reads_what_the_one_before_it_will_give(limited: Path, tmp_path:
     """Two layers in a row answer as one after the other, and what both lose is counted."""
     first = limited / "3x3 of odd channels.onnx"
     x, both = inputs("3x3 of odd channels"), onnx.load(str(first))
-    between = Predictor(first, (x,))((x,))
+    between = OpenVinoPredictor(first, (x,))((x,))
     second = onnx.load(str(limited / "dilated.onnx"))
     onnx.compose.add_prefix(second, "second_", inplace=True)
     for name, value in (("starts", 0), ("ends", 7), ("axes", 1)):
@@ -60,8 +60,8 @@ def test_a_layer_reads_what_the_one_before_it_will_give(limited: Path, tmp_path:
     both.graph.output[0].CopyFrom(second.graph.output[0])
     onnx.save(both, str(tmp_path / "both.onnx"))
     predictor, alone = (
-        Predictor(tmp_path / "both.onnx", (x,)),
-        Predictor(limited / "dilated.onnx", (inputs("dilated"),)),
+        OpenVinoPredictor(tmp_path / "both.onnx", (x,)),
+        OpenVinoPredictor(limited / "dilated.onnx", (inputs("dilated"),)),
     )
     assert np.array_equal(predictor((x,)), alone((between[:, :7],)))
     assert [layer.name for layer in predictor.layers] == ["layer", "second_layer"]

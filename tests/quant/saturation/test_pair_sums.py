@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.quant.saturation.pair_sums import Product, exact_sums, find_lost, find_pairs
+from qbench.quant.saturation.pair_sums import PairedProduct, exact_sums, find_lost, find_pairs
 from tests.fixtures import pair_sum_reference
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
 @st.composite
-def products(draw: st.DrawFn) -> tuple[Product, np.ndarray]:
+def products(draw: st.DrawFn) -> tuple[PairedProduct, np.ndarray]:
     """A product with weights of all sizes, and an input for it."""
     random, axes = np.random.default_rng(draw(SEEDS)), draw(st.integers(0, 2))
     groups, inputs, outputs = (draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 3)))
     groups = groups if axes else 1
     kernel = tuple(draw(st.integers(1, 3)) for _ in range(axes))
-    product = Product(
+    product = PairedProduct(
         weight=random.integers(-128, 128, (outputs * groups, inputs, *kernel)).astype(np.int8),
         pairing=draw(st.sampled_from(("flat", "even"))),
         stride=tuple(draw(st.integers(1, 2)) for _ in range(axes)),
@@ -36,7 +36,7 @@ def products(draw: st.DrawFn) -> tuple[Product, np.ndarray]:
 
 @given(products())
 @settings(deadline=None, max_examples=60)
-def test_exact_sums_less_what_is_lost_are_what_the_kernel_gives(drawn: tuple[Product, np.ndarray]) -> None:
+def test_exact_sums_less_what_is_lost_are_what_the_kernel_gives(drawn: tuple[PairedProduct, np.ndarray]) -> None:
     """For every output, also in padding, with strides, dilation, groups and both orders of the sums."""
     product, x = drawn
     expected, exact = (pair_sum_reference.sums(product, x, saturates=saturates) for saturates in (True, False))
@@ -52,7 +52,7 @@ def test_exact_sums_less_what_is_lost_are_what_the_kernel_gives(drawn: tuple[Pro
 
 @given(products())
 @settings(deadline=None, max_examples=30)
-def test_every_pair_saturates_on_some_input_and_no_other_does(drawn: tuple[Product, np.ndarray]) -> None:
+def test_every_pair_saturates_on_some_input_and_no_other_does(drawn: tuple[PairedProduct, np.ndarray]) -> None:
     """Without such a pair no input loses anything; with the largest input every pair does."""
     product, x = drawn
     pairs = find_pairs(product)
@@ -68,7 +68,7 @@ def test_every_pair_saturates_on_some_input_and_no_other_does(drawn: tuple[Produ
 def test_the_bound_is_the_last_weight_that_fits() -> None:
     """255 * 128 fits into 16 bits signed on both sides of zero; 255 * 129 does not, and loses 128 or 127."""
     for weights, amount in (([[64, 64]], 0), ([[65, 64]], 128), ([[-64, -64]], 0), ([[-65, -64]], -127)):
-        product = Product(weight=np.array(weights, np.int8), pairing="flat")
+        product = PairedProduct(weight=np.array(weights, np.int8), pairing="flat")
         lost = find_lost(product, find_pairs(product), np.full((1, 2), 255, np.uint8))
         assert lost.amount.tolist() == ([amount] if amount else [])
         assert lost.largest == abs(amount)
@@ -77,8 +77,8 @@ def test_the_bound_is_the_last_weight_that_fits() -> None:
 def test_a_smaller_largest_input_proves_more_weights_exact() -> None:
     """Activations of 7 bits leave room for the largest weights."""
     weight = np.full((1, 2), 127, np.int8)
-    assert len(find_pairs(Product(weight=weight, pairing="flat"))) == 1
-    assert len(find_pairs(Product(weight=weight, pairing="flat", top=128))) == 0
+    assert len(find_pairs(PairedProduct(weight=weight, pairing="flat"))) == 1
+    assert len(find_pairs(PairedProduct(weight=weight, pairing="flat", top=128))) == 0
 
 
 @pytest.mark.parametrize(("pairing", "per_output"), [("flat", 14), ("even", 18)])
@@ -86,6 +86,6 @@ def test_odd_channels_are_paired_across_places_or_filled_up(pairing: str, per_ou
     """27 products of 3 channels at 9 places make 14 flat pairs, or 2 for each place."""
     weight = np.zeros((1, 3, 3, 3), np.int8)
     weight[0, 2, 0, 0] = weight[0, 0, 0, 1] = 127  # the last channel of a place, the first of the next
-    product = Product(weight=weight, pairing=pairing, stride=(1, 1), dilation=(1, 1), pads=((0, 0),) * 2)
+    product = PairedProduct(weight=weight, pairing=pairing, stride=(1, 1), dilation=(1, 1), pads=((0, 0),) * 2)
     assert product.pairs_per_output == per_output
     assert len(find_pairs(product)) == (1 if pairing == "flat" else 0)

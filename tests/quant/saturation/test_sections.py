@@ -29,7 +29,7 @@ def model(tmp_path: Path) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def run(parts: tuple[sections.Section, ...], change: dict[int, str] | None = None) -> dict[str, np.ndarray]:
+def run(parts: tuple[sections.ModelSection, ...], change: dict[int, str] | None = None) -> dict[str, np.ndarray]:
     """The tensors that are left; ``change``: behind which section which tensor becomes zeros."""
     tensors = {"x": X}
     for i, part in enumerate(parts):

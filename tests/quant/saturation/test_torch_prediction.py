@@ -15,8 +15,8 @@ import torch
 from qbench.machine import fingerprint
 from qbench.quant.saturation import torch_products
 from qbench.quant.saturation.layer_counter import LayerCounter
-from qbench.quant.saturation.pair_sums import Product
-from qbench.quant.saturation.torch_prediction import Predictor
+from qbench.quant.saturation.pair_sums import PairedProduct
+from qbench.quant.saturation.torch_prediction import TorchPredictor
 from tests.fixtures import pair_sum_reference, torch_int8_layers
 from tests.fixtures.torch_int8_layers import LAYERS, SCALE, ZERO
 
@@ -88,7 +88,7 @@ def test_a_layer_gives_what_is_predicted(limited: tuple[str, Path], name: str) -
 
 def test_an_artifact_answers_what_is_predicted(limited: tuple[str, Path], engine: str) -> None:
     """A network of a convolution and a matrix product: the second reads what the first will give."""
-    predictor = Predictor(limited[1] / "network.pt", engine)
+    predictor = TorchPredictor(limited[1] / "network.pt", engine)
     x = torch_int8_layers.inputs()
     outputs = np.concatenate([predictor((x[:2],)), predictor((x[2:],))])
     assert np.array_equal(outputs, np.load(limited[1] / "network.npy"))
@@ -103,7 +103,7 @@ def test_layers_are_called_after_modules_where_there_are_as_many(limited: tuple[
     x = torch_int8_layers.inputs()
     expected = {("conv", "head"): ["conv", "head"], ("conv",): ["quantized::conv2d_relu#1", "quantized::linear#2"]}
     for names, shown in expected.items():
-        predictor = Predictor(limited[1] / "network.pt", engine, names)
+        predictor = TorchPredictor(limited[1] / "network.pt", engine, names)
         predictor((x,))
         assert [layer.name for layer in predictor.layers] == shown
 
@@ -114,6 +114,6 @@ def test_the_sums_of_both_engines_are_those_of_the_slow_reference() -> None:
     differ = []
     for engine in ("fbgemm", "onednn"):
         product = torch_products.read_product(engine, LAYERS["3x3 of odd channels"][0], weight, ZERO, switched=True)
-        assert isinstance(product, Product)
+        assert isinstance(product, PairedProduct)
         differ.append(pair_sum_reference.sums(product, x[:1, :, :3, :3])[0, 0, 1, 1])
     assert differ[0] != differ[1]

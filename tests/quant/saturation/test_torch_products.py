@@ -7,7 +7,7 @@ import pytest
 
 from qbench.quant.pytorch.packed_layers import LayerKernel
 from qbench.quant.saturation import torch_products
-from qbench.quant.saturation.pair_sums import Product
+from qbench.quant.saturation.pair_sums import PairedProduct
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def read(
         groups=groups,
     )  # fmt: skip
     product = torch_products.read_product(engine, kernel, np.zeros(weight, np.int8), 0, switched=switched)
-    return product.pairing if isinstance(product, Product) else product or "exact"
+    return product.pairing if isinstance(product, PairedProduct) else product or "exact"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 calibration_model   prepared graph + config -> a model that also gives its activations
 calibrate           calibration model + data -> record
 session             the same in a loop of the user's own
-batches             a user's batches -> what a session takes
+batches             a user's batches -> what a session, or another process, takes
 chunks              a batch cut into parts of bounded memory
-kept_batches        batches in files, for another process
 collector           values -> calibrators -> scales
 scales              what calibration knows -> a complete record
 """

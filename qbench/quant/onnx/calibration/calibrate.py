@@ -12,8 +12,8 @@ from qbench.quant.onnx.calibration.chunks import CHUNK_BYTES, Chunker
 from qbench.quant.onnx.calibration.collector import Collector
 from qbench.quant.onnx.sites import Record
 from qbench.quant.onnx.weights import weight_steps
-from qbench.quant.onnx.weights.input_samples import Samples
-from qbench.quant.onnx.weights.weight_steps import Data, StepProgress
+from qbench.quant.onnx.weights.input_samples import InputSamples
+from qbench.quant.onnx.weights.weight_steps import CalibrationData, StepProgress
 from qbench.quant.scale_rules import QParams
 
 CALIBRATE = "calibrate"  # the step that shows the activations to their calibrators
@@ -41,7 +41,7 @@ def calibrate(
     """Feeds the first ``batch_num`` batches to a calibration model: the model as the steps that its configuration asks
     for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. The rest is as in
     ``calibration_file.run``."""
-    data = Data(batches=batches, threads=threads, progress=progress)
+    data = CalibrationData(batches=batches, threads=threads, progress=progress)
     record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker()
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
@@ -76,7 +76,7 @@ def _silent(layer: str, reach: float) -> str:
 
 
 def observe(
-    model: CalibrationModel, data: Data, chunker: Chunker, samples: Samples | None
+    model: CalibrationModel, data: CalibrationData, chunker: Chunker, samples: InputSamples | None
 ) -> tuple[Calibrated, dict[str, QParams]]:
     """One pass: scale and offset of every activation by record key; ``samples`` are shown what they want to see."""
     names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]

@@ -6,7 +6,6 @@ tensor_proto        tensors and declared sizes as numpy knows them
 prepare             the steps in order, each proven by ``equivalence``:
 names               every node has a name of its own
 branches            an If whose condition is known gives way to its branch
-opset               the operator set that scales per channel need
 fp16                half precision -> float32
 constants           what is constant becomes an initializer
 gemm                Gemm as quantization wants it

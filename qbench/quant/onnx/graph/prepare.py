@@ -13,7 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from qbench.errors import ModelError, UsageError
+from qbench.errors import ModelError, UsageError, reraise
+from qbench.quant import model_call
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx.graph import (
     branches,
@@ -23,16 +24,18 @@ from qbench.quant.onnx.graph import (
     fusion,
     gemm,
     names,
-    opset,
     output_ends,
     pads,
 )
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.graph.layers import layers
+from qbench.quant.onnx.graph.layers import STANDARD, layers
 from qbench.quant.onnx.graph.quantized import why_not_float
-from qbench.quant.onnx.graph.without_weights import skeleton
+from qbench.quant.onnx.graph.without_weights import put_back, skeleton
 
 Array = NDArray[Any]
+_LEAST_OPSET = 13  # scales per channel need it
+_TYPES_IR = 10  # int4 and the float8 types, whatever the opset
+_LEAST_IR = 7  # the file format that belongs to it; initializers need not be inputs from 4 on
 
 
 def prepare(
@@ -50,7 +53,7 @@ def prepare(
     onnx_check.require_valid(graph.model, file)
     graph = _inlined(graph)
     _refuse_quantized(graph, file)
-    opset.fit_format(graph)
+    _fit_format(graph)
     names.give(graph)
     try:
         reference = equivalence.reference(graph, example)
@@ -61,7 +64,7 @@ def prepare(
     if fp16.is_half(graph):
         fp16.widen(graph)
         infer_shapes(graph)
-    opset.raise_to_least(graph, file)
+    _raise_opset(graph, file)
     constants.fold(graph)
     gemm.normalise(graph)
     names.give(graph)
@@ -117,3 +120,32 @@ def _known(graph: Graph, names: Collection[str]) -> None:
             close = difflib.get_close_matches(name, existing, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(existing)[:200]}"
             raise UsageError(f"skip_fusion_layers: no layer named {name!r}{hint}")
+
+
+def _fit_format(graph: Graph) -> None:
+    """Writes down the oldest file format that has the graph's opsets, at least ``_LEAST_IR``: onnx's builders stamp
+    their newest, which a runtime of the same age may not take."""
+    import onnx
+
+    version = onnx.helper.find_min_ir_version_for(list(graph.model.opset_import), ignore_unknown=True)
+    graph.model.ir_version = max(min(graph.model.ir_version, max(version, _TYPES_IR)), _LEAST_IR)
+
+
+def _raise_opset(graph: Graph, where: object) -> None:
+    """Brings a graph to opset 13, where it is older, by onnx's converter; raises ``ModelError`` where that cannot."""
+    import onnx
+
+    if not any(imported.domain in STANDARD for imported in graph.model.opset_import):  # operators of other domains only
+        graph.model.opset_import.append(onnx.helper.make_opsetid("", _LEAST_OPSET))
+    if graph.opset >= _LEAST_OPSET:
+        return
+    # The converter's own exceptions share no base.
+    with reraise(
+        ModelError,
+        lambda error: (
+            f"{where}: quantization needs opset {_LEAST_OPSET}, this model has {graph.opset} and onnx cannot convert "
+            f"it ({model_call.reason(error)}); export it with opset {_LEAST_OPSET} or newer"
+        ),
+    ):
+        converted = onnx.version_converter.convert_version(skeleton(graph), _LEAST_OPSET)
+    put_back(graph, converted)

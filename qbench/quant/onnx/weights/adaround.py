@@ -22,7 +22,7 @@ from qbench.quant.affine import HIGH, LOW, fake_quantize
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.settings import ADA
 from qbench.quant.onnx.sites import Record, Sites, WeightSite
-from qbench.quant.onnx.weights.input_samples import Samples, arrange, restore
+from qbench.quant.onnx.weights.input_samples import InputSamples, arrange, restore
 from qbench.quant.onnx.weights.weight_scales import spread
 
 Array = NDArray[Any]
@@ -70,7 +70,7 @@ def rounded(
     graph: Graph,
     sites_of_graph: Sites,
     record: Record,
-    samples: Samples,
+    samples: InputSamples,
     *,
     progress: Progress = lambda *_: None,
 ) -> Graph:

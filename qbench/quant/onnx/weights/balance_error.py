@@ -19,9 +19,9 @@ Array = NDArray[Any]
 def error(graph: Graph, site: WeightSite, rows: Array, f: Array, largest: Array) -> float:
     """The mean squared error of a layer's outputs as a share of their mean square, both quantized to 8 bits.
 
-    ``rows``: what single outputs are computed from, as ``Samples`` gives them, of one part of the data; ``largest``:
-    max|X_c| of each input channel in the other part, from which the range of the activation follows; ``f``: the factor
-    of each input channel, ones for no balance.
+    ``rows``: what single outputs are computed from, as ``InputSamples`` gives them, of one part of the data;
+    ``largest``: max|X_c| of each input channel in the other part, from which the range of the activation follows;
+    ``f``: the factor of each input channel, ones for no balance.
     """
     node = graph.node(site.layer)
     weight = graph.constant(site.tensor)

@@ -22,7 +22,7 @@ FEWEST, MOST = 128, 2048  # rows of a layer
 PER_EXAMPLE = 32  # positions of one example that may be chosen
 
 
-class Samples:
+class InputSamples:
     """The rows of each given layer. Which are kept depends on the examples and their order alone, not on how they
     are cut into batches: a reservoir (Vitter's algorithm R) with numbers of its own for each layer.
 

@@ -22,7 +22,7 @@ from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, stream
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import adaround, balance, balance_error, bias_correction
-from qbench.quant.onnx.weights.input_samples import Samples
+from qbench.quant.onnx.weights.input_samples import InputSamples
 
 Array = NDArray[Any]
 StepProgress = Callable[[str, int, int], None]  # the step, batches (AdaRound: layers) done, how many there are
@@ -35,7 +35,7 @@ EQUAL = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data:
+class CalibrationData:
     """The calibration data and how it is run through a model."""
 
     batches: Batches
@@ -63,12 +63,12 @@ def waiting(model: CalibrationModel) -> tuple[str, ...]:
     return tuple(step for step, is_requested in requested.items() if is_requested and step not in model.done)
 
 
-def samples(model: CalibrationModel) -> Samples:
+def samples(model: CalibrationModel) -> InputSamples:
     """What AdaRound wants to see of the activations, empty."""
-    return Samples(model.graph(), adaround.sites(model.sites))
+    return InputSamples(model.graph(), adaround.sites(model.sites))
 
 
-def rounded(model: CalibrationModel, record: Record, samples: Samples, data: Data) -> CalibrationModel:
+def rounded(model: CalibrationModel, record: Record, samples: InputSamples, data: CalibrationData) -> CalibrationModel:
     """The model with its weights rounded for the scales of a complete record, rewritten."""
     count = len(adaround.sites(model.sites))
     numbers = itertools.count(1)
@@ -78,7 +78,7 @@ def rounded(model: CalibrationModel, record: Record, samples: Samples, data: Dat
     return model.rewrite(changed, ADAROUND, record)
 
 
-def balanced(model: CalibrationModel, own: Record, data: Data) -> tuple[CalibrationModel, Record, list[str]]:
+def balanced(model: CalibrationModel, own: Record, data: CalibrationData) -> tuple[CalibrationModel, Record, list[str]]:
     """The model with its weights balanced, rewritten, the record with their scales and the factors of each layer's
     input channels, and what is to be told. Raises ``BuildError`` where its outputs then differ by more than rounding.
     """
@@ -104,16 +104,16 @@ class _Observed:
     and a chunk of it."""
 
     maxima: dict[balance.Group, tuple[Array, Array]]
-    rows: Samples
+    rows: InputSamples
     example: Feed
 
 
 def _observe_halves(
-    model: CalibrationModel, graph: Graph, candidates: tuple[balance.Group, ...], data: Data
+    model: CalibrationModel, graph: Graph, candidates: tuple[balance.Group, ...], data: CalibrationData
 ) -> _Observed:
     maxima: dict[balance.Group, tuple[Array, Array]] = {}
     layers = {name for group in candidates for name in group.layers}
-    rows = Samples(graph, tuple(site for site in model.sites.weights if site.layer in layers))
+    rows = InputSamples(graph, tuple(site for site in model.sites.weights if site.layer in layers))
     example: Feed = {}
     names = dict.fromkeys(group.tensor for group in candidates if group.tensor not in model.inputs)
     count = model.config.batch_num
@@ -184,7 +184,9 @@ def _require_equal(model: CalibrationModel, changed: Graph, feed: Feed, threads:
             raise BuildError(f"{model.file}: balance changed output {name} by up to {worst:g}; leave balance out")
 
 
-def bias_corrected(model: CalibrationModel, record: Record, data: Data, chunker: Chunker) -> CalibrationModel:
+def bias_corrected(
+    model: CalibrationModel, record: Record, data: CalibrationData, chunker: Chunker
+) -> CalibrationModel:
     """The model with its biases corrected for the scales of a complete record, rewritten;
     ``chunker``: how the pass over the activations cut the data."""
     graph = model.graph()

@@ -25,8 +25,8 @@ from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Scales, Sites, WeightSite
-from qbench.quant.saturation.onnxruntime_prediction import Predictor
-from qbench.quant.saturation.pair_sums import Product, find_pairs
+from qbench.quant.saturation.onnxruntime_prediction import OnnxRuntimePredictor
+from qbench.quant.saturation.pair_sums import PairedProduct, find_pairs
 from qbench.record.schema import TargetFacts
 
 ADDS_IN_16_BITS = deploy_onnxruntime.form_for() == "U8U8" and "avx2" in fingerprint.isa()
@@ -68,7 +68,7 @@ def test_a_file_for_older_cpus_has_no_pair_that_overflows(runtime: str, tmp_path
 
     written = write(target=("avx2", "arm"))
     if runtime == "onnxruntime":
-        assert [layer.pairs for layer in Predictor(file).layers if layer.pairs] == []
+        assert [layer.pairs for layer in OnnxRuntimePredictor(file).layers if layer.pairs] == []
     assert written.target is not None
     assert written.target.cpus == ("avx2", "arm")
     assert 0 < written.target.layers_narrowed <= written.target.layers == len(network.sites.weights)
@@ -148,7 +148,7 @@ def test_sums_hold_in_the_order_of_every_runtime(shape: tuple[int, ...]) -> None
 
     def pairs(scales: Any, order: Any) -> int:
         steps = np.asarray(scales["one"].scale_w).reshape(-1, *[1] * (value.ndim - 1))
-        return len(find_pairs(Product(weight=np.rint(value / steps).astype(np.int8), pairing=order)))
+        return len(find_pairs(PairedProduct(weight=np.rint(value / steps).astype(np.int8), pairing=order)))
 
     assert pairs(record, "flat") > 4
     assert (pairs(result, "flat"), pairs(result, "even")) == (0, 0)

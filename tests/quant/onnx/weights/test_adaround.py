@@ -18,7 +18,7 @@ from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.settings import ActivationParams, WeightParams
 from qbench.quant.onnx.sites import ActivationSite, Scales, Sites, WeightSite
 from qbench.quant.onnx.weights import adaround
-from qbench.quant.onnx.weights.input_samples import BYTES, MOST, PER_EXAMPLE, Samples, arrange, restore, rows
+from qbench.quant.onnx.weights.input_samples import BYTES, MOST, PER_EXAMPLE, InputSamples, arrange, restore, rows
 from qbench.quant.onnx.weights.weight_scales import arq, quantized
 
 Array = NDArray[Any]
@@ -116,7 +116,7 @@ def test_which_rows_are_kept_does_not_depend_on_batches() -> None:
     x = np.random.default_rng(0).standard_normal((100, 2, 8, 8)).astype(np.float32)
     actual = []
     for cuts in ([], list(range(1, 100)), [3, 50, 51]):
-        samples = Samples(graph, (site(0),))
+        samples = InputSamples(graph, (site(0),))
         for part in np.split(x, cuts):
             samples.add({"x": part})
         actual.append(samples.rows("layer"))
@@ -128,7 +128,7 @@ def test_which_rows_are_kept_does_not_depend_on_batches() -> None:
 def test_rows_come_from_all_examples_alike() -> None:
     """The last examples have the same share of the rows as the first ones."""
     graph = network("MatMul", ("n", 64, 4), (4, 3))  # type: ignore[arg-type]
-    samples = Samples(graph, (site(1),))
+    samples = InputSamples(graph, (site(1),))
     for number in range(400):
         samples.add({"x": np.full((1, 64, 4), number, np.float32)})
     rows = samples.rows("layer")[0, :, 0]
@@ -140,7 +140,7 @@ def test_rows_come_from_all_examples_alike() -> None:
 def test_rows_of_wide_layers_stay_within_the_memory() -> None:
     """A layer with many inputs keeps fewer rows; before the first batch there are none."""
     graph = network("MatMul", ("n", 400_000), (400_000, 1))  # type: ignore[arg-type]
-    samples = Samples(graph, (site(1),))
+    samples = InputSamples(graph, (site(1),))
     with pytest.raises(ValueError, match="no value was seen"):
         samples.rows("layer")
     for _ in range(4):
@@ -220,7 +220,7 @@ def test_a_rounded_layer_keeps_its_output_better(name: str, axis: int | None) ->
         weights=(site(axis, num_iteration=400),),
         activations=(ActivationSite(tensor="x", keys=keys, params=ActivationParams()),),
     )
-    samples = Samples(graph, adaround.sites(sites))
+    samples = InputSamples(graph, adaround.sites(sites))
     random = np.random.default_rng(0)
     # All inputs are about 2, as behind a ReLU with a bias: the errors of the weights can cancel.
     batches = [np.abs(0.3 * random.standard_normal(shape) + 2).astype(np.float32) for _ in range(20)]
