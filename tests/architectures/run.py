@@ -100,8 +100,7 @@ def _run(parsed, out: Path, *, only: str, jobs: int) -> dict[str, dict]:
     from qbench.running.run import open_run
 
     context = open_run(parsed, out=out, only=only, resume=None, jobs=jobs, progress=Quiet())
-    context.tracker.record_skips()
-    prepared = prepare(context)
+    prepared = prepare(context, parsed)
     built = {} if prepared is None else build_variants(context, prepared)
     evaluated = {} if prepared is None else evaluate(context, prepared, built)
     return _list_outcomes(context, built, evaluated)

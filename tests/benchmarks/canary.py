@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from qbench.cache import store
-from qbench.machine.canary import Canary, calm_level, share_disturbed
+from qbench.machine.canary import DISTURBED, Canary, calm_level, share_disturbed
 from qbench.measure import canary
 from qbench.measure.group import measure_group
 from qbench.measure.race import Race
@@ -73,7 +73,7 @@ def show_states(folder: Path) -> None:
     measured = measure_group(base, [other], protocol=protocol, limits=Limits())
     levels = [calm_level(measured[case].samples.canary_ns) for case in CASES]
     readings = np.concatenate([measured[case].samples.canary_ns.ravel() for case in CASES])
-    print(f"{len(readings)} readings; the calm level is {min(levels)} ns; disturbed from x {canary.DISTURBED} on")
+    print(f"{len(readings)} readings; the calm level is {min(levels)} ns; disturbed from x {DISTURBED} on")
     counts, _ = np.histogram(readings / min(levels), EDGES)
     for low, high, count in zip(EDGES, EDGES[1:], counts, strict=False):
         print(f"  x {low:4.2f} to {high:5.2f}  {count / len(readings):7.2%}")

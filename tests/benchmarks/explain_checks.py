@@ -289,7 +289,7 @@ def compare(before: StoredRun, after: StoredRun, case: str, half: dict[str, Any]
     return {
         "case": new.case.id,
         "faster": [value, low, high],
-        "removed": None if removed is None else removed.value,
+        "removed": None if removed is None else removed.share,
         "against_fp32": None if delta is None else [delta.value, delta.low, delta.high],
     }
 

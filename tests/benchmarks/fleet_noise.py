@@ -29,7 +29,7 @@ from fleet_nodes import RAY, end_processes
 from record_noise import record_pairs, specify_copies
 
 from qbench.fleet import ray_load
-from qbench.gating.error_rates import CHANGES, Trace, simulated
+from qbench.gating.error_rates import CHANGES, NoiseTrace, simulated
 
 CONDITIONS = ("no Ray", "idle raylet, kept off", "idle raylet, anywhere")
 SETTLED_SECONDS = 5.0  # a node that was just started is not idle
@@ -84,7 +84,7 @@ def make_condition(condition: str, timed: tuple[int, ...] | None) -> Iterator[ra
 def print_rates(title: str, parts: list[Any]) -> None:
     """One line: the spread, and how often gates fail by true change."""
     ratios, controls = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
-    trace = Trace(name=title, ratios=ratios, controls=controls)
+    trace = NoiseTrace(name=title, ratios=ratios, controls=controls)
     rates = [simulated(trace, change, gates=2000) for change in CHANGES]
     shown = ", ".join(
         f"{rate.change:+.1%}: FAIL {rate.share('FAIL').value:.1%} PASS {rate.share('PASS').value:.1%}" for rate in rates
