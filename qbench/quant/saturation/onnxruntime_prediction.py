@@ -7,8 +7,7 @@ input is computed, and the outputs that change are put right before the next lay
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from qbench.quant.saturation import onnxruntime_products, sections
 from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
 from qbench.quant.saturation.onnxruntime_products import IntegerLayer
+from qbench.quant.saturation.section_predictor import SectionPredictor
 
 Array = NDArray[Any]
 _EXAMPLES = 8  # run at a time: their tensors stay small
@@ -54,62 +54,30 @@ def _batches(inputs: tuple[Array, ...], fixed: int | None) -> Iterator[tuple[Arr
         yield tuple(array[start : start + size] for array in inputs)
 
 
-class OnnxRuntimePredictor:
-    """Answers of one file, batch by batch. ``layers``, ``unknown`` and ``saturated`` are those of a ``Prediction`` for
-    the batches so far; ``fixed_batch`` is the only number of examples that the file takes (None: any)."""
+class OnnxRuntimePredictor(SectionPredictor[IntegerLayer]):
+    """Answers of ONNX Runtime for one file."""
 
     def __init__(self, file: Path, *, threads: int = 1) -> None:
         model = sections.optimize(file)
         onnxruntime_products.split_dynamic(model)
         constants = sections.read_constants(model)
         largest = onnxruntime_products.read_largest(model, constants)
-        nodes = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
+        found = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
         names = [sections.name_layer(node, {}) for node in model.graph.node]
-        self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
-        layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, IntegerLayer)}
-        counters = {place: layer.counter() for place, layer in layers.items()}
-        self._counters = tuple(counters.values())
-        places = [place for place, counter in counters.items() if len(counter.pairs)]
-        self._cut = [(layers[place], counters[place]) for place in places]
-        kept = [(*layer.inputs, layer.output) for layer, _ in self._cut]
-        self._sections = sections.cut(model, places, kept, functools.partial(sections.open_as_written, threads=threads))
-        self._constants = {name: constants[name] for names in kept for name in names if name in constants}
-        given = [value for value in model.graph.input if value.name not in constants]
-        self._inputs = [value.name for value in given]
-        self._output = model.graph.output[0].name
-        self.fixed_batch = read_fixed_batch(given[0])
-        self._examples, self.saturated = 0, set[int]()
+        super().__init__(model, found, names, functools.partial(sections.open_as_written, threads=threads))
 
-    @property
-    def layers(self) -> tuple[LayerSaturation, ...]:
-        """What is known of each layer that adds in 16 bits, in the order of the graph."""
-        return tuple(counter.report() for counter in self._counters)
+    def _reads(self, layer: IntegerLayer) -> Sequence[str]:
+        return layer.inputs
 
-    def __call__(self, inputs: tuple[Array, ...]) -> Array:
-        """The first output for a batch."""
-        tensors = dict(zip(self._inputs, inputs, strict=True))
-        for section, cut in itertools.zip_longest(self._sections, self._cut):
-            section.run(tensors)
-            if cut is not None:
-                layer, counter = cut
-                self._correct(layer, counter, tensors, len(inputs[0]))
-            for name in section.finished:
-                del tensors[name]
-        self._examples += len(inputs[0])
-        output: Array = tensors[self._output]
-        return output
-
-    def _correct(self, layer: IntegerLayer, counter: LayerCounter, tensors: dict[str, Array], examples: int) -> None:
-        """Puts into the tensors what a layer gives with sums of 16 bits."""
-        known = {**self._constants, **tensors}
-        values = [known.get(name) for name in layer.inputs]
+    def _correct(self, layer: IntegerLayer, counter: LayerCounter, tensors: dict[str, Array], examples: int) -> Array:
+        operands = {**self._constants, **tensors}
+        values = [operands.get(name) for name in layer.inputs]
         x, zero = tensors[layer.inputs[layer.operands.x]], values[layer.operands.x_zero]
         y = tensors[layer.output] = np.require(tensors[layer.output], requirements=("C", "W"))
         finish = functools.partial(onnxruntime_products.finish, layer, values)
         offset = 0 if zero is None else int(zero.reshape(-1)[0])
         rows = 1 if layer.product.kernel else y.size // (y.shape[-1] * examples)
-        hit = counter.correct(_channels_first(layer, x), offset, _channels_first(layer, y), finish, rows=rows)
-        self.saturated.update((hit + self._examples).tolist())
+        return counter.correct(_channels_first(layer, x), offset, _channels_first(layer, y), finish, rows=rows)
 
 
 def _channels_first(layer: IntegerLayer, x: Array) -> Array:
@@ -117,9 +85,3 @@ def _channels_first(layer: IntegerLayer, x: Array) -> Array:
     if not layer.product.kernel:
         return x.reshape(-1, x.shape[-1])
     return np.moveaxis(x, -1, 1) if layer.channels_last else x
-
-
-def read_fixed_batch(value: Any) -> int | None:
-    """The only number of examples that a file takes; None: any."""
-    shape = value.type.tensor_type.shape.dim
-    return int(shape[0].dim_value) or None if shape else None

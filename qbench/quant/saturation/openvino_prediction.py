@@ -19,16 +19,15 @@ from numpy.typing import NDArray
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.onnx import openvino_layers
 from qbench.quant.saturation import openvino_products, sections
-from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
-from qbench.quant.saturation.onnxruntime_prediction import read_fixed_batch
+from qbench.quant.saturation.layer_counter import LayerCounter
 from qbench.quant.saturation.openvino_products import ByteLayer
+from qbench.quant.saturation.section_predictor import SectionPredictor
 
 Array = NDArray[Any]
 
 
-class OpenVinoPredictor:
-    """Answers of one file, batch by batch. ``example``: a batch that the file takes, by which OpenVINO chooses kernels.
-    ``layers``, ``unknown``, ``saturated`` and ``fixed_batch`` are as those of ``OnnxRuntimePredictor``."""
+class OpenVinoPredictor(SectionPredictor[ByteLayer]):
+    """Answers of OpenVINO for one file. ``example``: a batch that the file takes, by which OpenVINO chooses kernels."""
 
     def __init__(self, file: Path, example: tuple[Array, ...], *, threads: int = 1) -> None:
         import onnx
@@ -37,50 +36,21 @@ class OpenVinoPredictor:
         put_beside_readers(model)
         constants, makers = sections.read_constants(model), openvino_products.list_makers(model)
         ran_int8 = _list_int8(file, example)
-        nodes = [
+        found = [
             openvino_products.read_layer(node, makers, constants) if node.name in ran_int8 else None
             for node in model.graph.node
         ]
         names = [sections.name_layer(node, makers) for node in model.graph.node]
-        self.unknown = {name: why for name, why in zip(names, nodes, strict=True) if isinstance(why, str)}
-        layers = {place: layer for place, layer in enumerate(nodes) if isinstance(layer, ByteLayer)}
-        counters = {place: layer.counter() for place, layer in layers.items()}
-        self._counters = tuple(counters.values())
-        places = [place for place, counter in counters.items() if len(counter.pairs)]
-        self._cut = [(layers[place], counters[place]) for place in places]
-        kept = [(layer.x, layer.output) for layer, _ in self._cut]
-        self._sections = sections.cut(model, places, kept, functools.partial(_Part, threads=threads))
-        given = [value for value in model.graph.input if value.name not in constants]
-        self._inputs = [value.name for value in given]
-        self._output = model.graph.output[0].name
-        self.fixed_batch = read_fixed_batch(given[0])
-        self._examples, self.saturated = 0, set[int]()
+        super().__init__(model, found, names, functools.partial(_Part, threads=threads))
 
-    @property
-    def layers(self) -> tuple[LayerSaturation, ...]:
-        """What is known of each layer that adds in 16 bits, in the order of the graph."""
-        return tuple(counter.report() for counter in self._counters)
+    def _reads(self, layer: ByteLayer) -> Sequence[str]:
+        return (layer.x,)
 
-    def __call__(self, inputs: tuple[Array, ...]) -> Array:
-        """The first output for a batch."""
-        tensors = dict(zip(self._inputs, inputs, strict=True))
-        for section, cut in itertools.zip_longest(self._sections, self._cut):
-            section.run(tensors)
-            if cut is not None:
-                layer, counter = cut
-                self._correct(layer, counter, tensors, len(inputs[0]))
-            for name in section.finished:
-                del tensors[name]
-        self._examples += len(inputs[0])
-        return np.array(tensors[self._output])
-
-    def _correct(self, layer: ByteLayer, counter: LayerCounter, tensors: dict[str, Array], examples: int) -> None:
-        """Puts into the tensors what a layer gives with sums of 16 bits."""
+    def _correct(self, layer: ByteLayer, counter: LayerCounter, tensors: dict[str, Array], examples: int) -> Array:
         y = tensors[layer.output] = np.require(tensors[layer.output], requirements=("C", "W"))
         outputs = y if layer.product.kernel else y.reshape(-1, y.shape[-1])
         rows = len(outputs) // examples
-        hit = counter.correct(layer.read_bytes(tensors[layer.x]), layer.zero, outputs, layer.finish, rows=rows)
-        self.saturated.update((hit + self._examples).tolist())
+        return counter.correct(layer.read_bytes(tensors[layer.x]), layer.zero, outputs, layer.finish, rows=rows)
 
 
 class _Part:

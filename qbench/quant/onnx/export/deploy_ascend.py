@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from qbench.quant.affine import dequantize_linear
 from qbench.quant.onnx.export import integer_weights
 from qbench.quant.onnx.export.fake_quant import without_notes
-from qbench.quant.onnx.export.integer_weights import Activation, IntegerLayer
+from qbench.quant.onnx.export.integer_weights import Activation, QuantizedLayer
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights.weight_scales import spread
@@ -91,7 +91,7 @@ class _Writer:
             )
             self._instead |= dict.fromkeys(others, dequantized)
 
-    def layer(self, layer: IntegerLayer) -> None:
+    def layer(self, layer: QuantizedLayer) -> None:
         """Gives a layer its integers; one whose input stays float gets the values that they stand for."""
         if layer.step is None:
             shaped = spread(tuple(np.atleast_1d(layer.scale)), layer.axis, layer.weight.ndim)

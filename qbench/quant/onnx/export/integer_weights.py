@@ -35,7 +35,7 @@ class Activation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegerLayer:
+class QuantizedLayer:
     """A layer with a quantized weight.
 
     ``weight``: int8 in its shape, times ``scale`` (float32, a scalar, or one for each channel along ``axis``).
@@ -68,7 +68,7 @@ def activations(sites: Sites, record: Record) -> tuple[Activation, ...]:
     )
 
 
-def layers(graph: Graph, sites: Sites, record: Record) -> tuple[IntegerLayer, ...]:
+def layers(graph: Graph, sites: Sites, record: Record) -> tuple[QuantizedLayer, ...]:
     """The layers with quantized weights, in the order of the graph.
 
     Raises ``BuildError`` for a bias that is out of int32, and ``UsageError`` where the record lacks a scale or has
@@ -115,7 +115,7 @@ def out_of_int32(values: Array, layer: str) -> None:
         )
 
 
-def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams | None) -> IntegerLayer:
+def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams | None) -> QuantizedLayer:
     scales = record.get(site.layer, Scales()).scale_w
     weight = graph.constant(site.tensor)
     assert weight is not None, site.tensor
@@ -124,7 +124,7 @@ def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams |
         raise UsageError(
             f"{site.layer}: {len(scales)} scale_w in the record where its weight needs {channels}; quantize again"
         )
-    integer_layer = IntegerLayer(
+    integer_layer = QuantizedLayer(
         name=site.layer,
         tensor=site.tensor,
         weight=weight_scales.quantized(weight, scales, site.axis),
@@ -134,7 +134,7 @@ def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams |
     return integer_layer if activation is None else _with_input(graph, integer_layer, activation)
 
 
-def _with_input(graph: Graph, layer: IntegerLayer, activation: QParams) -> IntegerLayer:
+def _with_input(graph: Graph, layer: QuantizedLayer, activation: QParams) -> QuantizedLayer:
     """bias_int32 = round(b / (s_d s_w)), half to even."""
     node = graph.node(layer.name)
     step = np.asarray(np.float32(activation.scale) * layer.scale, np.float32)
