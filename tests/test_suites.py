@@ -19,7 +19,7 @@ from qbench.gating.baseline import read_baseline
 from qbench.models.base import ModelReference
 from qbench.models.weights import code_digest
 from qbench.plan.planner import make_plan
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import onnxruntime_quantizers, onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.suite import read
 
@@ -220,9 +220,9 @@ def test_a_graph_whose_shapes_are_not_all_known_is_quantized(tmp_path, monkeypat
     def gives_up(*args, **kwargs):
         raise Exception("Incomplete symbolic shape inference")
 
-    onnxruntime_session.dynamic(file, tmp_path / "expected.onnx", Recipe(per_channel=True))
+    onnxruntime_quantizers.dynamic(file, tmp_path / "expected.onnx", Recipe(per_channel=True))
     monkeypatch.setattr(SymbolicShapeInference, "infer_shapes", gives_up)
-    onnxruntime_session.dynamic(file, tmp_path / "int8.onnx", Recipe(per_channel=True))
+    onnxruntime_quantizers.dynamic(file, tmp_path / "int8.onnx", Recipe(per_channel=True))
     x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
     found = [onnxruntime_session.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
     assert np.array_equal(*found)

@@ -53,13 +53,13 @@ def fetch_shared(job: BuildJob, ingredients: Mapping[str, Any], make: Any, file:
 def _export(job: BuildJob, target: Path) -> None:
     from qbench.backends.torch_runner import tensors
     from qbench.quant import canonical
-    from qbench.quant.onnx import onnxruntime_session
+    from qbench.quant.onnx import export_torch
 
     job.progress("export to ONNX", 0.1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE  # a shared file has another ending, by which tools tell what it is
         module = canonical.plain_attention(job.network.module, tensors(job.probes))
-        onnxruntime_session.export(module, tensors(job.example), file)
+        export_torch.export(module, tensors(job.example), file)
         shutil.copyfile(file, target)
 
 

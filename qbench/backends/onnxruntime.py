@@ -28,16 +28,16 @@ class OnnxRuntime(OnnxBackend):
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""
-        from qbench.quant.onnx import onnxruntime_session, static
+        from qbench.quant.onnx import onnxruntime_quantizers, static
 
         notes: tuple[str, ...] = ()
         if job.mode == "dynamic":
-            notes = onnxruntime_session.dynamic(source, file, job.recipe)
+            notes = onnxruntime_quantizers.dynamic(source, file, job.recipe)
         elif job.mode == "static" and job.recipe.framework_default:
-            onnxruntime_session.framework_static(source, file, job.recipe, job.calibration)
+            onnxruntime_quantizers.framework_static(source, file, job.recipe, job.calibration)
         else:
             return super().quantize(job, source, file)
-        target = onnxruntime_session.describe_target(file, job.recipe)
+        target = onnxruntime_quantizers.describe_target(file, job.recipe)
         reasons = static.explain_floats(source, job.recipe.skip_layers)
         return file, Conversion(notes=notes, float_reasons=reasons, target=target)
 

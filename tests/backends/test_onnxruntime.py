@@ -10,7 +10,7 @@ import pytest
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnxruntime import BACKEND
 from qbench.quant.flow import Conversion
-from qbench.quant.onnx import onnxruntime_session, static
+from qbench.quant.onnx import onnxruntime_quantizers, static
 from qbench.quant.recipe import Recipe
 
 OWN, FRAMEWORK = Recipe(flow="onnx"), Recipe(flow="onnx", framework_default=True)
@@ -29,9 +29,9 @@ OWN, FRAMEWORK = Recipe(flow="onnx"), Recipe(flow="onnx", framework_default=True
 def test_the_runtimes_own_quantizer_makes_dynamic_files_and_its_default(monkeypatch, mode, recipe, maker):
     """All else qbench makes; notes of the quantizer, and what lies in subgraphs, are told."""
     called = []
-    monkeypatch.setattr(onnxruntime_session, "dynamic", lambda *_: called.append("dynamic") or ("a note",))
-    monkeypatch.setattr(onnxruntime_session, "framework_static", lambda *_: called.append("framework_static"))
-    monkeypatch.setattr(onnxruntime_session, "describe_target", lambda *_: None)
+    monkeypatch.setattr(onnxruntime_quantizers, "dynamic", lambda *_: called.append("dynamic") or ("a note",))
+    monkeypatch.setattr(onnxruntime_quantizers, "framework_static", lambda *_: called.append("framework_static"))
+    monkeypatch.setattr(onnxruntime_quantizers, "describe_target", lambda *_: None)
     monkeypatch.setattr(static, "explain_floats", lambda source, skipped: {"inner": "lies in a subgraph"})
     monkeypatch.setattr(OnnxBackend, "quantize", lambda *_: called.append("qbench") or (Path("q"), Conversion()))
     job = SimpleNamespace(mode=mode, recipe=recipe, calibration=None)

@@ -43,7 +43,7 @@ def export(file: Path) -> None:
         "model = registry.load('model', 'efficientnet-lite0')\n"
         "module = model.build()\n"
         "module.load_state_dict(torch.load(model.weights(), map_location='cpu', weights_only=True))\n"
-        "onnxruntime_session.export(module.eval(), (torch.zeros(1, 3, 224, 224),), Path(sys.argv[1]))"
+        "export_torch.export(module.eval(), (torch.zeros(1, 3, 224, 224),), Path(sys.argv[1]))"
     )
     subprocess.run([sys.executable, "-c", code, str(file)], check=True, capture_output=True)
 

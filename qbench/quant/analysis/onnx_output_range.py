@@ -14,7 +14,7 @@ from typing import Any
 
 from qbench.quant.analysis import input_drift
 from qbench.quant.analysis.quantized_range import InputRange, range_of_quantize
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import node_names, onnxruntime_session
 
 Array = onnxruntime_session.Array
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -44,7 +44,7 @@ def find_layer_ranges(int8: Path, fp32: Path) -> tuple[Output, ...]:
         walked, fitting = quantized.range_behind(quantized.nodes[key])
         if fitting is not None:
             tensor = plain.behind(node, walked, quantized)
-            ranges.append(Output(name=onnxruntime_session.module_of(node) or key, tensor=tensor, fitting=fitting))
+            ranges.append(Output(name=node_names.module_of(node) or key, tensor=tensor, fitting=fitting))
     return tuple(ranges)
 
 

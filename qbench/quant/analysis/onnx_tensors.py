@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import node_names
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.without_weights import skeleton
 
@@ -33,9 +33,7 @@ def shared_layers(first: Path, other: Path) -> list[LayerTensor]:
         tensors = [behind for behind in (_dequantized(graph, node.output[0]), node.output[0]) if behind]
         tensor = next((name for name in tensors if name in names and name in floats), None)
         if tensor is not None:
-            layers.append(
-                LayerTensor(name=onnxruntime_session.module_of(node) or node.name or node.output[0], tensor=tensor)
-            )
+            layers.append(LayerTensor(name=node_names.module_of(node) or node.name or node.output[0], tensor=tensor))
     return layers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Mapping
+from typing import Any
 
 from qbench.errors import BuildError, first_names
 
@@ -30,3 +31,9 @@ def match_nodes(pattern: str, labels: Mapping[str, str], what: str = "") -> list
         which = f"; did you mean {first_names(near)}?" if near else f"; there are {first_names(names)}"
         raise BuildError(f"skip_layers: no layer named {pattern}{what}{which}")
     return matching
+
+
+def module_of(node: Any) -> str | None:
+    """The torch module a node came from, by its first parameter: ``stage.conv.weight`` -> ``stage.conv``."""
+    parameters = [name for name in node.input if name.endswith((".weight", ".bias"))]
+    return parameters[0].rpartition(".")[0] if parameters else None

@@ -12,7 +12,7 @@ from typing import Any
 from qbench.quant.artifacts import coverage, onnx_file
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
-from qbench.quant.onnx import onnxruntime_session, operator_macs
+from qbench.quant.onnx import node_names, onnxruntime_session, operator_macs
 from qbench.quant.onnx.graph.layers import subgraphs
 from qbench.quant.onnx.onnxruntime_profile import Event, list_nodes, profile_calls
 
@@ -95,7 +95,7 @@ def _node_time(name: str, node: Any, call: operator_macs.Call, seconds: float) -
     kind: Kind = "conversion" if call.operator in _CONVERSIONS else "other"
     if products:
         kind = "int8 product" if any(product.int8 for product in products) else "float product"
-    module = onnxruntime_session.module_of(node) if node is not None else None
+    module = node_names.module_of(node) if node is not None else None
     return NodeTime(layer=module or own_name(name), operator=call.operator, kind=kind, seconds=seconds)
 
 
@@ -131,7 +131,7 @@ def own_name(name: str) -> str:
 
 
 def _executed(name: str, node: Any, operator: str, product: operator_macs.Product, batch: int) -> Executed:
-    label = (onnxruntime_session.module_of(node) if node is not None else None) or name
+    label = (node_names.module_of(node) if node is not None else None) or name
     layer = Layer(
         name=f"{label} ({product.name})" if product.name else label,
         operator=operator,

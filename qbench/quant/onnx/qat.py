@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import export_torch
 from qbench.quant.onnx.graph import output_ends
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.settings import ActivationParams, WeightParams
@@ -40,7 +40,7 @@ def write(fitted: Any, example: tuple[Any, ...], file: Path) -> None:
     clamp_fusion.drop(prepared)
     with torch_ao.known_warnings():
         reference = torch_ao._convert_to_reference_decomposed_fx(prepared)
-    onnxruntime_session.export(reference, example, file, tolerance=ROUNDING)
+    export_torch.export(reference, example, file, tolerance=ROUNDING)
 
 
 def learned(graph: Graph) -> Scaled:

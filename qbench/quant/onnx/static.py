@@ -14,7 +14,7 @@ from qbench.errors import BuildError, UsageError
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import graph_process, needed_inputs, onnxruntime_session
+from qbench.quant.onnx import graph_process, needed_inputs, node_names
 from qbench.quant.onnx.calibration import calibrate, scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.graph import prepare
@@ -174,6 +174,6 @@ def _find_skipped(graph: Graph, recipe: Recipe, can: Mapping[str, str]) -> Itera
 def _labels(graph: Graph) -> dict[str, str]:
     """Node -> the torch module that it came from, or itself, in the order of the graph; those of subgraphs at the end,
     as ``layers`` lists them."""
-    top = {node.name: onnxruntime_session.module_of(node) or node.name for node in graph.nodes}
+    top = {node.name: node_names.module_of(node) or node.name for node in graph.nodes}
     inner = [(place, part) for node in graph.nodes for place, part, _ in inner_nodes(node, node.name)]
-    return top | {place: onnxruntime_session.module_of(layer) or layer.name for place, layer in inner}
+    return top | {place: node_names.module_of(layer) or layer.name for place, layer in inner}

@@ -16,7 +16,7 @@ from qbench import registry
 from qbench.errors import BuildError
 from qbench.quant import canonical
 from qbench.quant.artifacts import coverage, onnx_file
-from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session
+from qbench.quant.onnx import export_torch, onnxruntime_layers, onnxruntime_quantizers, onnxruntime_session
 from qbench.quant.onnx import static as onnx_static
 from qbench.quant.onnx.export import deploy_model
 from qbench.quant.recipe import Recipe
@@ -35,7 +35,7 @@ def exported(tmp_path_factory):
     files = {}
     for name, module in {"cnn": residual_cnn(), "lstm": lstm(), "grouped": Grouped().eval()}.items():
         files[name] = folder / f"{name}.onnx"
-        onnxruntime_session.export(module, (torch.from_numpy(images(1)[0]),), files[name])
+        export_torch.export(module, (torch.from_numpy(images(1)[0]),), files[name])
     return files
 
 
@@ -56,7 +56,7 @@ def test_a_comment_in_the_models_file_gives_the_same_bytes(tmp_path):
         (tmp_path / f"{name}.py").write_text(text)
         names = {"__name__": name}
         exec(compile(text, str(tmp_path / f"{name}.py"), "exec"), names)
-        onnxruntime_session.export(names["Net"](), (torch.from_numpy(images(1)[0]),), tmp_path / f"{name}.onnx")
+        export_torch.export(names["Net"](), (torch.from_numpy(images(1)[0]),), tmp_path / f"{name}.onnx")
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "other.onnx").read_bytes()
 
 
@@ -105,7 +105,7 @@ def test_percentile_clips_what_the_recipe_says(exported, tmp_path):
 def test_the_frameworks_default_runs_in_integer_kernels(exported, tmp_path):
     """ONNX Runtime's own quantizer with its own choices: per tensor, and every layer in int8 on this CPU."""
     file = tmp_path / "static.onnx"
-    onnxruntime_session.framework_static(exported["cnn"], file, Recipe(), images())
+    onnxruntime_quantizers.framework_static(exported["cnn"], file, Recipe(), images())
     reference = onnxruntime_layers.layers(exported["cnn"], images(1), optimized=False)
     assert (
         coverage.compute_int8_share(coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))) == 1.0
@@ -118,7 +118,7 @@ def test_the_frameworks_default_runs_in_integer_kernels(exported, tmp_path):
 def test_dynamic_covers_the_lstm(exported, tmp_path):
     """LSTM and Gemm run in dynamic integer kernels."""
     file = tmp_path / "dynamic.onnx"
-    onnxruntime_session.dynamic(exported["lstm"], file, RECIPE)
+    onnxruntime_quantizers.dynamic(exported["lstm"], file, RECIPE)
     reference = onnxruntime_layers.layers(exported["lstm"], images(1), optimized=False)
     aligned = coverage.align_layers(reference, onnxruntime_layers.layers(file, images(1)))
     assert [entry.operator for entry in aligned] == ["DynamicQuantizeLSTM", "DynamicQuantizeMatMul"]
@@ -129,7 +129,7 @@ def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tm
     """Without VNNI MatMulInteger adds pairs in 16 bits; the framework's default is left as it is."""
 
     def largest(recipe):
-        notes = onnxruntime_session.dynamic(exported["lstm"], tmp_path / "x.onnx", recipe)
+        notes = onnxruntime_quantizers.dynamic(exported["lstm"], tmp_path / "x.onnx", recipe)
         to_arrays = [
             numpy_helper.to_array(to_array) for to_array in onnx.load(str(tmp_path / "x.onnx")).graph.initializer
         ]
@@ -138,7 +138,7 @@ def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tm
         )
 
     for form, expected in (("U8S8", (False, 127)), ("U8U8", (True, 64))):
-        monkeypatch.setattr(onnxruntime_session.deploy_onnxruntime, "form_for", lambda form=form: form)
+        monkeypatch.setattr(onnxruntime_quantizers.deploy_onnxruntime, "form_for", lambda form=form: form)
         assert largest(RECIPE) == expected
         assert largest(replace(RECIPE, target=("avx2",))) == (True, 64)
         assert largest(replace(RECIPE, target=("vnni", "arm"))) == expected
@@ -148,12 +148,12 @@ def test_dynamic_weights_have_7_bits_where_products_are_added_in_16(exported, tm
 def test_what_a_dynamic_file_is_for_other_cpus_is_told(exported, tmp_path):
     """How many of its products have narrowed weights; nothing is said of a file for this machine alone."""
     file = tmp_path / "x.onnx"
-    onnxruntime_session.dynamic(exported["lstm"], file, RECIPE)
+    onnxruntime_quantizers.dynamic(exported["lstm"], file, RECIPE)
     older, newer = (replace(RECIPE, target=target) for target in (("avx2",), ("vnni", "arm")))
-    facts = onnxruntime_session.describe_target(file, older)
+    facts = onnxruntime_quantizers.describe_target(file, older)
     assert (facts.cpus, facts.layers, facts.layers_narrowed) == (("avx2",), 2, 2)
-    assert onnxruntime_session.describe_target(file, newer).layers_narrowed == 0
-    assert onnxruntime_session.describe_target(file, RECIPE) is None
+    assert onnxruntime_quantizers.describe_target(file, newer).layers_narrowed == 0
+    assert onnxruntime_quantizers.describe_target(file, RECIPE) is None
 
 
 def test_multiply_accumulates_agree_with_torch(exported):
@@ -216,14 +216,18 @@ def test_the_recipe_names_what_stays_float(exported, tmp_path, recipe, expected)
 @pytest.mark.parametrize("skipped", ["head", "stem"])
 def test_a_skipped_layer_stays_float_in_a_dynamic_file(exported, tmp_path, skipped):
     """Also a Linear, whose Gemm the runtime's own quantizer makes a MatMul of another name before it quantizes."""
-    onnxruntime_session.dynamic(exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(skipped,)))
+    onnxruntime_quantizers.dynamic(
+        exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(skipped,))
+    )
     assert floats(exported["cnn"], tmp_path / "x.onnx") == [skipped]
 
 
 @pytest.mark.parametrize("pattern", ["head", "st*"])
 def test_a_layer_that_the_recipe_skips_says_so_in_a_dynamic_file(exported, tmp_path, pattern):
     """As in a static one; what the recipe does not name has no reason."""
-    onnxruntime_session.dynamic(exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(pattern,)))
+    onnxruntime_quantizers.dynamic(
+        exported["cnn"], tmp_path / "x.onnx", Recipe(per_channel=True, skip_layers=(pattern,))
+    )
     reasons = onnx_static.explain_floats(exported["cnn"], (pattern,))
     assert reasons == dict.fromkeys(floats(exported["cnn"], tmp_path / "x.onnx"), "skipped by the recipe (skip_layers)")
     assert onnx_static.explain_floats(exported["cnn"]) == {}
@@ -234,7 +238,7 @@ def test_an_unknown_layer_to_skip_lists_those_there_are(exported, tmp_path):
     with pytest.raises(BuildError, match=r"no layer named haed that would be quantized; did you mean head\?"):
         static(exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images())
     with pytest.raises(BuildError, match=r"no layer named haed; did you mean head\?"):
-        onnxruntime_session.framework_static(
+        onnxruntime_quantizers.framework_static(
             exported["cnn"], tmp_path / "x.onnx", Recipe(skip_layers=("haed",)), images()
         )
 
@@ -251,7 +255,7 @@ def test_an_export_that_differs_is_refused(monkeypatch, tmp_path):
     """An exported file that gives other outputs than the module is never used."""
     monkeypatch.setattr(onnxruntime_session, "run", lambda file, inputs: np.full((1, 10), 7.0))
     with pytest.raises(BuildError, match="differs from the torch model"):
-        onnxruntime_session.export(perceptron(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
+        export_torch.export(perceptron(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
 
 
 def test_sessions_do_not_spin():
@@ -277,7 +281,7 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
     if mode == "static":
         static(fp32, int8, RECIPE, images())
     else:
-        onnxruntime_session.dynamic(fp32, int8, RECIPE)
+        onnxruntime_quantizers.dynamic(fp32, int8, RECIPE)
     assert onnx_file.fixed_batch(int8) == batch
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
     inputs = onnx_file.tile_batch(int8, images(1))
@@ -327,10 +331,10 @@ def test_what_the_quantizer_raises_names_no_temporary_file(tmp_path, monkeypatch
     monkeypatch.setattr(onnxruntime.quantization, "quantize_dynamic", fail)
     fp32 = save_conv_and_product(tmp_path / "m.onnx")
     with pytest.raises(BuildError, match="cannot quantize this model: ValueError: .*the model failed") as raised:
-        onnxruntime_session.dynamic(fp32, tmp_path / "x.onnx", RECIPE)
+        onnxruntime_quantizers.dynamic(fp32, tmp_path / "x.onnx", RECIPE)
     assert "/" not in str(raised.value)
     with pytest.raises(MemoryError):
-        onnxruntime_session.dynamic(fp32, tmp_path / "x.onnx", RECIPE)
+        onnxruntime_quantizers.dynamic(fp32, tmp_path / "x.onnx", RECIPE)
 
 
 def test_a_transposed_convolution_is_counted_as_the_convolution_that_runs(exported, tmp_path):
@@ -384,7 +388,7 @@ def test_randomness_in_the_graph_is_refused(tmp_path):
 def test_networks_that_cannot_be_exported_say_why(network, words, tmp_path):
     """Before the exporter's own words where the network is at fault."""
     with pytest.raises(BuildError, match=words):
-        onnxruntime_session.export(network().eval(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
+        export_torch.export(network().eval(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
 
 
 class TiedWeights(torch.nn.Module):
@@ -409,8 +413,8 @@ def test_weights_with_several_readers_are_quantized_dynamically(tmp_path, monkey
     fp32, int8 = tmp_path / "files" / "fp32.onnx", tmp_path / "files" / "int8.onnx"
     tokens = torch.arange(12).reshape(2, 6)
     module = TiedWeights().eval()
-    onnxruntime_session.export(module, (tokens[:1],), fp32)
-    onnxruntime_session.dynamic(fp32, int8, Recipe(per_channel=True))
+    export_torch.export(module, (tokens[:1],), fp32)
+    onnxruntime_quantizers.dynamic(fp32, int8, Recipe(per_channel=True))
     result = onnxruntime_session.run(int8, (tokens.numpy(),))
     expected = module(tokens).detach().numpy()
     assert np.abs(result - expected).max() < 0.1 * np.abs(expected).max()
@@ -440,7 +444,7 @@ def test_an_encoder_with_a_padding_mask_is_exported_as_its_fast_path_computes_it
         assert float(module(x)[:, -1].abs().max()) == 0
     plain = canonical.plain_attention(module, (x,))
     assert not any(isinstance(network, torch.nn.TransformerEncoder) for network in plain.modules())
-    onnxruntime_session.export(plain, (x[:1],), tmp_path / "m.onnx")
+    export_torch.export(plain, (x[:1],), tmp_path / "m.onnx")
     with torch.no_grad():
         np.testing.assert_allclose(
             onnxruntime_session.run(tmp_path / "m.onnx", (x.numpy(),)), module(x).numpy(), atol=1e-4
