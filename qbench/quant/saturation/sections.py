@@ -69,25 +69,27 @@ def name_layer(node: Any, makers: Mapping[str, Any]) -> str:
     return str(node.name or node.output[0])
 
 
-def cut(model: Any, behind: Sequence[int], kept: Sequence[Sequence[str]], open_part: Open) -> tuple[ModelSection, ...]:
-    """The sections of a model that end behind the nodes at these places; the tensors ``kept`` with each are given by it
-    or by one before it. ``open_part`` opens what runs one of them, such as ``open_as_written``."""
+def cut(
+    model: Any, behind: Sequence[int], requested: Sequence[Sequence[str]], open_part: Open
+) -> tuple[ModelSection, ...]:
+    """The sections of a model that end behind the nodes of these numbers; the tensors ``requested`` with each are given
+    by it or by one before it. ``open_part`` opens what runs one of them, such as ``open_as_written``."""
     nodes = list(model.graph.node)
-    bounds = [0, *(place + 1 for place in behind), len(nodes)]
-    parts = [nodes[start:stop] for start, stop in itertools.pairwise(bounds)]
-    known = {value.name for value in model.graph.input} | {name for node in nodes for name in node.output}
-    reads = [_read(part) & known - _given(part) for part in parts]
-    wanted = [set(names) & known for names in [*kept, ()]]
+    bounds = [0, *(number + 1 for number in behind), len(nodes)]
+    groups = [nodes[start:stop] for start, stop in itertools.pairwise(bounds)]
+    tensors = {value.name for value in model.graph.input} | {name for node in nodes for name in node.output}
+    reads = [_read(group) & tensors - _given(group) for group in groups]
+    requested_behind = [set(names) & tensors for names in [*requested, ()]]
     results = {value.name for value in model.graph.output}
-    needed_behind = [set().union(results, *reads[i + 1 :], *wanted[i:]) for i in range(len(parts))]
-    given = {value.name for value in model.graph.input}
-    types = _types(model, set().union(*reads, *wanted) - results - given)
+    needed_behind = [set().union(results, *reads[i + 1 :], *requested_behind[i:]) for i in range(len(groups))]
+    model_inputs = {value.name for value in model.graph.input}
+    types = _types(model, set().union(*reads, *requested_behind) - results - model_inputs)
     sections = []
-    for i, part in enumerate(parts):
-        outputs, inputs = sorted(_given(part) & needed_behind[i]), sorted(reads[i])
+    for i, group in enumerate(groups):
+        outputs, inputs = sorted(_given(group) & needed_behind[i]), sorted(reads[i])
         if outputs:
-            later = set().union(results, *reads[i + 1 :], *wanted[i + 1 :])
-            session = open_part(_part(model, part, inputs, outputs, types))
+            later = set().union(results, *reads[i + 1 :], *requested_behind[i + 1 :])
+            session = open_part(_part(model, group, inputs, outputs, types))
             finished = tuple({*inputs, *outputs} - later)
             sections.append(
                 ModelSection(session=session, inputs=tuple(inputs), outputs=tuple(outputs), finished=finished)
@@ -135,10 +137,10 @@ def _part(model: Any, nodes: Sequence[Any], inputs: list[str], outputs: list[str
     part.graph.name = model.graph.name
     part.graph.node.extend(nodes)
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in reads)
-    given = {value.name: value for value in model.graph.input}
+    model_inputs = {value.name: value for value in model.graph.input}
     for name in inputs:
-        own = onnx.helper.make_tensor_value_info(name, *types.get(name, (0, None)))
-        part.graph.input.append(given.get(name, own))
+        declared = onnx.helper.make_tensor_value_info(name, *types.get(name, (0, None)))
+        part.graph.input.append(model_inputs.get(name, declared))
     part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     return part
 
