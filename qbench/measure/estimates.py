@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.machine import canary as machine_canary
-from qbench.measure import canary, paired_difference, pairing, percentiles
+from qbench.measure import paired_difference, pairing, percentiles, undisturbed_blocks
 from qbench.measure.samples import Samples
 from qbench.measure.series import split_controls
 from qbench.measure.worker import WorkerFacts
@@ -33,7 +33,7 @@ def latency(samples: Samples, calm_ns: float | None = None) -> Latency:
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
     groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
     p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
-    of_all, calm = p50, canary.select_calls(samples, calm_ns)
+    of_all, calm = p50, undisturbed_blocks.select_calls(samples, calm_ns)
     if calm is not None:
         p50 = percentiles.undisturbed_median(seconds[calm], _by_process(seconds, samples, calm), len(groups))
     p90_limits, p99_limits = p90 or unknown, p99 or unknown
@@ -83,7 +83,7 @@ def interference(samples: Samples, calm_ns: float | None = None) -> Interference
     return replace(
         known,
         shared=machine_canary.share_disturbed(samples.canary_ns, level),
-        undisturbed_blocks=int(canary.find_undisturbed(samples.canary_ns, level).sum()),
+        undisturbed_blocks=int(undisturbed_blocks.find_undisturbed(samples.canary_ns, level).sum()),
         calm_seconds=level / 1e9,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from qbench.errors import CaseError
 from qbench.machine import peak as peaks
 from qbench.machine.peak import Peak
-from qbench.measure import canary
+from qbench.measure import undisturbed_blocks
 from qbench.measure.samples import Samples
 from qbench.process.child_process import Limits
 from qbench.progress.callback import Progress
@@ -40,7 +40,7 @@ class TimedCores:
 
     def learn(self, timed: Iterable[Samples]) -> None:
         """Takes the level of the calm canary from what was timed."""
-        self.calm_ns = canary.lowest_level(timed, self.calm_ns)
+        self.calm_ns = undisturbed_blocks.lowest_level(timed, self.calm_ns)
 
     def mend_peak(self) -> None:
         """Measures the peak again where the canary shows that its core was shared then and is not now."""

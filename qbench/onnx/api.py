@@ -130,11 +130,11 @@ def _read_config(file: Path) -> tuple[Config, str]:
 
 
 def _write_calibration(graph: Graph, held: Config, calibration: Path, record: Path) -> None:
-    from qbench.quant.onnx.calibration import scales
+    from qbench.quant.onnx.calibration import complete_scales
     from qbench.quant.onnx.formats import calibration_file
 
     model = calibration_file.write(graph, held, calibration)
-    record_file.write(scales.with_weights({}, model), record)
+    record_file.write(complete_scales.with_weights({}, model), record)
 
 
 def calibrate(

@@ -23,7 +23,7 @@ import numpy as np
 
 from qbench.cache import store
 from qbench.machine.canary import DISTURBED, Canary, calm_level, share_disturbed
-from qbench.measure import canary
+from qbench.measure import undisturbed_blocks
 from qbench.measure.group import measure_group
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
@@ -84,7 +84,7 @@ def show_states(folder: Path) -> None:
 
 
 def _show_processes(case: str, samples: Samples, level: float) -> None:
-    calm = canary.find_undisturbed(samples.canary_ns, level)
+    calm = undisturbed_blocks.find_undisturbed(samples.canary_ns, level)
     blocks = split(samples.calls_ns, samples.block)
     for number in np.unique(samples.process):
         here = samples.process == number

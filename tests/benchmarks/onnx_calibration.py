@@ -101,7 +101,7 @@ def make(folder: Path) -> None:
 
 def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
     """The calibration model and the record of the weights; how many tensors are calibrated."""
-    from qbench.quant.onnx.calibration import scales
+    from qbench.quant.onnx.calibration import complete_scales
     from qbench.quant.onnx.formats import calibration_file, config, scale_record
     from qbench.quant.onnx.formats.rules import ActivationRule, Rules
     from qbench.quant.onnx.graph.graph import Graph
@@ -110,7 +110,7 @@ def quantize(folder: Path, calibrator: str, batch_num: int) -> int:
     rules = Rules(batch_num=batch_num, common=_rule(ActivationRule(algorithm=calibrator)))
     file = folder / f"{calibrator}.onnx"
     model = calibration_file.write(graph, config.default(graph, rules), file)
-    scale_record.write(scales.with_weights({}, model), folder / f"{calibrator}.txt")
+    scale_record.write(complete_scales.with_weights({}, model), folder / f"{calibrator}.txt")
     return len(model.tensors)
 
 

@@ -15,7 +15,7 @@ from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import graph_process, needed_inputs, node_names
-from qbench.quant.onnx.calibration import calibrate, scales
+from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
@@ -91,7 +91,7 @@ def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], prog
     return Scaled(
         graph=graph,
         sites=model.sites,
-        record=scales.as_written(calibrated.record),
+        record=complete_scales.as_written(calibrated.record),
         float_reasons=_explain_sites(graph, model.sites),
         notes=calibrated.warnings,
     )

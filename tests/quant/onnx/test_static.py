@@ -17,7 +17,7 @@ from qbench.backends import onnx_build
 from qbench.backends.base import BuildJob
 from qbench.models.base import Network
 from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.formats import calibration_file, config_json, protobuf_text
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
 from qbench.quant.onnx.graph.graph import Graph
@@ -135,7 +135,7 @@ def test_a_suite_finds_the_scales_and_weights_of_qbench_onnx(tmp_path: Path, key
     files = tmp_path / "calibration.onnx", tmp_path / "record.txt"
     qbench.onnx.quantize(tmp_path / "fp32.onnx", qbench.onnx.config(tmp_path / "fp32.onnx", rules=rules), *files)
     record = qbench.onnx.calibrate(files[0], [data[:16], data[16:]], files[1], threads=1).record
-    assert scales.as_written(record) == found.record
+    assert complete_scales.as_written(record) == found.record
     by_hand = calibration_file.read(files[0]).graph()
     assert by_hand.constants == found.graph.constants
     for name in by_hand.constants:

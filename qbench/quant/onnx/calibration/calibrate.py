@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from qbench.quant.onnx import graph_process
-from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.calibration.batches import Batches, doubtful, require_several_passes
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import CHUNK_BYTES, Chunker
@@ -48,11 +48,11 @@ def calibrate(
     notes: list[str] = []
     if BALANCE in todo:
         model, record, notes = weight_steps.balanced(model, record, data)
-    record = scales.with_weights(record, model)
+    record = complete_scales.with_weights(record, model)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
     graph_process.release_memory(model.file)
     calibrated, params = observe(model, data, chunker, input_samples)
-    completed = scales.complete(record, params, model)
+    completed = complete_scales.complete(record, params, model)
     if input_samples is not None:
         model = weight_steps.rounded(model, completed, input_samples, data)
     if BIAS in todo:

@@ -10,7 +10,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from qbench.errors import UsageError
-from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.calibration.batches import checked, too_few
 from qbench.quant.onnx.calibration.collector import Collector
 from qbench.quant.onnx.formats import calibration_file
@@ -44,7 +44,7 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
             raise UsageError(f"{file}: {' and '.join(steps)} change weights; use qbench.onnx.calibrate")
         self._record = Path(record)
         scales_so_far = calibration_file.read_scales(self._record, self._calibrated)
-        self._scales_so_far = scales.with_weights(scales_so_far, self._calibrated)
+        self._scales_so_far = complete_scales.with_weights(scales_so_far, self._calibrated)
         self.batches_seen = 0
         providers = ["CPUExecutionProvider"] if providers is None else providers
         super().__init__(str(file), sess_options, providers=providers, **others)
@@ -78,7 +78,7 @@ class CalibrationSession(onnxruntime.InferenceSession):  # type: ignore[misc]  #
         self._collector.wait()
         self.batches_seen = number
         if number == self.batch_num:
-            record = scales.complete(self._scales_so_far, self._collector.qparams(), self._calibrated)
+            record = complete_scales.complete(self._scales_so_far, self._collector.qparams(), self._calibrated)
             record_file.write(record, self._record)
             self._collector.close()
             self._collector = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qbench.errors import ModelError, UsageError
 from qbench.quant.onnx import graph_process
-from qbench.quant.onnx.calibration import calibrate, scales
+from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.calibration.batches import Batches
 from qbench.quant.onnx.calibration.calibration_model import BALANCE, CalibrationModel, keep_outputs
 from qbench.quant.onnx.formats import config as config_file
@@ -85,7 +85,7 @@ def read_scales(file: Path, model: CalibrationModel) -> Record:
     """The record as it is, empty where there is none yet; what the model itself knows of its weights goes before.
     Raises ``UsageError`` where the record belongs to another model."""
     record = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
-    expected = scales.keys(model.sites)
+    expected = complete_scales.keys(model.sites)
     if strangers := [key for key in record if key not in expected]:
         near = difflib.get_close_matches(strangers[0], expected, 1)
         advice = f"did you mean {near[0]!r}?" if near else "is it the record of another model? delete it, or"

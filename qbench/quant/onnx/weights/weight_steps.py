@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.onnx.calibration import scales
+from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, stream
@@ -94,7 +94,7 @@ def balanced(model: CalibrationModel, own: Record, data: CalibrationData) -> tup
     changed = balance.apply(graph, factors)
     _require_equal(model, changed, observed.example, data.threads)
     by_layer = {name: tuple(map(float, f)) for group, f in factors.items() for name in group.layers}
-    record = scales.with_weights(scales.with_balance(own, by_layer), model, changed)
+    record = complete_scales.with_weights(complete_scales.with_balance(own, by_layer), model, changed)
     return model.rewrite(changed, BALANCE, record), record, _describe_balance(every, candidates, tuple(factors))
 
 

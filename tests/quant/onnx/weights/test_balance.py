@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qbench.errors import BuildError, UsageError
 from qbench.quant import affine
-from qbench.quant.onnx.calibration import calibrate, scales
+from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
 from qbench.quant.onnx.graph.graph import Graph
@@ -300,7 +300,7 @@ def test_a_calibration_that_is_killed_after_the_model_changed_is_run_again(
     network = cnn()
     data = [images(3, seed=seed) for seed in range(2)]
     file, record = written(tmp_path / "c.onnx", network, config(network, balance=0.5, batch_num=2)), tmp_path / "r.txt"
-    record_file.write(scales.with_weights({}, calibration_file.read(file)), record)
+    record_file.write(complete_scales.with_weights({}, calibration_file.read(file)), record)
     (tmp_path / "d.onnx").write_bytes(file.read_bytes())
     (tmp_path / "d.txt").write_bytes(record.read_bytes())
     with monkeypatch.context() as patch:

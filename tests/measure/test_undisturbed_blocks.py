@@ -1,4 +1,4 @@
-"""qbench.measure.canary: which blocks ran on a core of their own."""
+"""qbench.measure.undisturbed_blocks: which blocks ran on a core of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.machine.canary import calm_level, share_disturbed
-from qbench.measure import canary, estimates
+from qbench.measure import estimates, undisturbed_blocks
 from qbench.measure.samples import Samples
 
 CALM = 5600
@@ -40,7 +40,7 @@ def readings_of(*pairs: tuple[int, int]) -> np.ndarray:
 def test_a_block_is_undisturbed_where_both_readings_are_calm() -> None:
     """A neighbour that came or went inside a block shows in one of its two readings."""
     rows = readings_of((5600, 5700), (5600, 9000), (9000, 5600), (9000, 9100))
-    assert canary.find_undisturbed(rows, CALM).tolist() == [True, False, False, False]
+    assert undisturbed_blocks.find_undisturbed(rows, CALM).tolist() == [True, False, False, False]
     assert share_disturbed(rows, CALM) == 0.5
 
 
@@ -50,7 +50,7 @@ def test_a_machine_that_nobody_shares_is_never_called_disturbed(spread: list[flo
     rows = (np.asarray(spread) * CALM).astype(np.int64).reshape(-1, 2)
     level = calm_level(rows)
     assert level is not None
-    assert canary.find_undisturbed(rows, level).all()
+    assert undisturbed_blocks.find_undisturbed(rows, level).all()
     assert share_disturbed(rows, level) == 0.0
 
 
@@ -61,7 +61,7 @@ def test_a_run_that_is_disturbed_throughout_is_seen_against_what_is_known() -> N
     known = calm_level(disturbed.canary_ns, CALM)
     assert known == CALM
     assert share_disturbed(disturbed.canary_ns, known) == 1.0
-    assert canary.select_calls(disturbed, CALM) is None
+    assert undisturbed_blocks.select_calls(disturbed, CALM) is None
     alone = calm_level(disturbed.canary_ns)
     assert alone is not None
     assert share_disturbed(disturbed.canary_ns, alone) == 0.0
@@ -70,12 +70,12 @@ def test_a_run_that_is_disturbed_throughout_is_seen_against_what_is_known() -> N
 def test_cases_measured_together_are_held_against_one_level() -> None:
     """A case with six blocks, all disturbed, is seen to be so where another one had the core for itself."""
     disturbed, calm = samples_of([True] * 6), samples_of([False] * 6)
-    level = canary.lowest_level([disturbed, calm])
-    assert level == canary.lowest_level([calm, disturbed]) == calm_level(calm.canary_ns)
+    level = undisturbed_blocks.lowest_level([disturbed, calm])
+    assert level == undisturbed_blocks.lowest_level([calm, disturbed]) == calm_level(calm.canary_ns)
     assert estimates.latency(disturbed, level).p50_from == "all"
     assert estimates.latency(calm, level).p50_from == "undisturbed"
-    assert canary.lowest_level([], 5.0) == 5.0
-    assert canary.lowest_level([]) is None
+    assert undisturbed_blocks.lowest_level([], 5.0) == 5.0
+    assert undisturbed_blocks.lowest_level([]) is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
