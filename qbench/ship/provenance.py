@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,15 +14,17 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
 
 SCHEMA = 1
+_NUMBER = re.compile(r"[0-9][0-9A-Za-z.]*")  # of a release, also a.dev1 or an rc
 
 
 def list_requirements(program: Program, versions: Mapping[str, str | None]) -> list[str]:
     """Lines for pip: what the script imports, in the versions that the run had. The ``+cpu`` of a build is left out,
-    since an index with only that build offers it for the plain number, too."""
+    since an index with only that build offers it for the plain number, too; and what is no version, since the run may
+    be somebody else's and pip reads more than versions."""
     pinned = []
     for name in ("numpy", *program.libraries):
-        version = versions.get(name)
-        pinned.append(name if version is None else f"{name}=={version.partition('+')[0]}")
+        number = (versions.get(name) or "").partition("+")[0]
+        pinned.append(f"{name}=={number}" if _NUMBER.fullmatch(number) else name)
     return pinned
 
 
