@@ -70,4 +70,11 @@ def _choose(stored: StoredRun, case: str | None) -> dict[str, tuple[Record, str 
         raise UsageError(f"{stored.folder}: the run names nothing to ship ({said}); name a case: qbench ship RUN CASE")
     case_ids = list(answers) if case is None else [case]
     in_words = {shipped: names.in_words(text, stored.records) for shipped, text in answers.items()}
-    return {plain_name(each): (stored.by_id[each], in_words.get(each)) for each in case_ids}
+    folders: dict[str, tuple[Record, str | None]] = {}
+    for each in case_ids:
+        name = plain_name(each)
+        folders[name if name not in folders else f"{name}-{len(folders) + 1}"] = (
+            stored.by_id[each],
+            in_words.get(each),
+        )
+    return folders

@@ -50,7 +50,7 @@ def _read_choice(value: Any, *, allowed: tuple[Any, ...]) -> Any:
 def _read_number(value: Any) -> float:
     try:
         number = float(Fraction(value)) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise wrong(f"expected a number such as 0.5 or 1/255, got {value!r}") from error
     if isinstance(value, bool) or not math.isfinite(number):
         raise wrong(f"expected a finite number, got {value!r}")

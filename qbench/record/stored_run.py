@@ -149,6 +149,17 @@ class ExamplesInfo:
     channel_axis: int = 1
     reverse_channels: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where the facts do not belong together."""
+        dimensions = 1 + max(map(len, self.shapes), default=0)
+        if len(self.types) != len(self.shapes):
+            raise ValueError("types and shapes differ in length")
+        channels = max(len(self.mean), len(self.std))
+        if not {len(self.mean), len(self.std)} <= {1, channels} or 0 in (len(self.mean), len(self.std)):
+            raise ValueError("mean and std must hold one number each, or one for each channel")
+        if channels > 1 and not -dimensions <= self.channel_axis < dimensions:
+            raise ValueError("channel_axis lies outside the examples")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:

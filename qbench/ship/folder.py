@@ -47,7 +47,8 @@ def write_folder(run: StoredRun, record: Record, folder: Path, answer: str | Non
             "which builds the same bytes, and ship that run"
         )
     backend: Backend = registry.load("backend", record.case.backend)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    folder = folder.absolute()
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise UsageError(f"{folder}: something lies there already; name a new folder with --output")
     with atomic.make_workplace(folder) as workplace:
         begun = workplace / "shipped"
@@ -65,9 +66,7 @@ def write_folder(run: StoredRun, record: Record, folder: Path, answer: str | Non
         }
         for name, text in texts.items():
             (begun / name).write_text(text, encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        begun.replace(folder)
+        begun.replace(folder)  # also of an empty folder
     return Shipped(case=case, folder=folder, file=program.file)
 
 

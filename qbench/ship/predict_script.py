@@ -17,7 +17,8 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
     It calls the model with all the examples that it is given, as evaluation does, but where the answers depend on which
     examples share a call (``dynamic``), and where the model takes so many alone."""
     case = record.case
-    batch = 1 if program.single else fixed_batch or (case.batch_size if case.mode == "dynamic" else None)
+    fixed = None if program.single else fixed_batch
+    batch = 1 if program.single else fixed or (case.batch_size if case.mode == "dynamic" else None)
     lines = [
         f'"""{_plain(case.id)}: python predict.py EXAMPLES.npz ANSWERS.npz, or import predict."""',
         "import sys",
@@ -37,7 +38,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
         "",
         "def predict(*inputs):  # an array for each input of the network, examples along the first axis",
         "    arrays = [np.ascontiguousarray(preprocess(array)) for array in inputs]",
-        *_indent(_calls(batch)),
+        *_indent(_calls(batch, fixed is not None)),
         "",
         'if __name__ == "__main__":',
         "    np.savez(sys.argv[2], *predict(*np.load(sys.argv[1]).values()))",
@@ -60,10 +61,19 @@ def _preprocessing(examples: ExamplesInfo | None) -> list[str]:
     ]
 
 
-def _calls(batch: int | None) -> list[str]:
-    """What ``predict`` does with the preprocessed arrays; ``batch``: examples a call (None: all)."""
+def _calls(batch: int | None, is_fixed: bool) -> list[str]:
+    """What ``predict`` does with the preprocessed arrays; ``batch``: examples a call (None: all). ``is_fixed``: the
+    model takes no fewer, so that the last call is filled with its last example, as evaluation does."""
     if batch is None:
         return ["return call(arrays)"]
+    if is_fixed:
+        return [
+            f"count, rest = len(arrays[0]), -len(arrays[0]) % {batch}  # {batch} examples a call: the last is filled",
+            "arrays = [np.concatenate([array, *[array[-1:]] * rest]) for array in arrays]",
+            f"starts = range(0, len(arrays[0]), {batch})",
+            f"answers = [call([array[i : i + {batch}] for array in arrays]) for i in starts]",
+            "return [np.concatenate(output)[:count] for output in zip(*answers)]",
+        ]
     return [
         f"starts = range(0, len(arrays[0]), {batch})  # so many examples a call, as measured",
         f"answers = [call([array[i : i + {batch}] for array in arrays]) for i in starts]",

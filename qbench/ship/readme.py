@@ -9,16 +9,17 @@ from qbench.formatting import code, markdown
 from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
-from qbench.report.names import backend_name, variant_name
+from qbench.report.names import variant_name
 from qbench.stats.interval_type import Interval
+
+_BY_HAND = "This case was named by hand; it is not what the run says to ship."
 
 
 def write_readme(run: StoredRun, record: Record, program: Program, answer: str | None) -> str:
     """The page as Markdown. ``answer``: the run's decision, where the case is its pick."""
     case, info = record.case, run.info
     lines = [f"# {markdown(case.model)}: {markdown(variant_name(record))}", ""]
-    if answer is not None:
-        lines += [f"{markdown(answer)}", ""]
+    lines += [_BY_HAND if answer is None else markdown(answer), ""]
     lines += [
         "## Run it",
         "",
@@ -27,8 +28,8 @@ def write_readme(run: StoredRun, record: Record, program: Program, answer: str |
         ".venv/bin/python predict.py EXAMPLES.npz ANSWERS.npz",
         "```",
         "",
-        f"{code(program.file)} is the model. `predict.py` needs numpy and {backend_name(case.backend)} alone: it reads "
-        "an array for each input of the network, in their order, and writes one for each output. "
+        f"{code(program.file)} is the model. `predict.py` needs numpy and {', '.join(program.libraries)} alone. "
+        "It reads an array for each input of the network, in their order, and writes one for each output. "
         f"Python {markdown(str(info.environment.get('python', 'of any version')))} was used.",
         "",
         *_list_inputs(run),
@@ -40,7 +41,7 @@ def write_readme(run: StoredRun, record: Record, program: Program, answer: str |
         "",
         "| | |",
         "|---|---|",
-        *(f"| {name} | {formatting.cell(value)} |" for name, value in _list_figures(record, info.metric)),
+        *(f"| {markdown(name)} | {markdown(value)} |" for name, value in _list_figures(record, info.metric)),
         "",
         "## What it must not run on",
         "",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_records import CASE, case_key, fp32, info, int8
+from made_records import CASE, case_key, fp32, info, int8, speedup
 from made_runs import run_folder
 
 from qbench.cli import main
@@ -105,3 +105,13 @@ def test_an_unknown_case_is_answered_with_those_there_are(ship: Ship, tmp_path: 
     assert code == 2
     assert "no such case in" in err
     assert CASE in err
+
+
+def test_long_names_that_are_cut_alike_keep_their_folders(ship: Ship, tmp_path: Path) -> None:
+    """No answer takes the place of another."""
+    model, records = "m" * 90, []
+    for batch in (1, 8):
+        fp32_id, int8_id = (f"{model}/{mode}/t1/b{batch}" for mode in ("fp32/torch", "static/onednn"))
+        records += [replace(fp32(), case=case_key(fp32_id)), int8(int8_id, speedup=speedup(baseline=fp32_id))]
+    assert ship(stored(tmp_path / "run", records), "-o", "out")[0] == 0
+    assert len(list((tmp_path / "out").iterdir())) == 2

@@ -600,6 +600,7 @@ def test_npz_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     ("options", "expected"),
     [
         ({"scale": "1/0"}, "scale: expected a number such as 0.5 or 1/255"),
+        ({"scale": "1e400"}, "scale: expected a number such as 0.5 or 1/255"),
         ({"scale": True}, "scale: expected a finite number"),
         ({"mean": []}, "mean: expected a number, or one for each channel"),
         ({"mean": [0, "x"]}, "mean: expected a number"),

@@ -101,9 +101,12 @@ def test_a_folder_says_what_it_is_and_where_it_came_from(shipped: SimpleNamespac
     page = (written.folder / "README.md").read_text()
     for said in ("Ship it.", "uint8 of shape n x 1 x 8 x 8", "1 thread, 1 example a call", "accumulates in int8"):
         assert said in page
+    assert "| '" not in page  # a cell for a spreadsheet has one before a minus
     versions = stored.info.versions
     pinned = [f"numpy=={versions['numpy']}", f"onnxruntime=={versions['onnxruntime']}"]
     assert (written.folder / "requirements.txt").read_text().split() == pinned
+    other = write_folder(stored, record, tmp_path / "other", None)
+    assert "it is not what the run says to ship" in (other.folder / "README.md").read_text()
     provenance = json.loads((written.folder / "provenance.json").read_text())
     assert provenance["record"]["case"]["id"] == record.case.id
     assert set(provenance["digests"]) == {"data", "model net"}
@@ -119,6 +122,9 @@ def test_only_an_empty_folder_is_written_into(shipped: SimpleNamespace, tmp_path
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
     (tmp_path / "empty").mkdir()
     assert write_folder(shipped.run, record, tmp_path / "empty", None).folder == tmp_path / "empty"
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="something lies there already"):
+        write_folder(shipped.run, record, tmp_path / "link", None)
 
 
 def test_an_artifact_that_is_gone_is_said_with_the_way_back(tmp_path: Path) -> None:

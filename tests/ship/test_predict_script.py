@@ -72,6 +72,7 @@ def test_examples_are_preprocessed_to_the_bit_as_in_the_suite(
         ("dynamic", 1, None, False, [1] * 5),  # here they do: ranges are of the whole call
         ("dynamic", 2, None, False, [2, 2, 1]),
         ("static", 1, 5, False, [5]),
+        ("static", 4, 4, False, [4, 4]),  # the last is filled: a model of a fixed batch takes no fewer
         ("static", 8, None, True, [1] * 5),
     ],
 )
@@ -98,3 +99,26 @@ def test_a_case_of_any_name_ends_no_text_of_the_script() -> None:
     scope = script(info(Preprocessing()), hostile)
     assert "os" not in scope
     assert scope["predict"](np.zeros((1, CHANNELS, 2, 2), np.uint8))
+
+
+def test_a_call_that_was_filled_answers_the_examples_alone() -> None:
+    """As many answers as examples, in their order."""
+    raw = np.arange(5, dtype=np.uint8).reshape(5, 1)
+    scope = script(RunInfo(suite=SuiteInfo(name="s")), record("static", 4), 4)
+    assert np.array_equal(scope["predict"](raw)[0], raw)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"types": ("uint8", "uint8")},
+        {"mean": ()},
+        {"mean": (1.0, 2.0), "std": (1.0, 2.0, 3.0)},
+        {"mean": (1.0, 2.0), "channel_axis": 5},
+        {"mean": (1.0, 2.0), "channel_axis": -(10**9)},
+    ],
+)
+def test_facts_that_do_not_belong_together_are_refused(facts: dict[str, Any]) -> None:
+    """A run may be somebody else's: nothing of it makes a script that cannot run, or one without end."""
+    with pytest.raises(ValueError, match=r"differ in length|one number each|outside the examples"):
+        ExamplesInfo(**{"types": ("uint8",), "shapes": ((1, 8, 8),), **facts})

@@ -108,6 +108,7 @@ def test_every_built_in_data_set_has_its_options() -> None:
     [
         ("{image-folder: ., order: brg}", "/s.yaml:3:42: data.dataset.order: expected one of rgb, bgr, got 'brg'"),
         ("{npz: x.npz, scale: 1/0}", "data.dataset.scale: expected a number such as 0.5 or 1/255, got '1/0'"),
+        ('{npz: x.npz, scale: "1e400"}', "data.dataset.scale: expected a number such as 0.5 or 1/255, got '1e400'"),
         ("{npz: x.npz, mean: [1, 2], std: [1, 2, 3]}", "s.yaml:3:17: data.dataset: mean has 2 channels, std has 3"),
         ("{image-folder: ., resize: 8}", "data.dataset: resize needs size, the height and width of the crop after it"),
         ("{imagenet: ., resize: 8}", "data.dataset.resize: the short side (8) must be at least size (224)"),
