@@ -33,7 +33,6 @@ USED_BY_OTHERS = {
     "amsgrad": "a key of Adam, read by its name",
     "mcnemar_p": "a key of `gate --json`",
     "predict_outputs": "a script of the guide (hosts.md)",
-    "write_guide": "makes the guide's list of columns, which its test keeps up to date",
 }
 # Who is called by what its decorator adds it to, whatever its name: pydantic, columns with a cell of their own.
 CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer", "drawn"}

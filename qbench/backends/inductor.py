@@ -151,8 +151,7 @@ class Inductor(Backend):
             call=(
                 "with torch.inference_mode():",
                 "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
-                "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
-                "return [output.numpy() for output in outputs]",
+                "return [output.numpy() for output in ([outputs] if torch.is_tensor(outputs) else outputs)]",
             ),
             single=True,
         )

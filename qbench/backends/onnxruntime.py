@@ -71,10 +71,7 @@ class OnnxRuntime(OnnxBackend):
                 'options.add_session_config_entry("session.intra_op.allow_spinning", "0")',
                 'model = onnxruntime.InferenceSession(FILE, options, providers=["CPUExecutionProvider"])',
             ),
-            call=(
-                "names = [value.name for value in model.get_inputs()]",
-                "return model.run(None, dict(zip(names, arrays)))",
-            ),
+            call=("return model.run(None, {value.name: array for value, array in zip(model.get_inputs(), arrays)})",),
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:

@@ -92,15 +92,18 @@ class OpenVino(OnnxBackend):
         from qbench.quant.artifacts import openvino_model
 
         settings = openvino_model.session_settings(0) | {"INFERENCE_NUM_THREADS": "THREADS"}
-        arguments = ", ".join(
-            f'"{key}": {value if value == "THREADS" else repr(value)}' for key, value in settings.items()
-        )
+        arguments = [
+            f'"{key}": {value if value == "THREADS" else repr(value)}'.replace("'", '"')
+            for key, value in settings.items()
+        ]
+        half = len(arguments) // 2
         return Program(
             file=openvino_model.unpack_pair(file, folder, name) or copy_model(file, folder, name),
             libraries=("openvino",),
             imports=("import openvino",),
             load=(
-                f"settings = {{{arguments}}}".replace("'", '"'),
+                f"settings = {{{', '.join(arguments[:half])},",
+                f"            {', '.join(arguments[half:])}}}",
                 'model = openvino.compile_model(FILE, "CPU", settings)',
             ),
             call=("outputs = model(arrays)", "return [outputs[i] for i in range(len(model.outputs))]"),

@@ -96,16 +96,17 @@ class TorchScriptBackend(Backend):
     def deploy(self, file: Path, folder: Path, name: str) -> Program:
         """One TorchScript file."""
         packed = () if self.engine is None else (f'torch.backends.quantized.engine = "{self.engine}"',)
+        # From C++, where Python's filters do not see it: that later versions will not have int8 tensors. This one has.
+        quiet = () if self.engine is None else ("import os", 'os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")')
         return Program(
             file=copy_model(file, folder, name),
             libraries=("torch",),
-            imports=("import torch",),
+            imports=(*quiet, "import torch"),
             load=("torch.set_num_threads(THREADS)", *packed, "model = torch.jit.load(FILE)"),
             call=(
                 "with torch.inference_mode():",
                 "    outputs = model(*[torch.from_numpy(array) for array in arrays])",
-                "outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]",
-                "return [output.numpy() for output in outputs]",
+                "return [output.numpy() for output in ([outputs] if torch.is_tensor(outputs) else outputs)]",
             ),
         )
 

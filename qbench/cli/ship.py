@@ -12,8 +12,8 @@ from qbench.cli.output import find_folder, terminal_width
 from qbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from qbench.record.schema import Record
     from qbench.record.stored_run import StoredRun
+    from qbench.ship.folder import Chosen
 
 SHIPPED = Path("shipped")
 
@@ -35,17 +35,14 @@ def ship(
 
     It holds the model's file under a plain name, predict.py, which needs the runtime alone, requirements.txt, README.md
     (what was measured where, what it must not run on) and provenance.json. Where a run answers for several settings,
-    each has a folder of its own within DIR.
+    each has a folder of its own within DIR; all are written, or none.
     """
     from qbench.record.stored_run import read_run
     from qbench.report import terminal
     from qbench.ship.folder import write_folder
 
     stored = read_run(find_folder(run, full=True), lenient=True)
-    chosen = _choose(stored, case)
-    target = output or SHIPPED / stored.info.suite.name
-    for name, (record, answer) in chosen.items():
-        shipped = write_folder(stored, record, target / name if len(chosen) > 1 else target, answer)
+    for shipped in write_folder(stored, _choose(stored, case), output or SHIPPED / stored.info.suite.name):
         print(
             terminal.wrap(
                 f"{shipped.case}: {shipped.folder / shipped.file}, and README.md beside it says how to run it",
@@ -54,12 +51,12 @@ def ship(
         )
 
 
-def _choose(stored: StoredRun, case: str | None) -> dict[str, tuple[Record, str | None]]:
-    """The records to ship by the name of their folder, each with the answer that it is; raises ``UsageError``."""
+def _choose(stored: StoredRun, case: str | None) -> dict[str, Chosen]:
+    """What to ship, by the name of its folder among several; raises ``UsageError``."""
     from qbench.decide.decision import decide
     from qbench.decide.json_text import find_shipped
     from qbench.report import build, names
-    from qbench.ship.folder import plain_name
+    from qbench.ship.folder import Chosen, plain_name
 
     decisions = decide(build.judge(stored))
     answers = {shipped: each.headline for each in decisions if (shipped := find_shipped(each)) is not None}
@@ -70,11 +67,9 @@ def _choose(stored: StoredRun, case: str | None) -> dict[str, tuple[Record, str 
         raise UsageError(f"{stored.folder}: the run names nothing to ship ({said}); name a case: qbench ship RUN CASE")
     case_ids = list(answers) if case is None else [case]
     in_words = {shipped: names.in_words(text, stored.records) for shipped, text in answers.items()}
-    folders: dict[str, tuple[Record, str | None]] = {}
+    folders: dict[str, Chosen] = {}
     for each in case_ids:
         name = plain_name(each)
-        folders[name if name not in folders else f"{name}-{len(folders) + 1}"] = (
-            stored.by_id[each],
-            in_words.get(each),
-        )
+        name = name if name not in folders else f"{name}-{len(folders) + 1}"
+        folders[name] = Chosen(record=stored.by_id[each], answer=in_words.get(each))
     return folders

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench.backends.program import Program
+from qbench.evaluate.batch_size import BASE
 from qbench.record.schema import Record
 from qbench.record.stored_run import ExamplesInfo, RunInfo
 
+_USAGE = "python predict.py EXAMPLES.npz ANSWERS.npz"
 _UNKNOWN = "# The run does not tell the suite's preprocessing: give examples as the network takes them."
 
 
 def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: int | None) -> str:
     """The text of a script of at most 30 lines that needs numpy and the runtime.
 
-    It calls the model with all the examples that it is given, as evaluation does, but where the answers depend on which
-    examples share a call (``dynamic``), and where the model takes so many alone."""
+    A call has as many examples as evaluation gave it, since answers may depend on how many share it: by dynamic ranges,
+    and by the kernels that a runtime takes for so many."""
     case = record.case
     fixed = None if program.single else fixed_batch
-    batch = 1 if program.single else fixed or (case.batch_size if case.mode == "dynamic" else None)
+    batch = 1 if program.single else fixed or (case.batch_size if case.mode == "dynamic" else BASE)
     lines = [
-        f'"""{_plain(case.id)}: python predict.py EXAMPLES.npz ANSWERS.npz, or import predict."""',
+        f'"""{_plain(case.id)}: {_USAGE}, or import predict."""',
         "import sys",
         "from pathlib import Path",
         "import numpy as np",
         *program.imports,
         "",
-        f'FILE = str(Path(__file__).with_name("{program.file}"))',
-        f"THREADS = {case.threads}",
+        f'FILE, THREADS = str(Path(__file__).with_name("{program.file}")), {case.threads}',
         *program.load,
         "",
         "def preprocess(examples):",
@@ -41,7 +42,8 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
         *_indent(_calls(batch, fixed is not None)),
         "",
         'if __name__ == "__main__":',
-        "    np.savez(sys.argv[2], *predict(*np.load(sys.argv[1]).values()))",
+        f'    source, target = sys.argv[1:] if len(sys.argv) == 3 else sys.exit("usage: {_USAGE}")',
+        "    np.savez(target, *predict(*np.load(source).values()))",
     ]
     return "\n".join(lines) + "\n"
 
@@ -50,34 +52,23 @@ def _preprocessing(examples: ExamplesInfo | None) -> list[str]:
     """The body of ``preprocess``, which does to a bit what ``datasets.preprocessing.Preprocessing`` does."""
     if examples is None:
         return [_UNKNOWN, "return examples"]
-    lines = [f"examples = np.flip(examples, {examples.channel_axis})"] if examples.reverse_channels else []
+    ordered = f"np.flip(examples, {examples.channel_axis})" if examples.reverse_channels else "examples"
     if not examples.to_float:
-        return [*lines, "return examples"]
+        return [f"return {ordered}"]
     axis = _axis(examples)
     return [
-        *lines,
-        f"scaled = examples.astype(np.float32) * np.float32({examples.scale!r})",
+        f"scaled = {ordered}.astype(np.float32) * np.float32({examples.scale!r})",
         f"return (scaled - {_constant(examples.mean, axis)}) / {_constant(examples.std, axis)}",
     ]
 
 
-def _calls(batch: int | None, is_fixed: bool) -> list[str]:
-    """What ``predict`` does with the preprocessed arrays; ``batch``: examples a call (None: all). ``is_fixed``: the
-    model takes no fewer, so that the last call is filled with its last example, as evaluation does."""
-    if batch is None:
-        return ["return call(arrays)"]
-    if is_fixed:
-        return [
-            f"count, rest = len(arrays[0]), -len(arrays[0]) % {batch}  # {batch} examples a call: the last is filled",
-            "arrays = [np.concatenate([array, *[array[-1:]] * rest]) for array in arrays]",
-            f"starts = range(0, len(arrays[0]), {batch})",
-            f"answers = [call([array[i : i + {batch}] for array in arrays]) for i in starts]",
-            "return [np.concatenate(output)[:count] for output in zip(*answers)]",
-        ]
+def _calls(batch: int, is_fixed: bool) -> list[str]:
+    """What ``predict`` does with the preprocessed arrays, so many examples a call. ``is_fixed``: the model takes no
+    fewer, so that the last call is filled with its last example, as evaluation does."""
+    rows = f'array.take(range(i, i + {batch}), 0, mode="clip")' if is_fixed else f"array[i : i + {batch}]"
     return [
-        f"starts = range(0, len(arrays[0]), {batch})  # so many examples a call, as measured",
-        f"answers = [call([array[i : i + {batch}] for array in arrays]) for i in starts]",
-        "return [np.concatenate(output) for output in zip(*answers)]",
+        f"answers = [call([{rows} for array in arrays]) for i in range(0, len(arrays[0]), {batch})]",
+        "return [np.concatenate(output)[: len(arrays[0])] for output in zip(*answers)]",
     ]
 
 

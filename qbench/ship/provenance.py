@@ -23,6 +23,8 @@ def list_requirements(program: Program, versions: Mapping[str, str | None]) -> l
     be somebody else's and pip reads more than versions."""
     pinned = []
     for name in ("numpy", *program.libraries):
+        if name == "torch":
+            pinned.append("# torch: its build for CPUs alone is enough, and much smaller; README.md says how to get it")
         number = (versions.get(name) or "").partition("+")[0]
         pinned.append(f"{name}=={number}" if _NUMBER.fullmatch(number) else name)
     return pinned

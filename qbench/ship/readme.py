@@ -6,18 +6,24 @@ from qbench import formatting, registry
 from qbench.backends.base import Backend
 from qbench.backends.program import Program
 from qbench.formatting import code, markdown
-from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus
+from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus, without_native
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.report.names import variant_name
 from qbench.stats.interval_type import Interval
 
 _BY_HAND = "This case was named by hand; it is not what the run says to ship."
+_TORCH = (
+    "On Linux, pip takes torch with the libraries of graphics cards, which are several gigabytes. Nothing here uses "
+    "them: for the build for CPUs alone, name PyTorch's package index for CPUs (its installation page has the address) "
+    "to pip with `--index-url` when you install torch, and install the rest of requirements.txt after it."
+)
 
 
 def write_readme(run: StoredRun, record: Record, program: Program, answer: str | None) -> str:
     """The page as Markdown. ``answer``: the run's decision, where the case is its pick."""
     case, info = record.case, run.info
+    figures = _list_figures(record, info.metric)
     lines = [f"# {markdown(case.model)}: {markdown(variant_name(record))}", ""]
     lines += [_BY_HAND if answer is None else markdown(answer), ""]
     lines += [
@@ -32,6 +38,7 @@ def write_readme(run: StoredRun, record: Record, program: Program, answer: str |
         "It reads an array for each input of the network, in their order, and writes one for each output. "
         f"Python {markdown(str(info.environment.get('python', 'of any version')))} was used.",
         "",
+        *([_TORCH, ""] if "torch" in program.libraries else []),
         *_list_inputs(run),
         "",
         "## What was measured",
@@ -41,8 +48,9 @@ def write_readme(run: StoredRun, record: Record, program: Program, answer: str |
         "",
         "| | |",
         "|---|---|",
-        *(f"| {markdown(name)} | {markdown(value)} |" for name, value in _list_figures(record, info.metric)),
+        *(f"| {markdown(name)} | {markdown(value)} |" for name, value in figures),
         "",
+        *(["In brackets are 95 % limits.", ""] if any("[" in value for _, value in figures) else []),
         "## What it must not run on",
         "",
         *(f"- {line}" for line in list_warnings(run, record)),
@@ -117,9 +125,11 @@ def _explain_target(target: TargetFacts | None) -> str:
             "Sums of some of its layers can leave 16 bits, as CPUs without VNNI (avx2, avx512) add products: answers "
             "may be wrong there."
         )
-    if target is None or not adds_in_16_bits(target.cpus):
-        return (
-            "It was made for this machine's CPU alone: where int8 kernels add products in 16 bits (x86 without VNNI), "
-            "sums may saturate and answers be wrong."
-        )
-    return f"It was made for these kinds of CPU: {name_cpus(target.cpus)}. On others its answers may differ."
+    cpus = () if target is None else without_native(target.cpus)
+    made_for = f"these kinds of CPU: {name_cpus(cpus)}" if cpus else "the CPU that it was built on alone"
+    if adds_in_16_bits(cpus):
+        return f"It was made for {made_for}. On others its answers may differ."
+    return (
+        f"It was made for {made_for}. Where int8 kernels add products in 16 bits (avx2, avx512: x86 without VNNI), "
+        "sums may saturate and answers be wrong."
+    )

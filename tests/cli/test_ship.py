@@ -24,10 +24,10 @@ Ship = Callable[..., tuple[int, str, str]]
 def ship(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ship:
     """``qbench ship`` in an empty folder, of artifacts that need not be there: exit code and both streams."""
 
-    def write(run: StoredRun, record: Record, folder: Path, answer: str | None) -> shipping.Shipped:
-        folder.mkdir(parents=True)
-        (folder / "written.json").write_text(json.dumps([record.case.id, answer]))
-        return shipping.Shipped(case=record.case.id, folder=folder, file="net.pt")
+    def fill(run: StoredRun, chosen: shipping.Chosen, folder: Path) -> str:
+        folder.mkdir(exist_ok=True)
+        (folder / "written.json").write_text(json.dumps([chosen.record.case.id, chosen.answer]))
+        return "net.pt"
 
     def command(*arguments: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["qbench", "ship", *map(str, arguments)])
@@ -36,7 +36,7 @@ def ship(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
         captured = capsys.readouterr()
         return int(str(ended.value.code)), captured.out, captured.err
 
-    monkeypatch.setattr(shipping, "write_folder", write)
+    monkeypatch.setattr(shipping, "_fill", fill)
     monkeypatch.chdir(tmp_path)
     return command
 
@@ -68,7 +68,7 @@ def test_without_a_case_it_is_the_answer_of_the_run(ship: Ship, tmp_path: Path) 
     (folder,) = (tmp_path / "shipped").iterdir()
     case, answer = written(folder)
     assert (case, str(answer).partition(" ")[0]) == (CASE, "Ship")
-    assert out.startswith(f"{CASE}: shipped/{folder.name}/net.pt, and README.md beside it")
+    assert out.startswith(f"{CASE}: {folder / 'net.pt'}, and README.md beside it")
 
 
 def test_a_named_case_is_shipped_whatever_the_run_says(ship: Ship, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.report import case_table, columns, terminal
 from qbench.report.cells import CaseRow, list_rows
-from qbench.report.columns import COLUMNS, OPEN, STORED, arrange, draw_cells, list_shown, write_guide
+from qbench.report.columns import COLUMNS, OPEN, STORED, arrange, draw_cells, list_shown
 from qbench.report.columns.column import Family
 from qbench.report.ruling import rule
 from qbench.report.summary import candidates
@@ -38,6 +38,13 @@ def fields_of(kind: type, prefix: str = "") -> Iterator[str]:
             yield from fields_of(nested, f"{prefix}{part.name}.")
 
 
+def write_guide() -> str:
+    """The columns as the guide's table."""
+    rows = [f"| `{name}` | {column.kind} | {column.unit} | {column.meaning} |" for name, column in STORED.items()]
+    rows += [f"| `{start}*` | as it is | | {meaning} |" for start, meaning in OPEN.items()]
+    return "\n".join(("| column | kind | unit | meaning |", "|---|---|---|---|", *rows, ""))
+
+
 def test_every_field_of_a_record_has_its_column() -> None:
     """A new field of the record is explained here, or is a mapping whose keys are columns."""
     mappings = {start.rstrip(".") for start in OPEN}
@@ -51,7 +58,7 @@ def test_every_column_says_what_it_holds() -> None:
 
 
 def test_the_guide_holds_the_same_table() -> None:
-    """``python -c 'from qbench.report.columns import write_guide; print(write_guide())'`` makes it."""
+    """Each column with its kind, unit and meaning, in the order in which it is written."""
     assert write_guide() in GUIDE.read_text(encoding="utf-8")
 
 

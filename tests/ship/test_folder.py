@@ -19,10 +19,11 @@ from short_measurements import short_measurements
 from qbench import suite
 from qbench.errors import UsageError
 from qbench.progress.live import Silent
+from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.registry import load
 from qbench.running import run
-from qbench.ship.folder import plain_name, write_folder
+from qbench.ship.folder import Chosen, Shipped, plain_name, write_folder
 
 NETWORKS = Path(__file__).parents[1] / "fixtures" / "networks.py"
 TEXT = f"""
@@ -60,6 +61,12 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return SimpleNamespace(folder=folder, run=read_run(result.folder), examples=folder / "examples.npz")
 
 
+def ship(run: StoredRun, record: Record, folder: Path, answer: str | None = None) -> Shipped:
+    """One case alone in a folder."""
+    (written,) = write_folder(run, {"net": Chosen(record=record, answer=answer)}, folder)
+    return written
+
+
 def predict_alone(folder: Path, examples: Path) -> np.ndarray:
     """What the folder's script answers where qbench cannot be imported."""
     answers = folder.parent / "answers.npz"
@@ -84,7 +91,7 @@ def test_the_script_answers_what_the_run_stored(shipped: SimpleNamespace, tmp_pa
     assert records, [record.reason for record in stored.records]
     for number, record in enumerate(records):
         folder = tmp_path / str(number) / "net"
-        write_folder(stored, record, folder, None)
+        ship(stored, record, folder)
         answers = predict_alone(folder, shipped.examples)
         assert np.array_equal(answers, stored.predictions(record)["outputs"]), record.case.id
         assert len((folder / "predict.py").read_text().splitlines()) <= 30
@@ -94,22 +101,42 @@ def test_a_folder_says_what_it_is_and_where_it_came_from(shipped: SimpleNamespac
     """The page, the versions to install and the whole record; the model has its plain name."""
     stored: StoredRun = shipped.run
     record = stored.by_id["net/static/onnxruntime/t1/b1"]
-    written = write_folder(stored, record, tmp_path / "out", "Ship it.")
+    written = ship(stored, record, tmp_path / "out", "Ship it.")
     assert written.file == "net.onnx"
     names = {"net.onnx", "predict.py", "README.md", "requirements.txt", "provenance.json"}
     assert {path.name for path in written.folder.iterdir()} == names
     page = (written.folder / "README.md").read_text()
-    for said in ("Ship it.", "uint8 of shape n x 1 x 8 x 8", "1 thread, 1 example a call", "accumulates in int8"):
+    for said in (
+        "Ship it.",
+        "uint8 of shape n x 1 x 8 x 8",
+        "1 thread, 1 example a call",
+        "accumulates in int8",
+        "In brackets are 95 % limits.",
+    ):
         assert said in page
     assert "| '" not in page  # a cell for a spreadsheet has one before a minus
     versions = stored.info.versions
     pinned = [f"numpy=={versions['numpy']}", f"onnxruntime=={versions['onnxruntime']}"]
     assert (written.folder / "requirements.txt").read_text().split() == pinned
-    other = write_folder(stored, record, tmp_path / "other", None)
+    assert "--index-url" not in page  # torch alone has builds with and without graphics cards
+    other = ship(stored, record, tmp_path / "other")
     assert "it is not what the run says to ship" in (other.folder / "README.md").read_text()
     provenance = json.loads((written.folder / "provenance.json").read_text())
     assert provenance["record"]["case"]["id"] == record.case.id
     assert set(provenance["digests"]) == {"data", "model net"}
+
+
+def test_of_several_cases_all_are_written_or_none(shipped: SimpleNamespace, tmp_path: Path) -> None:
+    """Side by side by their names; where one cannot be shipped there is no folder."""
+    stored: StoredRun = shipped.run
+    fine = {name: Chosen(record=stored.by_id[f"net/{name}/onnxruntime/t1/b1"]) for name in ("fp32", "static")}
+    written = write_folder(stored, fine, tmp_path / "both")
+    assert [each.folder for each in written] == [tmp_path / "both" / "fp32", tmp_path / "both" / "static"]
+    assert all((each.folder / each.file).is_file() for each in written)
+    gone = {**fine, "gone": Chosen(record=int8())}
+    with pytest.raises(UsageError, match="is gone from the cache"):
+        write_folder(stored, gone, tmp_path / "none")
+    assert {path.name for path in tmp_path.iterdir()} == {"both"}
 
 
 def test_only_an_empty_folder_is_written_into(shipped: SimpleNamespace, tmp_path: Path) -> None:
@@ -118,20 +145,20 @@ def test_only_an_empty_folder_is_written_into(shipped: SimpleNamespace, tmp_path
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").write_text("mine")
     with pytest.raises(UsageError, match="something lies there already"):
-        write_folder(shipped.run, record, tmp_path / "kept", None)
+        ship(shipped.run, record, tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
     (tmp_path / "empty").mkdir()
-    assert write_folder(shipped.run, record, tmp_path / "empty", None).folder == tmp_path / "empty"
+    assert ship(shipped.run, record, tmp_path / "empty").folder == tmp_path / "empty"
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="something lies there already"):
-        write_folder(shipped.run, record, tmp_path / "link", None)
+        ship(shipped.run, record, tmp_path / "link")
 
 
 def test_an_artifact_that_is_gone_is_said_with_the_way_back(tmp_path: Path) -> None:
     """A run outlives its cache; nothing is written then."""
     stored = read_run(run_folder(tmp_path / "run", [int8()]))
     with pytest.raises(UsageError, match="its artifact is gone from the cache; run the suite again"):
-        write_folder(stored, stored.records[0], tmp_path / "out", None)
+        ship(stored, stored.records[0], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -139,7 +166,7 @@ def test_a_case_that_is_not_ok_is_not_shipped(tmp_path: Path) -> None:
     """A failed case has no file."""
     stored = read_run(run_folder(tmp_path / "run", [int8(status="failed", artifact=None)]))
     with pytest.raises(UsageError, match="is failed, so there is nothing to ship"):
-        write_folder(stored, stored.records[0], tmp_path / "out", None)
+        ship(stored, stored.records[0], tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from qbench.backends.program import Program
 from qbench.datasets.preprocessing import Preprocessing
 from qbench.record.schema import Record, make_case_key
 from qbench.record.stored_run import ExamplesInfo, RunInfo, SuiteInfo
+from qbench.registry import load, names
 from qbench.ship.predict_script import write_script
 
 CALL = ("calls.append(len(arrays[0]))", "return arrays")
@@ -68,8 +72,8 @@ def test_examples_are_preprocessed_to_the_bit_as_in_the_suite(
 @pytest.mark.parametrize(
     ("mode", "batch", "fixed", "single", "calls"),
     [
-        ("static", 1, None, False, [5]),  # answers do not depend on who shares the call
-        ("dynamic", 1, None, False, [1] * 5),  # here they do: ranges are of the whole call
+        ("static", 1, None, False, [5]),  # up to 8, as evaluation calls it: torch's kernels for 16 round otherwise
+        ("dynamic", 1, None, False, [1] * 5),  # ranges are of the whole call
         ("dynamic", 2, None, False, [2, 2, 1]),
         ("static", 1, 5, False, [5]),
         ("static", 4, 4, False, [4, 4]),  # the last is filled: a model of a fixed batch takes no fewer
@@ -79,10 +83,40 @@ def test_examples_are_preprocessed_to_the_bit_as_in_the_suite(
 def test_a_call_has_as_many_examples_as_its_answers_need(
     mode: str, batch: int, fixed: int | None, single: bool, calls: list[int]
 ) -> None:
-    """All at once, but for dynamic ranges, models of a fixed batch, and files that answer one example a call."""
+    """As evaluation gave it, but for dynamic ranges, models of a fixed batch, and files that answer one a call."""
     scope = script(info(Preprocessing()), record(mode, batch), fixed, replace(PROGRAM, single=single))
     (answers,) = scope["predict"](np.arange(5 * CHANNELS * 4, dtype=np.uint8).reshape(5, CHANNELS, 2, 2))
     assert (scope["calls"], len(answers)) == (calls, 5)
+
+
+@pytest.mark.parametrize("backend", sorted(name for name in names("backend") if name != "fake"))
+@pytest.mark.parametrize(("mode", "fixed"), [("dynamic", None), ("static", 16)])
+def test_a_script_has_at_most_thirty_lines(tmp_path: Path, backend: str, mode: str, fixed: int | None) -> None:
+    """Of every backend, with all that a suite can ask of the examples; it is Python of at most 160 columns."""
+    (tmp_path / "file.bin").write_bytes(b"model")
+    program = load("backend", backend).deploy(tmp_path / "file.bin", tmp_path, "net")
+    three = Preprocessing(scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), reverse_channels=True)
+    text = write_script(program, info(three), record(mode, 16), fixed)
+    compile(text, "predict.py", "exec")
+    assert len(text.splitlines()) <= 30
+    assert max(map(len, text.splitlines())) <= 160
+
+
+@pytest.mark.parametrize("arguments", [[], ["examples.npz"], ["1.npz", "2.npz", "3.npz"]])
+def test_other_than_two_arguments_are_answered_with_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    """How it is called, no traceback."""
+    (tmp_path / "predict.py").write_text(write_script(PROGRAM, info(Preprocessing()), record(), None))
+    command = [sys.executable, str(tmp_path / "predict.py"), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.splitlines() == ["usage: python predict.py EXAMPLES.npz ANSWERS.npz"]
+
+
+def test_many_examples_are_not_called_at_once() -> None:
+    """fp32 of digits-cnn on torch answered 450 at once by 8e-6 otherwise than evaluation, which called it by 8."""
+    scope = script(info(Preprocessing()), record())
+    scope["predict"](np.zeros((20, CHANNELS, 2, 2), np.uint8))
+    assert scope["calls"] == [8, 8, 4]
 
 
 def test_a_run_that_does_not_tell_its_preprocessing_leaves_it_to_the_reader() -> None:

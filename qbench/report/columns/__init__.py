@@ -82,10 +82,3 @@ def arrange(names: Iterable[str], order: str) -> list[str]:
     """The names of columns in the order of a table; behind them those that it does not mention."""
     ranks = {name: rank for rank, name in enumerate(order.split())}
     return sorted(names, key=lambda name: ranks.get(name, len(ranks)))
-
-
-def write_guide() -> str:
-    """The columns as a Markdown table, as ``guide/python.md`` has it."""
-    rows = [f"| `{name}` | {column.kind} | {column.unit} | {column.meaning} |" for name, column in STORED.items()]
-    rows += [f"| `{start}*` | as it is | | {meaning} |" for start, meaning in OPEN.items()]
-    return "\n".join(("| column | kind | unit | meaning |", "|---|---|---|---|", *rows, ""))

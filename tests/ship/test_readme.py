@@ -1,0 +1,62 @@
+"""Rules of qbench/ship/readme.py: what the page of a shipped folder says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import int8
+from made_runs import run_folder
+
+from qbench.backends.program import Program
+from qbench.record.schema import Record, TargetFacts
+from qbench.record.stored_run import read_run
+from qbench.ship.readme import write_readme
+
+PROGRAM = Program(file="net.onnx", libraries=("onnxruntime",), imports=(), load=(), call=())
+
+
+def page(folder: Path, record: Record, program: Program = PROGRAM) -> str:
+    """The page of a record."""
+    return write_readme(read_run(run_folder(folder, [record])), record, program, None)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "sentence", "may_saturate"),
+    [
+        (None, "It was made for the CPU that it was built on alone.", True),
+        (("native",), "It was made for the CPU that it was built on alone.", True),
+        (("vnni",), "It was made for these kinds of CPU: vnni.", True),
+        (("vnni", "arm"), "It was made for these kinds of CPU: vnni and arm.", True),
+        (
+            ("avx2", "vnni"),
+            "It was made for these kinds of CPU: avx2 and vnni. On others its answers may differ.",
+            False,
+        ),
+    ],
+)
+def test_the_cpus_are_those_of_the_target(
+    tmp_path: Path, cpus: tuple[str, ...] | None, sentence: str, may_saturate: bool
+) -> None:
+    """One that names kinds of CPU is not for the machine of the build alone; where sums may saturate is said of each
+    that was not made for such kernels."""
+    record = int8()
+    assert record.artifact is not None
+    target = None if cpus is None else TargetFacts(cpus=cpus)
+    text = page(tmp_path / "run", replace(record, artifact=replace(record.artifact, target=target)))
+    assert sentence in text
+    assert ("sums may saturate" in text) == may_saturate
+
+
+def test_the_level_of_limits_stands_beside_them(tmp_path: Path) -> None:
+    """Where there are any."""
+    assert "In brackets are 95 % limits." in page(tmp_path / "timed", int8())
+    bare = replace(int8(), latency=None, speedup=None, accuracy=None)
+    assert "In brackets" not in page(tmp_path / "bare", bare)
+
+
+def test_torch_is_installed_without_the_libraries_of_graphics_cards(tmp_path: Path) -> None:
+    """In words: whose index it is depends on where one installs. Other runtimes have one build."""
+    assert "`--index-url`" in page(tmp_path / "torch", int8(), replace(PROGRAM, libraries=("torch",)))
+    assert "--index-url" not in page(tmp_path / "onnx", int8())
