@@ -14,6 +14,9 @@ from qbench.report import palette
 from qbench.report.comparison import RunComparison
 from qbench.report.page import Page
 
+LONGEST = 44  # letters of a name; of a longer one the beginning and this many from its end are seen:
+KEPT_TAIL = 20
+_NEGATIVE = re.compile(r"(?<![^\s\[(~])-(?=\d[\d.,]*(?:e[+-]?\d+)?(?:[\s%\]);:…]|$))")
 _HERE = Path(__file__).parent
 
 
@@ -50,7 +53,8 @@ def _environment() -> Any:
         lstrip_blocks=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
-    environment.filters["minus"] = _minus
+    environment.filters["minus"] = write_minus
+    environment.filters["cut"] = cut_name
     environment.filters["split_sentence"] = _split_sentence
     return environment
 
@@ -69,6 +73,19 @@ def _split_sentence(text: str) -> tuple[str, str]:
     return first, " ".join(rest)
 
 
-def _minus(text: str) -> str:
-    """A number with the true minus sign, which is as wide as a plus."""
-    return re.sub(r"-(?=\d)", "\N{MINUS SIGN}", text)
+def write_minus(text: str) -> str:
+    """The text with the true minus sign, which is as wide as a plus, before numbers that stand alone; a name or an id,
+    whatever hyphens are in it, is as it was and can be pasted."""
+    return _NEGATIVE.sub("\N{MINUS SIGN}", text)
+
+
+def cut_name(name: str) -> str:
+    """A long name in two pieces, of which the style cuts the first short: what the page holds, and what is copied from
+    it, is the whole name; so is its title."""
+    from markupsafe import Markup
+
+    whole = clean(name)
+    if len(whole) <= LONGEST:
+        return whole
+    pieces = Markup('<span class="cut" title="{whole}"><span>{head}</span>{tail}</span>')
+    return pieces.format(whole=whole, head=whole[:-KEPT_TAIL], tail=whole[-KEPT_TAIL:])

@@ -7,13 +7,13 @@ import csv
 import io
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chromium import needs_chromium, show
 from large_run import BACKENDS, Shape, write_large_run
 from made_explanations import ACCURACY
 from made_history import write_history
@@ -27,35 +27,8 @@ from qbench.record.schema import Record
 from qbench.report.build import build_report
 from qbench.report.history_page import build_history
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="needs a browser: apt-get install chromium chromium-driver",
-)
+pytestmark = needs_chromium
 TINY_SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A headless Chromium that keeps its console's log."""
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=str(DRIVER)))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +76,6 @@ def many_records() -> list[Record]:
 
 
 OPEN = "document.querySelectorAll('details.part').forEach(part => { part.open = true; })"  # what a phone folds
-
-
-def show(browser: Any, file: Path, *, width: int, scheme: str) -> None:
-    """Opens a page at a width, in a colour scheme."""
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(file.as_uri())
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,0 +1,56 @@
+"""The pages of a report by axe-core, the checks that accessibility tools share: nothing is found."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import needs_chromium, show
+from made_history import write_history
+from made_records import RUN_V1
+from made_runs import flipped_run
+
+from qbench.report.build import build_report
+from qbench.report.history_page import build_history
+
+pytestmark = needs_chromium
+FINDINGS = """
+const done = arguments[0];
+axe.run().then((result) => done(result.violations.map((rule) =>
+  [rule.id, ...rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))])));
+"""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script; the package that brings it along is not imported."""
+    package = metadata.distribution("axe-playwright-python")
+    return Path(str(package.locate_file("axe_playwright_python/axe.min.js"))).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A report, one that is compared with another run and has images, and a history."""
+    folder = tmp_path_factory.mktemp("pages")
+    shutil.copytree(RUN_V1, folder / "plain")
+    flipped_run(folder / "compared")
+    return {
+        "report": build_report(folder / "plain"),
+        "comparison": build_report(folder / "compared", other=RUN_V1),
+        "history": build_history(write_history(folder / "runs", runs=9, changed=5)),
+    }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize("name", ["report", "comparison", "history"])
+def test_nothing_is_found(browser: Any, axe: str, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+    """As the page opens, and with everything unfolded: colours, names, landmarks, what the keyboard reaches."""
+    show(browser, pages[name], width=width, scheme=scheme)
+    browser.execute_script(axe)
+    assert browser.execute_async_script(FINDINGS) == []
+    browser.execute_script("document.querySelectorAll('details').forEach((part) => { part.open = true; });")
+    assert browser.execute_async_script(FINDINGS) == []

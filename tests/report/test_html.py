@@ -1,0 +1,47 @@
+"""Rules of qbench/report/html.py: what a filter does to names and numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from qbench.report.html import cut_name, write_minus
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet-18",
+        "net-1/static/onednn/t1/b1",
+        "AVX-512",
+        "2026-11-25",
+        "2-3",
+        "v1.-2",
+        "stage-1.conv",
+        "mid-p",
+        "a_-1",
+    ],
+)
+def test_a_name_is_never_altered(name: str) -> None:
+    """Also in a sentence, in brackets and before a comma, so that it can be pasted."""
+    for text in (name, f"of {name}, [{name}] and ({name})."):
+        assert write_minus(text) == text
+
+
+@pytest.mark.parametrize(
+    "number", ["-1", "-0.25", "-65 dB", "-11 %", "[-17, -5]", "(limit -1.0)", "to -2.", "-1,024.5", "-1e-05"]
+)
+def test_a_number_has_a_true_minus_sign(number: str) -> None:
+    """Wherever it stands alone; that of an exponent stays."""
+    shown = write_minus(number)
+    assert shown == re.sub(r"(?<!e)-", "\N{MINUS SIGN}", number)
+
+
+def test_a_long_name_is_cut_and_whole() -> None:
+    """Its title and its text are the whole name; a short one stays as it is, and neither can break out."""
+    long = "a<b>" * 20
+    shown = cut_name(long)
+    assert re.sub(r"<[^>]*>", "", shown) == "a&lt;b&gt;" * 20
+    assert f'title="{"a&lt;b&gt;" * 20}"' in shown
+    assert cut_name("net-18") == "net-18"
