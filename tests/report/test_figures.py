@@ -103,6 +103,15 @@ def test_a_caption_is_a_conclusion_with_n_and_the_level(pictures: dict[str, Figu
     assert "Farthest from fp32 is conv19, with an SQNR of 21.0 dB" in pictures["layers"].caption
 
 
+def test_a_backend_is_never_drawn_pale(pictures: dict[str, Figure]) -> None:
+    """A colour that is mixed with the ground has no longer the contrast that the palette gives it."""
+    for key, figure in pictures.items():
+        styles = [node.attrib.get("style", "") for node in ElementTree.fromstring(figure.svg).iter()]
+        of_backends = [style for style in styles if "var(--backend-" in style]
+        assert of_backends, key
+        assert [style for style in of_backends if "opacity" in style] == [], key
+
+
 def boxes_of(svg: str) -> list[tuple[str, float, float, float, float]]:
     """Each text with the box that matplotlib's font needs, in points; a title is shown under the pointer alone."""
     boxes = []

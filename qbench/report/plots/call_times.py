@@ -183,7 +183,7 @@ def _draw_hill(axes: Any, y: float, row: PictureRow, seconds: NDArray[Any], acro
         return
     first, last = used[0], used[-1] + 1
     heights = base + 1 + 11 * counts[first:last] / counts.max()
-    axes.stairs(heights, edges[first : last + 1], baseline=base, fill=True, color=color_of(row.backend), alpha=0.8)
+    axes.stairs(heights, edges[first : last + 1], baseline=base, fill=True, color=color_of(row.backend))
 
 
 def _in_unit(seconds: float, unit: tuple[float, str]) -> str:

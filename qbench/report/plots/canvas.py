@@ -30,6 +30,7 @@ ROLES: dict[Role, str] = {
 _UNUSUAL = "\u0250"  # from here on the measuring font may lack a letter, of which matplotlib warns
 _BLACK, _NEARLY_BLACK = "#000000", "#000001"
 WIDTH, SIZE = 338.0, 12.0
+WASH = 0.1  # how strong a ground is coloured: marks keep their contrast on it
 LINE = 15.0  # of a line of text
 MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
 _SETTINGS: dict[str, Any] = {

@@ -29,7 +29,7 @@ Cost = Literal["size", "memory", "cold_start"]
 TITLES: dict[Cost, str] = {
     "size": "size of what is shipped",
     "memory": "memory of the process, at its peak",
-    "cold_start": "until the first answer (loading in grey)",
+    "cold_start": "until the first answer (loading: thin, grey)",
 }
 
 
@@ -48,7 +48,7 @@ def footprint(frame: pd.DataFrame, what: Cost = "size", most: int = MOST) -> Any
         value, first = (amount(case, what) or 0.0) / unit, 0.0
         if what == "cold_start":
             first = (case.number("cold_start.load_seconds") or 0.0) / unit
-            axes.barh([y - 1], [first], height=8, color=ROLES["muted"], alpha=0.45)
+            axes.barh([y - 1], [first], height=3, color=ROLES["muted"])
         hollow = {"facecolor": "none", "edgecolor": color_of(row.backend), "linewidth": 1.6}
         filled = {"facecolor": color_of(row.backend), "edgecolor": ROLES["ink"], "linewidth": 0.6}
         axes.barh([y - 1], [value - first], left=first, height=8, **(filled if case.is_int8 else hollow))

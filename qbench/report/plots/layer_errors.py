@@ -65,7 +65,7 @@ def layers(frame: pd.DataFrame, numbers: pd.DataFrame, case: str | None = None, 
             hatched = {"facecolor": "none", "edgecolor": ROLES["muted"], "hatch": "////", "linewidth": 0.8}
             axes.barh([y - 1], [end], height=8, **hatched)
         elif layer.sqnr_db is not None:
-            axes.barh([y - 1], [max(0.0, layer.sqnr_db)], height=8, color=color_of(backend), alpha=0.85)
+            axes.barh([y - 1], [max(0.0, layer.sqnr_db)], height=8, color=color_of(backend))
         if layer.clipped:
             axes.barh([y - 5.5], [across.high * layer.clipped], height=3, color=ROLES["bad"])
 

@@ -36,7 +36,7 @@ def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
 
     def draw(axes: Any, y: float, row: PictureRow) -> None:
         rate = rates[id(by_row[row.key])] / 1e9
-        axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend), alpha=0.55)
+        axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend))
         rows.draw_mark(axes, rate, y - 1, row, across)
 
     groups, by_row = rows.group_rows(chosen, show_share)

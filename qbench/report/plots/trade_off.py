@@ -205,19 +205,19 @@ def _shade(axes: Any, points: Sequence[Point], across: Axis, up: Axis) -> None:
     tied = [point.time.value for point in points if point.case.role in ("ship", "either", "tied")]
     tie = points[0].case.number("decision.tie")
     if tied and tie:
-        axes.axvspan(min(tied), min(tied) * (1 + tie), color=ROLES["good"], alpha=0.18, linewidth=0, zorder=-1)
+        axes.axvspan(min(tied), min(tied) * (1 + tie), color=ROLES["good"], alpha=canvas.WASH, linewidth=0, zorder=-1)
     at = limit_of(points)
     if at is None:
         return
     end = up.high if points[0].case["metric.higher_is_better"] is False else up.low
-    axes.axhspan(min(at, end), max(at, end), color=ROLES["bad"], alpha=0.10, linewidth=0, zorder=-1)
+    axes.axhspan(min(at, end), max(at, end), color=ROLES["bad"], alpha=canvas.WASH, linewidth=0, zorder=-1)
     axes.axhline(at, color=ROLES["bad"], linewidth=1.2, linestyle=(0, (3, 1.5)), zorder=1)
 
 
 def _draw_point(axes: Any, point: Point, across: Axis, up: Axis) -> None:
     x, y = across.clip(point.time.value), up.clip(point.change.value)
     color = canvas.color_of(point.case.backend)
-    line = {"color": color, "linewidth": 1.0, "alpha": 0.55, "zorder": 3}
+    line = {"color": color, "linewidth": 0.8, "zorder": 3}
     if point.time.low is not None and point.time.high is not None:
         axes.plot([max(point.time.low, across.low), min(point.time.high, across.high)], [y, y], **line)
     if point.change.low is not None and point.change.high is not None:
@@ -243,9 +243,9 @@ def _point_beyond(point: Point, across: Axis, up: Axis) -> str | None:
 
 def _draw_faint(axes: Any, point: Point, across: Axis, up: Axis) -> None:
     """One of many that have neither a name nor bars."""
-    style = canvas.mark_style(point.case.mode, point.case.backend) | {"alpha": 0.35, "markeredgewidth": 0.4}
+    style = canvas.mark_style(point.case.mode, point.case.backend) | {"markeredgewidth": 0.4}
     style |= {"marker": _point_beyond(point, across, up) or style["marker"]}
-    axes.plot([across.clip(point.time.value)], [up.clip(point.change.value)], markersize=5, zorder=2.5, **style)
+    axes.plot([across.clip(point.time.value)], [up.clip(point.change.value)], markersize=4, zorder=2.5, **style)
 
 
 def _write_labels(axes: Any, layout: _Layout) -> None:
