@@ -59,12 +59,16 @@ def run(
     Exit code: 0 every case is ok or skipped with a reason, 1 a case failed, 2 usage or suite error, 130 interrupted
     (143 by SIGTERM, 129 by SIGHUP).
     """
+    from qbench.process.start import start_server
+
+    interrupted = None if resume is None else find_run(resume, to_resume=True)
+    asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
+    start_server()  # it imports what children need while this process imports the stages
+
     from qbench.progress.live import live
     from qbench.running import run as story
     from qbench.running import text as run_text
 
-    interrupted = None if resume is None else find_run(resume, to_resume=True)
-    asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
     read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
         result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress, on=on)

@@ -71,11 +71,39 @@ def difference(first: RuntimeVariant, second: RuntimeVariant, data: Data, *, lim
     return call(difference_here, first, second, data, limits=limits, progress=progress)
 
 
+def list_differing(
+    variants: Sequence[tuple[RuntimeVariant, RuntimeVariant]], *, limits: Limits, progress: Progress
+) -> list[int]:
+    """The positions of the pairs whose outputs differ by more than rounding explains, whose ``difference`` is worth a
+    process of its own. One process looks at all of them.
+
+    Raises ``CaseError`` where that one does not end well.
+    """
+    positions: list[int] = call(list_differing_here, tuple(variants), limits=limits, progress=progress)
+    return positions
+
+
+def list_differing_here(variants: Sequence[tuple[RuntimeVariant, RuntimeVariant]], *, progress: Progress) -> list[int]:
+    """``list_differing`` in this process."""
+    progress("compare runtimes", 0.5)
+    return [position for position, pair in enumerate(variants) if _measure(*pair) is not None]
+
+
 def difference_here(
     first: RuntimeVariant, second: RuntimeVariant, data: Data, *, progress: Progress
 ) -> Difference | None:
     """``difference`` in this process."""
     progress("compare with another runtime", 0.9)
+    measured = _measure(first, second)
+    if measured is None:
+        return None
+    between, better = measured
+    layer = _first_layer(first, second, data, min(better - MORE_DECIBELS, LAYER_DECIBELS))
+    return Difference(between_db=between, better_db=better, layer=layer)
+
+
+def _measure(first: RuntimeVariant, second: RuntimeVariant) -> tuple[float, float] | None:
+    """The SQNR between the two, and that of the better one; None where rounding explains how they differ."""
     ours, theirs = (load_predictions(variant.predictions)["outputs"] for variant in (first, second))
     if ours.shape != theirs.shape or ours.dtype.kind != "f":
         return None
@@ -85,8 +113,7 @@ def difference_here(
     between = min(measure_sqnr(ours, theirs), measure_sqnr(theirs, ours))
     if between >= (min(better - MORE_DECIBELS, ENOUGH_INT8) if decibels else ENOUGH_FP32):
         return None
-    layer = _first_layer(first, second, data, min(better - MORE_DECIBELS, LAYER_DECIBELS))
-    return Difference(between_db=between, better_db=better, layer=layer)
+    return between, better
 
 
 def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, bar: float) -> str | None:

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 
 CORES = "QBENCH_IMPORT_CORES"  # the variable: numbers of cores, separated by commas
@@ -27,6 +28,13 @@ def import_modules(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError), _named_cores() if name in _CHOOSING else contextlib.nullcontext():
             importlib.import_module(name)
+
+
+def import_ahead(names: Iterable[str]) -> threading.Thread:
+    """Imports them in the thread that it returns, while this one waits for others."""
+    thread = threading.Thread(target=import_modules, args=(tuple(names),), name="import-ahead", daemon=True)
+    thread.start()
+    return thread
 
 
 def name_cores(cores: Iterable[int]) -> dict[str, str]:

@@ -20,6 +20,8 @@ MODULES = (
     "threadpoolctl",
     "psutil",
     "qbench.evaluate.predictions",
+    "qbench.evaluate.score",
+    "qbench.evaluate.runtime_difference",
     "qbench.measure.worker",
 )
 

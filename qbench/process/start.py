@@ -12,6 +12,7 @@ from typing import Any
 from qbench.process import inheritance, reaper
 from qbench.process.offspring import offspring
 
+_PRELOAD = ["qbench.process.preload"]
 FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 # Of every child. Read once by OpenMP, MKL and OpenBLAS when they are imported (more threads are asked for by their own
 # calls later), and by oneDNN: where the user's own setting of its math mode were left, torch's convolutions and
@@ -25,13 +26,20 @@ CHILD_VARIABLES = {
 }
 
 
+def start_server() -> None:
+    """Has the server of children begin its imports, and returns at once: it takes seconds until the first child."""
+    with inheritance.pass_on(CHILD_VARIABLES | offspring().environment()), contextlib.suppress(OSError):
+        multiprocessing.set_forkserver_preload(_PRELOAD)
+        forkserver.ensure_running()
+
+
 def start(process: BaseProcess, *, fresh: bool) -> None:
     """Starts a child. A server of children that a model has ended, or whose socket it has removed, is started anew."""
     with inheritance.pass_on(CHILD_VARIABLES | offspring().environment()):
         if fresh:
             process.start()
             return
-        multiprocessing.set_forkserver_preload(["qbench.process.preload"])
+        multiprocessing.set_forkserver_preload(_PRELOAD)
         try:
             process.start()
         except (FileNotFoundError, ConnectionError, EOFError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from qbench import registry
@@ -40,17 +41,14 @@ def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVa
     """The variants of the open cases by id. One that fails breaks its cases; one that fails with a further calibration
     subset breaks nothing: its reason is kept.
 
-    The baselines come first: without them the others have nothing to be compared with.
+    The baselines begin first: without its own a variant has nothing to be compared with, so it waits for that.
     """
     variants = {planned.case.variant.id: planned.case.variant for planned in context.tracker.open_cases()}
     recalibrations = [
         (variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)
     ]
     context.progress.stage("build", len(variants) + len(recalibrations))
-    baselines = [variant for variant in variants.values() if _is_baseline(variant)]
-    compared = [variant for variant in variants.values() if not _is_baseline(variant)]
-    built = _build_each(context, prepared, baselines, set())
-    built |= _build_each(context, prepared, compared, set(built))
+    built = _build_each(context, prepared, list(variants.values()))
     rebuilt = context.run_parallel(
         "build",
         recalibrations,
@@ -74,14 +72,22 @@ def _list_subsets(data: Data, variant: Variant) -> tuple[CalibrationSubset, ...]
     return data.other_subsets if variant.mode == "static" and variant.recipe.file is None else ()
 
 
-def _build_each(
-    context: RunContext, prepared: Prepared, variants: Sequence[Variant], fp32: set[str]
-) -> dict[str, BuiltVariant]:
-    """Those of the variants that could be built, by id; ``fp32`` are the ids of the baselines that are there."""
-    ordered = sorted(variants, key=lambda variant: not variant.recipe.trains)  # the long ones begin first
-    built = context.run_parallel(
-        "build", ordered, lambda variant: _build_variant(context, prepared, variant, fp32), kind=_name_shared
-    )
+def _build_each(context: RunContext, prepared: Prepared, variants: Sequence[Variant]) -> dict[str, BuiltVariant]:
+    """Those of the variants that could be built, by id."""
+    # After the baselines the long ones.
+    ordered = sorted(variants, key=lambda variant: (not _is_baseline(variant), not variant.recipe.trains))
+    baselines = {variant.id: Future[bool]() for variant in ordered if _is_baseline(variant)}
+
+    def build_one(variant: Variant) -> BuiltVariant | None:
+        built = None
+        try:
+            built = _build_variant(context, prepared, variant, baselines)
+        finally:
+            if variant.id in baselines:
+                baselines[variant.id].set_result(built is not None)
+        return built
+
+    built = context.run_parallel("build", ordered, build_one, kind=_name_shared)
     return {variant.id: result for variant, result in zip(ordered, built, strict=True) if result is not None}
 
 
@@ -92,12 +98,15 @@ def _name_shared(variant: Variant) -> tuple[str, str, str]:
     return variant.model.name, variant.mode, "" if twin else backend.runtime
 
 
-def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp32: set[str]) -> BuiltVariant | None:
+def _build_variant(
+    context: RunContext, prepared: Prepared, variant: Variant, baselines: Mapping[str, Future[bool]]
+) -> BuiltVariant | None:
     """A variant of the plan; None where it cannot be built, which breaks its cases."""
     cases = context.tracker.list_cases(variant.id)
     started, artifact = time.monotonic(), None
     try:
-        _require_baseline(variant, fp32)
+        _require_baseline(variant, baselines)
+        started = time.monotonic()  # it has waited
         artifact = _build(context, prepared, variant, prepared.data, variant.id)
     except ModeImpossible as error:
         context.tracker.break_cases(cases, "build", CaseSkipped(str(error)))
@@ -111,11 +120,12 @@ def _build_variant(context: RunContext, prepared: Prepared, variant: Variant, fp
     return None if artifact is None else BuiltVariant(artifact=artifact, seconds=time.monotonic() - started)
 
 
-def _require_baseline(variant: Variant, fp32: set[str]) -> None:
-    """Raises ``CaseError`` for a variant whose fp32 is not among the built ones."""
+def _require_baseline(variant: Variant, baselines: Mapping[str, Future[bool]]) -> None:
+    """Waits until the variant's fp32 is built, which somebody has begun before (``WorkQueue`` takes kinds in order);
+    raises ``CaseError`` where it cannot be."""
     backend: Backend = registry.load("backend", variant.backend)
     baseline = f"{variant.model.name}/fp32/{backend.runtime}"
-    if not _is_baseline(variant) and baseline not in fp32:
+    if not _is_baseline(variant) and not (baseline in baselines and baselines[baseline].result()):
         raise CaseError(f"its baseline {baseline} could not be built")
 
 

@@ -17,6 +17,7 @@ from qbench.machine import fingerprint
 from qbench.plan.planner import make_plan, measuring_cores
 from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
+from qbench.process.imports import import_ahead
 from qbench.process.memory_room import MemoryRoom
 from qbench.process.place import Place
 from qbench.record.schema import Record
@@ -33,6 +34,9 @@ from qbench.running.prepare_stage import prepare
 from qbench.running.runtimes_stage import compare_runtimes
 from qbench.running.saturation_stage import name_layers
 from qbench.suite import Suite
+
+# What this process needs for the decision and the report, imported while it waits for the first children.
+_NEEDED_LATER = ("scipy.stats", "scipy.optimize", "pandas", "matplotlib.figure", "jinja2")
 
 __all__ = ["RunProgress", "RunResult", "run"]
 
@@ -150,6 +154,7 @@ def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) ->
     """All stages in order; ``elapsed`` gets how long each took."""
     if done := len(context.tracker.done):
         context.progress.note(f"{done} of {len(context.tracker.planned)} cases are done already")
+    imports = import_ahead(_NEEDED_LATER)
     with _timed(elapsed, "prepare"):
         prepared = prepare(context, suite)
     if prepared is None:
@@ -166,6 +171,7 @@ def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) ->
         if suite.evaluate.layers:
             keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):
+        imports.join()  # nothing happens beside a measurement
         for record in measure(context, suite, prepared, built, evaluated):
             context.tracker.record_result(record)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qbench.decide.cases import group_by_setting
 from qbench.errors import CaseError
-from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference, pairs
+from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference, list_differing, pairs
 from qbench.plan.planner import PlannedCase
 from qbench.record.schema import NATIVE, OtherRuntime
 from qbench.running.build_stage import BuiltVariant
@@ -26,16 +26,41 @@ def compare_runtimes(
     if not pairs_of_cases:
         return result
     context.progress.stage("runtimes", len(pairs_of_cases))
+    differing = _list_differing(context, built, evaluated, pairs_of_cases)
     differences: dict[tuple[str, str], Difference | None] = {}
     for first, second in pairs_of_cases:
-        files = (evaluated[first.case.id].predictions.name, evaluated[second.case.id].predictions.name)
-        if files not in differences:
+        files = _name_files(evaluated, first, second)
+        if files in differing and files not in differences:
             differences[files] = _compare(context, prepared, built, evaluated, first, second)
-        if (between := differences[files]) is not None:
+        if (between := differences.get(files)) is not None:
             result[first.case.id] = _with_difference(result[first.case.id], second, between)
             result[second.case.id] = _with_difference(result[second.case.id], first, between)
         context.progress.advance(f"{first.case.id} and {second.case.variant.backend}")
     return result
+
+
+def _name_files(evaluated: Evaluated, first: PlannedCase, second: PlannedCase) -> tuple[str, str]:
+    """The files of predictions of two cases."""
+    return evaluated[first.case.id].predictions.name, evaluated[second.case.id].predictions.name
+
+
+def _list_differing(
+    context: RunContext,
+    built: Mapping[str, BuiltVariant],
+    evaluated: Evaluated,
+    pairs_of_cases: Sequence[tuple[PlannedCase, PlannedCase]],
+) -> set[tuple[str, str]]:
+    """The files of those that differ by more than rounding explains; all where the process that looks fails."""
+    named = {_name_files(evaluated, *pair): pair for pair in pairs_of_cases}
+    variants = [
+        (_describe_variant(built, evaluated, first), _describe_variant(built, evaluated, second))
+        for first, second in named.values()
+    ]
+    try:
+        positions = list_differing(variants, limits=context.limits, progress=context.report_under("all"))
+    except CaseError:
+        return set(named)
+    return {list(named)[position] for position in positions}
 
 
 def _list_pairs(

@@ -13,7 +13,13 @@ from made_records import accuracy, int8
 from onnx_networks import Draft
 
 from qbench.errors import CaseError
-from qbench.evaluate.runtime_difference import Difference, RuntimeVariant, difference_here, pairs
+from qbench.evaluate.runtime_difference import (
+    Difference,
+    RuntimeVariant,
+    difference_here,
+    list_differing_here,
+    pairs,
+)
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from qbench.record.jsonl import from_line, to_line
@@ -174,6 +180,7 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
         return Difference(between_db=1.8, better_db=32.4, layer="patch")
 
     monkeypatch.setattr(runtimes_stage, "difference", difference)
+    monkeypatch.setattr(runtimes_stage, "list_differing", lambda variants, **rest: [0])
     compared = runtimes_stage.compare_runtimes(context, SimpleNamespace(data=None), built, evaluated)
     others = [case.accuracy.other_runtime for case in compared.values()]
     assert [case.accuracy.other_runtime for case in evaluated.values()] == [None, None]
@@ -183,6 +190,47 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
     else:
         ids = ["net/static/openvino/t1/b1", "net/static/onnxruntime/t1/b1"]
         assert others == [OtherRuntime(case=name, between_db=1.8, better_db=32.4, layer="patch") for name in ids]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_process_tells_which_pairs_are_looked_at(tmp_path, dies, monkeypatch):
+    """Those that rounding explains get no process of their own; where that one dies, each gets it."""
+    cases, built, evaluated, looked_at = [], {}, {}, []
+    for network in ("alike", "apart"):
+        for backend in ("onnxruntime", "openvino"):
+            variant = SimpleNamespace(id=f"{network}/static/{backend}", backend=backend)
+            key = SimpleNamespace(model=network, threads=1, batch_size=1, host="native")
+            case = SimpleNamespace(id=variant.id, key=key, variant=variant, **vars(key))
+            cases.append(SimpleNamespace(case=case, reference=None))
+            built[variant.id] = BuiltVariant(artifact=artifact(tmp_path, backend), seconds=1.0)
+            file = tmp_path / f"{network}{backend}.npz"
+            evaluated[case.id] = EvaluatedCase(predictions=file, accuracy=accuracy(), seconds=1.0)
+    context = SimpleNamespace(
+        tracker=SimpleNamespace(open_cases=lambda: cases), limits=None, report_under=lambda name: None,
+        progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None),
+    )  # fmt: skip
+
+    def list_differing(variants, **rest):
+        if dies:
+            raise CaseError("it was killed")
+        return [i for i, (first, _) in enumerate(variants) if first.predictions.name.startswith("apart")]
+
+    monkeypatch.setattr(runtimes_stage, "list_differing", list_differing)
+    monkeypatch.setattr(
+        runtimes_stage, "difference", lambda first, *rest, **more: looked_at.append(first.predictions.stem)
+    )
+    runtimes_stage.compare_runtimes(context, SimpleNamespace(data=None), built, evaluated)
+    assert looked_at == (["alikeonnxruntime"] if dies else []) + ["apartonnxruntime"]
+
+
+def test_pairs_that_rounding_does_not_explain_are_listed(tmp_path):
+    """By their positions."""
+    outputs = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    pairs_of_arms = []
+    for name, theirs in (("alike", outputs * 1.0001), ("apart", -outputs)):
+        (tmp_path / name).mkdir()
+        pairs_of_arms.append(tuple(arms(tmp_path / name, outputs, theirs)))
+    assert list_differing_here(pairs_of_arms, progress=lambda *_: None) == [1]
 
 
 def test_two_cases_are_one_warning_and_the_record_holds_it():
