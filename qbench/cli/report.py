@@ -31,13 +31,15 @@ def report(
         return
     if not run:
         raise UsageError("qbench report: name a run, or --history reports/<suite>")
-    from qbench.report.build import build_report, save_plots
+    from qbench.report.build import build_report
 
     folder = find_folder(run)
     page = build_report(folder, other=None if compare is None else find_folder(compare))
     if wide:
         print_answer(folder, wide=True)
     if plots:
+        from qbench.report.saved_plots import save_plots
+
         save_plots(folder)
     print(page)
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 REPORT, SUMMARY, RESULTS, PARQUET = "report.html", "summary.md", "results.csv", "results.parquet"
 DECISION = "decision.json"
-PLOTS = "plots"
-_UNDATED: dict[str, dict[str, str | None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 FLIPS, CLASSES = "flips.csv", "classes.csv"
 
 
@@ -67,29 +65,6 @@ def _compare_with(
         return None
     other = read_run(folder, lenient=True)
     return comparing.compare_runs(other, run, decision.decide(judge(other)), decisions)
-
-
-def save_plots(folder: Path) -> tuple[Path, ...]:
-    """Saves each picture of a run as ``plots/<key>.svg`` and ``.png`` in its folder; gives the files."""
-    from qbench.report.figures import list_drawings
-    from qbench.report.plots import canvas
-
-    run = read_run(folder, lenient=True)
-    target = folder / PLOTS
-    files = []
-    for drawing in list_drawings(run, judge(run)):
-        figure = drawing.draw()
-        canvas.clean_texts(figure)
-        for ending in ("svg", "png"):
-            file = target / f"{drawing.key}.{ending}"
-            try:
-                atomic.make_folder(target)
-                with canvas.settings(), atomic.replace_file(file) as part:
-                    figure.savefig(part, format=ending, dpi=200, facecolor="white", metadata=_UNDATED[ending])
-            except OSError as error:
-                raise QbenchError(f"{file}: cannot be written: {error.strerror or error}") from error
-            files.append(file)
-    return tuple(files)
 
 
 def read_cases(run: StoredRun) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from qbench.decide import decision
@@ -26,9 +26,10 @@ _DESCRIBED = 40  # rows of a table that are read out to those who cannot see the
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(Drawing):
-    """A picture that is drawn."""
+    """A picture that is drawn; ``narrow`` is that for a phone, empty where it is the same."""
 
     svg: str
+    narrow: str = ""
 
 
 def figures(run: StoredRun, judged: Judged, decisions: Sequence[Decision] | None = None) -> tuple[Figure, ...]:
@@ -46,9 +47,13 @@ def _list_names(run: StoredRun) -> frozenset[str]:
     return frozenset(map(clean, names))
 
 
-def list_drawings(run: StoredRun, judged: Judged, decisions: Sequence[Decision] | None = None) -> tuple[Drawing, ...]:
-    """The same before they are drawn; ``draw()`` gives the matplotlib figure."""
+def list_drawings(
+    run: StoredRun, judged: Judged, decisions: Sequence[Decision] | None = None, model: str | None = None
+) -> tuple[Drawing, ...]:
+    """The same before they are drawn, of all models or of one; ``draw()`` gives the matplotlib figure."""
     frame = cases_frame(run, judged, decision.decide(judged) if decisions is None else decisions)
+    if model is not None:
+        frame = frame[frame["case.model"] == model].reset_index(drop=True)
     cases = read_cases(frame)
     stored = {record.case.id for record in run.records if record.samples is not None}
 
@@ -70,7 +75,10 @@ def _inline(drawing: Drawing, names: frozenset[str]) -> Figure:
     described = f"{drawing.caption} {_describe(drawing.data)}"
     listed = {clean(cell) for row in drawing.data.rows for cell in row}
     words = svg.Words(key=drawing.key, title=drawing.heading, description=described, names=names | listed)
-    return Figure(**vars(drawing), svg=svg.inline(drawing.draw(), words))
+    narrow = ""
+    if drawing.draw_narrow is not None:
+        narrow = svg.inline(drawing.draw_narrow(), replace(words, key=f"{drawing.key}-narrow"))
+    return Figure(**vars(drawing), svg=svg.inline(drawing.draw(), words), narrow=narrow)
 
 
 def _describe(table: TextTable) -> str:

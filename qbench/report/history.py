@@ -7,9 +7,11 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from qbench import formatting
 from qbench.compare import environment
 from qbench.decide import cases
 from qbench.errors import QbenchError, UsageError, first_names
@@ -26,14 +28,16 @@ LATEST = "latest"
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """What is followed: ``read`` takes it from a record (None: not measured), ``better`` is the sign of its gain,
-    ``least_noise`` the smallest standard deviation of its logarithm that is believed."""
+    """What is followed: ``read`` takes it from a record (None: not measured), ``write`` gives it with its unit,
+    ``better`` is the sign of its gain, ``least_noise`` the smallest standard deviation of its logarithm that is
+    believed."""
 
     key: str
     title: str
     better: float
     least_noise: float
     read: Callable[[Record], float | None]
+    write: Callable[[float], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +74,24 @@ class EnvironmentMark:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryLine:
-    """One quantity of one case over the runs of a panel, as a ratio to its first level; None where it has no value.
-    ``changes``: the runs at which a new level begins."""
+    """One quantity of one case over the runs of a panel; None where it has no value. ``first`` is its first level,
+    ``changes`` the runs at which a new one begins."""
 
     record: Record
     quantity: Quantity
-    ratios: tuple[float | None, ...]
+    values: tuple[float | None, ...]
+    first: float
     changes: tuple[int, ...]
+
+    @property
+    def ratios(self) -> tuple[float | None, ...]:
+        """The values over the first level."""
+        return tuple(None if value is None else value / self.first for value in self.values)
+
+    @property
+    def latest(self) -> float:
+        """The last value that there is."""
+        return next(value for value in reversed(self.values) if value is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,15 +250,26 @@ def quantities(metric: MetricInfo | None) -> tuple[Quantity, ...]:
     name, sign = ("accuracy", 1.0) if metric is None else (metric.name, metric.sign)
     return (
         Quantity(key="speedup", title="speed-up over fp32", better=1.0, least_noise=0.005,
-                 read=lambda record: record.speedup.value if record.speedup else None),
-        Quantity(key="p50", title="time of a call (p50)", better=-1.0, least_noise=0.01, read=cases.p50),
+                 read=lambda record: record.speedup.value if record.speedup else None,
+                 write=lambda value: f"{value:.2f}\N{MULTIPLICATION SIGN}"),
+        Quantity(key="p50", title="time of a call (p50)", better=-1.0, least_noise=0.01, read=cases.p50,
+                 write=formatting.duration),
         Quantity(key="accuracy", title=f"accuracy ({name})", better=sign, least_noise=0.0005,
-                 read=lambda record: record.accuracy.value if record.accuracy else None),
+                 read=lambda record: record.accuracy.value if record.accuracy else None,
+                 write=partial(_write_score, metric)),
         Quantity(key="size", title="size", better=-1.0, least_noise=0.001,
-                 read=lambda record: record.artifact.size_bytes if record.artifact else None),
+                 read=lambda record: record.artifact.size_bytes if record.artifact else None,
+                 write=formatting.size),
         Quantity(key="memory", title="memory (peak)", better=-1.0, least_noise=0.005,
-                 read=lambda record: record.memory.peak_rss_bytes if record.memory else None),
+                 read=lambda record: record.memory.peak_rss_bytes if record.memory else None,
+                 write=formatting.size),
     )  # fmt: skip
+
+
+def _write_score(metric: MetricInfo | None, score: float) -> str:
+    if metric is None or metric.percent:
+        return f"{score * 100:.2f} %"
+    return f"{score:.4g} {metric.own_unit}".rstrip()
 
 
 def _find_marks(runs: Sequence[PastRun]) -> Iterator[EnvironmentMark]:
@@ -276,8 +302,10 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
             present = [position for position, value in enumerate(values) if value is not None]
             changes = tuple(present[position] for position in positions)
             first = statistics.median(value for value in values[: changes[0] if changes else None] if value is not None)
-            ratios = tuple(None if value is None else math.exp(value - first) for value in values)
-            yield HistoryLine(record=latest[case], quantity=quantity, ratios=ratios, changes=changes)
+            plain = tuple(None if value is None else math.exp(value) for value in values)
+            yield HistoryLine(
+                record=latest[case], quantity=quantity, values=plain, first=math.exp(first), changes=changes
+            )
 
 
 def _log(quantity: Quantity, record: Record | None) -> float | None:

@@ -1,13 +1,15 @@
-"""A quantity over the runs of a machine as inline SVG: lines of ratios, changes ringed and named; pure.
+"""A quantity over the runs of a machine as inline SVG: a row for each case, with its name and values; pure.
 
 Drawn by hand: the drawing is as narrow as a phone, so that its letters are as large there as on a desk, and its colours
-are the page's own.
+are the page's own. Times of cases differ by orders of magnitude: each row begins at its own level, all rows have one
+scale, so that a step of 5 % is as high in each.
 """
 
 from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from qbench import formatting
@@ -15,152 +17,155 @@ from qbench.decide import cases
 from qbench.report import palette
 from qbench.report.history import HistoryLine, Panel, Quantity
 
-WIDTH, HEIGHT = 340, 220
+WIDTH = 340
 MOST_LINES = 15
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 26, 34
+_SIDE = 66  # to the left for the first level, to the right for the latest value
+_TOP, _BOTTOM = 20, 26
+_ROW, _DRAWN = 58, 30  # a row with its name, and what is drawn of it
 _LETTER = 13  # px; on a phone of 380 px the drawing is a little smaller, and they are still 12
-_NAMED = 4  # lines that carry their name in the drawing
-_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+_LETTERS = 44  # of a name
+_DOTTED = 60  # runs; of more the points are not marked
+_LEAST = math.log(1.02)  # a row is at least so high, so that noise does not look like a change
 
 
 def draw(panel: Panel, quantity: Quantity) -> str:
     """The chart of one quantity; empty where fewer than two runs have it."""
-    lines = [line for line in panel.series if line.quantity is quantity]
-    drawn = choose_lines(lines)
-    if not drawn or len(panel.runs) < 2:
+    lines = list_lines(panel, quantity)
+    if not lines or len(panel.runs) < 2:
         return ""
-    top = max(abs(math.log(ratio)) for line in drawn for ratio in line.ratios if ratio is not None)
-    scale = _Scale(runs=len(panel.runs), top=max(top * 1.15, math.log(1.012)))
-    elements = [*_frame(panel, scale), *_marks(panel, scale)]
-    for line in reversed(drawn):
-        elements += _line(line, scale)
-    elements += _names([line for line in drawn if line.changes][:_NAMED], scale)
-    title = f"{quantity.title}, ratio over {len(panel.runs)} runs"
+    height = _TOP + _ROW * len(lines) + _BOTTOM
+    elements = [*_frame(panel, height), *_marks(panel, height)]
+    span = find_span(lines)
+    for number, (line, name) in enumerate(zip(lines, name_lines(lines), strict=True)):
+        elements += _row(panel, line, name, top=_TOP + _ROW * number, span=span)
+    title = f"{quantity.title} over {len(panel.runs)} runs"
     return (
-        f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
+        f'<svg class="history" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title)}">'
         f"{''.join(elements)}</svg>"
     )
 
 
-def choose_lines(lines: Sequence[HistoryLine]) -> list[HistoryLine]:
-    """At most ``MOST_LINES``: those that changed first, then those that moved most."""
+def list_lines(panel: Panel, quantity: Quantity) -> list[HistoryLine]:
+    """At most ``MOST_LINES`` of a quantity: those that changed first, then those that moved most."""
 
     def weight(line: HistoryLine) -> tuple[bool, float, str]:
-        last = next((ratio for ratio in reversed(line.ratios) if ratio is not None), 1.0)
-        return not line.changes, -abs(math.log(last)), line.record.case.id
+        return not line.changes, -abs(math.log(line.latest / line.first)), line.record.case.id
 
-    return sorted(lines, key=weight)[:MOST_LINES]
-
-
-class _Scale:
-    """Where a run and a ratio lie; ratios on a logarithmic axis around 1."""
-
-    def __init__(self, *, runs: int, top: float) -> None:
-        self.runs, self.top = runs, top
-
-    def x(self, position: float) -> float:
-        """The middle of a run."""
-        wide = WIDTH - _LEFT - _RIGHT
-        return _LEFT + wide * (position + 0.5) / self.runs
-
-    def y(self, ratio: float) -> float:
-        """A ratio's height."""
-        high = (HEIGHT - _TOP - _BOTTOM) / 2
-        return _TOP + high - high * math.log(ratio) / self.top
+    return sorted((line for line in panel.series if line.quantity is quantity), key=weight)[:MOST_LINES]
 
 
-def _frame(panel: Panel, scale: _Scale) -> Iterator[str]:
-    ticks = [tick for tick in _TICKS if math.log(tick) <= scale.top][-2:]
-    for ratio in sorted({1.0, *ticks, *(1 / tick for tick in ticks)}):
-        y = scale.y(ratio)
-        weight = 1.2 if ratio == 1.0 else 0.6
-        yield (
-            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--grid)" '
-            f'stroke-width="{weight}"/>'
-        )
-        yield _text(_LEFT - 5, y + 4, _say_ratio(ratio), anchor="end")
-    first, last = panel.runs[0].day, panel.runs[-1].day
-    yield _text(scale.x(0) - 8, HEIGHT - 8, first[:16])
+def find_span(lines: Sequence[HistoryLine]) -> float:
+    """The logarithm that every row is high."""
+    ends = [_ends(line) for line in lines]
+    return max(_LEAST, *(high - low for low, high in ends))
+
+
+def name_lines(lines: Sequence[HistoryLine]) -> list[str]:
+    """The model and variant of each, with threads and batch size where several have one name."""
+    counts = Counter((line.record.case.model, cases.variant(line.record)) for line in lines)
+    names = []
+    for line in lines:
+        case, variant = line.record.case, cases.variant(line.record)
+        end = f" t{case.threads}/b{case.batch_size}" if counts[case.model, variant] > 1 else ""
+        end = f" {formatting.shorten(variant, _LETTERS * 2 // 3)}{end}"
+        names.append(formatting.shorten(case.model, _LETTERS - len(end)) + end)
+    return names
+
+
+def _ends(line: HistoryLine) -> tuple[float, float]:
+    logs = [math.log(ratio) for ratio in line.ratios if ratio is not None]
+    return min(0.0, *logs), max(0.0, *logs)
+
+
+def _x(panel: Panel, position: float) -> float:
+    """The middle of a run."""
+    return _SIDE + (WIDTH - 2 * _SIDE) * (position + 0.5) / len(panel.runs)
+
+
+def _frame(panel: Panel, height: float) -> Iterator[str]:
+    low = height - _BOTTOM
+    first, last = panel.runs[0].day[:16], panel.runs[-1].day[:16]
+    yield _text(0, height - 6, first)
     if last != first:
-        yield _text(scale.x(scale.runs - 1) + 8, HEIGHT - 8, last[:16], anchor="end")
-    for position in range(scale.runs):
-        if scale.runs <= 60:
-            x, low = scale.x(position), HEIGHT - _BOTTOM
-            yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low}" y2="{low + 4}" stroke="var(--muted)"/>'
+        yield _text(WIDTH, height - 6, last, anchor="end")
+    for position in range(len(panel.runs) if len(panel.runs) <= _DOTTED else 0):
+        x = _x(panel, position)
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low}" y2="{low + 4}" stroke="var(--muted)"/>'
 
 
-def _say_ratio(ratio: float) -> str:
-    return f"{ratio:.2f}".rstrip("0").rstrip(".") + "\N{MULTIPLICATION SIGN}"
-
-
-def _marks(panel: Panel, scale: _Scale) -> Iterator[str]:
+def _marks(panel: Panel, height: float) -> Iterator[str]:
     """Changes of the environment, numbered as in the list beside the chart."""
     last = -math.inf
     for mark in panel.marks:
-        x = scale.x(mark.position - 0.5)
+        x = _x(panel, mark.position - 0.5)
         yield (
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{HEIGHT - _BOTTOM}" stroke="var(--muted)" '
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 4}" y2="{height - _BOTTOM}" stroke="var(--muted)" '
             'stroke-width="0.9" stroke-dasharray="3 3"/>'
         )
         if x - last > 18:
-            yield _text(x, _TOP - 10, f"{mark.number}", anchor="middle")
+            yield _text(x, _TOP - 8, f"{mark.number}", anchor="middle")
             last = x
 
 
-def _line(line: HistoryLine, scale: _Scale) -> Iterator[str]:
-    color = palette.variable_of(line.record.case.backend) if line.changes else "var(--muted)"
-    strength = "2" if line.changes else "1"
-    faint = "" if line.changes else ' stroke-opacity="0.55"'
-    for points in _pieces(line, scale):
-        drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        if len(points) == 1:
-            (x, y) = points[0]
-            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.6" fill="{color}"/>'
-        else:
-            yield f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="{strength}"{faint}/>'
-    for position in line.changes:
-        ratio = line.ratios[position]
-        if ratio is not None:
-            yield (
-                f'<circle cx="{scale.x(position):.1f}" cy="{scale.y(ratio):.1f}" r="5" fill="none" stroke="var(--ink)" '
-                'stroke-width="1.6"/>'
-            )
+def _row(panel: Panel, line: HistoryLine, name: str, *, top: float, span: float) -> Iterator[str]:
+    low, high = _ends(line)
+    middle, center = (low + high) / 2, top + _ROW - _DRAWN / 2 - 4
+
+    def y(ratio: float) -> float:
+        return center - (math.log(ratio) - middle) / span * _DRAWN
+
+    write = line.quantity.write
+    level, latest = y(1.0), y(line.latest / line.first)
+    end = WIDTH - _SIDE
+    yield f'<line x1="{_SIDE}" x2="{end}" y1="{level:.1f}" y2="{level:.1f}" stroke="var(--grid)" stroke-width="1"/>'
+    yield from _line(panel, line, [None if ratio is None else y(ratio) for ratio in line.ratios])
+    yield _text(0, top + 14, name, color="var(--ink)", halo=True, told=line.record.case.id)
+    yield _text(_SIDE - 5, level + 4, write(line.first), anchor="end")
+    yield _text(end + 5, latest + 4, write(line.latest), color="var(--ink)")
 
 
-def _pieces(line: HistoryLine, scale: _Scale) -> Iterator[list[tuple[float, float]]]:
+def _line(panel: Panel, line: HistoryLine, heights: Sequence[float | None]) -> Iterator[str]:
+    color = palette.variable_of(line.record.case.backend)
+    strength = "2.4" if line.changes else "1.2"
+    for piece in _pieces(panel, heights):
+        drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in piece)
+        yield f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="{strength}"/>'
+    for position, (value, y) in enumerate(zip(line.values, heights, strict=True)):
+        if value is None or y is None:
+            continue
+        x = _x(panel, position)
+        if len(heights) <= _DOTTED or position in line.changes:
+            told = html.escape(formatting.clean(f"{panel.runs[position].day}: {line.quantity.write(value)}"))
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" fill="{color}"><title>{told}</title></circle>'
+        if position in line.changes:
+            ring = 'fill="none" stroke="var(--ink)" stroke-width="1.6"'
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {ring}/>'
+
+
+def _pieces(panel: Panel, heights: Sequence[float | None]) -> Iterator[list[tuple[float, float]]]:
     """The line between its gaps: a run without the case is no point."""
     piece: list[tuple[float, float]] = []
-    for position, ratio in enumerate(line.ratios):
-        if ratio is not None:
-            piece.append((scale.x(position), scale.y(ratio)))
+    for position, y in enumerate((*heights, None)):
+        if y is not None:
+            piece.append((_x(panel, position), y))
         elif piece:
             yield piece
             piece = []
-    if piece:
-        yield piece
-
-
-def _names(lines: Sequence[HistoryLine], scale: _Scale) -> Iterator[str]:
-    """The names of lines that changed, at their ends, one above the other where they are near."""
-    ends = []
-    for line in lines:
-        ratio = next((ratio for ratio in reversed(line.ratios) if ratio is not None), None)
-        if ratio is not None:
-            ends.append((scale.y(ratio), line))
-    middle = scale.y(1.0)
-    free = _TOP - 2.0
-    for y, line in sorted(ends, key=lambda end: end[0]):
-        beside = y + 20 if y < middle else y - 10  # on the side of the axis, where other levels are not
-        free = max(beside, free + _LETTER)
-        name = formatting.shorten(f"{line.record.case.model} {cases.variant(line.record)}", 32)
-        yield _text(WIDTH - _RIGHT, min(free, HEIGHT - _BOTTOM - 4), name, anchor="end", color="var(--ink)", halo=True)
 
 
 def _text(
-    x: float, y: float, words: str, *, anchor: str = "start", color: str = "var(--muted)", halo: bool = False
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    color: str = "var(--muted)",
+    halo: bool = False,
+    told: str = "",
 ) -> str:
     edge = ' stroke="var(--card)" stroke-width="3" paint-order="stroke"' if halo else ""
+    title = f"<title>{html.escape(formatting.clean(told))}</title>" if told else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{_LETTER}" text-anchor="{anchor}" fill="{color}"{edge}>'
-        f"{html.escape(formatting.clean(words))}</text>"
+        f"{title}{html.escape(formatting.clean(words))}</text>"
     )

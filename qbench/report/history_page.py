@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ PAGE, VALUES = "history.html", "history.csv"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 LISTED_RUNS = 200  # of a table of runs, the latest
 METHOD = (
-    f"Every line is a ratio to its own first level, on a logarithmic axis. A change point is a new level of at least "
-    f"{LEAST_SEGMENT} runs, looked for from {LEAST_RUNS} runs on; all lines of a machine share an error of "
+    "Every row is a case: its first level stands on the left, its latest value on the right. All rows of a picture "
+    "have the same logarithmic scale, so that a change of 5 % is as high in each. A change point is a new level of "
+    f"at least {LEAST_SEGMENT} runs, looked for from {LEAST_RUNS} runs on; all lines of a machine share an error of "
     f"{ERROR * 100:g} %: where nothing changed, at most one machine in twenty shows one. "
     "Machines are never compared with each other."
 )
@@ -112,9 +114,11 @@ def _charts(panel: Panel) -> Iterator[Chart]:
         svg = history_charts.draw(panel, quantity)
         if not svg:
             continue
-        drawn = history_charts.choose_lines(lines)
+        drawn = history_charts.list_lines(panel, quantity)
+        span = math.expm1(history_charts.find_span(drawn)) * 100
         changed = [change for change in panel.changes if change.series.quantity is quantity]
-        more = f" {len(lines) - len(drawn):,} more lines are in {VALUES}." if len(lines) > len(drawn) else ""
+        more = f" From the foot of a row to its top: {span:.0f} %."
+        more += f" {len(lines) - len(drawn):,} more lines are in {VALUES}." if len(lines) > len(drawn) else ""
         yield Chart(
             heading=f"{quantity.title[0].upper()}{quantity.title[1:]}",
             svg=svg,
@@ -169,12 +173,13 @@ def _data(lines: list[HistoryLine]) -> TextTable:
     """First level, last value and change points of each line of a chart."""
     rows = []
     for line in lines:
-        ratios = [ratio for ratio in line.ratios if ratio is not None]
-        low, high = (f"{value:.3f}" for value in (min(ratios), max(ratios)))
+        values, write = [value for value in line.values if value is not None], line.quantity.write
+        low, high = write(min(values)), write(max(values))
         since = ", ".join(str(position + 1) for position in line.changes) or "none"
-        rows.append((line.record.case.id, str(len(ratios)), f"{ratios[-1]:.3f}", f"{low} to {high}", since))
-    titles = ("case", "runs", "last, over the first level", "range", "change points, by run")
-    return TextTable(columns=titles, rows=tuple(rows), words=(0, 3, 4))
+        first, last = write(line.first), write(line.latest)
+        rows.append((line.record.case.id, str(len(values)), first, last, f"{low} to {high}", since))
+    titles = ("case", "runs", "first level", "latest", "range", "change points, by run")
+    return TextTable(columns=titles, rows=tuple(rows), words=(0, 4, 5))
 
 
 def _values(history: History) -> str:

@@ -10,7 +10,7 @@ import pytest
 from made_history import CASE, write_history
 
 from qbench.report.history import Panel, read_history
-from qbench.report.history_charts import HEIGHT, MOST_LINES, WIDTH, choose_lines, draw
+from qbench.report.history_charts import MOST_LINES, WIDTH, draw, list_lines, name_lines
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +23,15 @@ def test_a_drawing_is_whole_and_inside_its_frame(panel: Panel) -> None:
     """Well-formed, every point and word inside, letters of 12 px and more on a phone."""
     for quantity in panel.quantities:
         root = ElementTree.fromstring(draw(panel, quantity))
+        height = float(root.attrib["viewBox"].split()[3])
         for element in root.iter():
             for name, most in (
                 ("x", WIDTH),
                 ("x1", WIDTH),
                 ("cx", WIDTH),
-                ("y", HEIGHT),
-                ("y1", HEIGHT),
-                ("cy", HEIGHT),
+                ("y", height),
+                ("y1", height),
+                ("cy", height),
             ):
                 assert 0 <= float(element.get(name, 0)) <= most
             if element.tag == "text":
@@ -38,18 +39,43 @@ def test_a_drawing_is_whole_and_inside_its_frame(panel: Panel) -> None:
 
 
 def test_what_changed_stands_out(panel: Panel) -> None:
-    """A ring at the change, the name and the colour of its backend; the rest is pale and thin."""
+    """A ring at the change and a thick line; nothing is drawn pale."""
     source = draw(panel, panel.quantities[0])
     assert source.count('r="5"') == 1
-    assert "net static · onednn" in source
-    assert "var(--backend-onednn)" in source
-    assert source.count('stroke-opacity="0.55"') == 1
+    assert source.count('stroke-width="2.4"') == 1
+    assert "opacity" not in source
+
+
+def test_every_line_has_its_name_and_its_values(panel: Panel) -> None:
+    """The first level and the latest value in their own unit, and that of each run where the pointer rests."""
+    words = {quantity.key: draw(panel, quantity) for quantity in panel.quantities}
+    for source in words.values():
+        assert ">net static · onednn</text>" in source
+        assert ">net static · x86</text>" in source
+    assert ">1.01 ms</text>" in words["p50"]
+    assert ">1.26 ms</text>" in words["p50"]
+    assert "<title>2026-01-01: " in words["p50"]
+    assert re.search(r">2\.\d\d\N{MULTIPLICATION SIGN}</text>", words["speedup"])
+    assert ">96.90 %</text>" in words["accuracy"]
+    assert ">260 kB</text>" in words["size"]
+
+
+def test_equal_names_are_told_apart(panel: Panel) -> None:
+    """By threads and batch size; of a long model's name both ends stay."""
+    line = panel.series[0]
+    long = replace(line, record=replace(line.record, case=replace(line.record.case, model="m" * 90 + "7", threads=4)))
+    names = name_lines(
+        [line, replace(long), replace(long, record=replace(long.record, case=replace(long.record.case, threads=2)))]
+    )
+    assert len(set(names)) == 3
+    assert "7 " in names[1]
+    assert names[1].endswith(f"t4/b{line.record.case.batch_size}")
 
 
 def test_gaps_are_not_bridged(panel: Panel) -> None:
     """A run without the case breaks its line in two."""
     line = next(line for line in panel.series if line.record.case.id == CASE)
-    broken = replace(line, ratios=(*line.ratios[:4], None, *line.ratios[5:]), changes=())
+    broken = replace(line, values=(*line.values[:4], None, *line.values[5:]), changes=())
     source = draw(replace(panel, series=(broken,)), line.quantity)
     assert len(re.findall("<polyline", source)) == 2
 
@@ -59,7 +85,7 @@ def test_changed_lines_come_first_of_many(panel: Panel) -> None:
     lines = [line for line in panel.series if line.quantity.key == "speedup"]
     changed = next(line for line in lines if line.changes)
     still = next(line for line in lines if not line.changes)
-    chosen = choose_lines([*[still] * 40, changed])
+    chosen = list_lines(replace(panel, series=(*[still] * 40, changed)), changed.quantity)
     assert len(chosen) == MOST_LINES
     assert chosen[0] is changed
 

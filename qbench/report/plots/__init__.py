@@ -9,6 +9,7 @@ labels     places for labels so that none covers another
 legend     what colours and markers mean
 rows       pictures made of rows
 trade_off  the trade-off between time and accuracy
+trade_off_layout where its axes begin, and where each point and name lies
 trade_off_points which cases are its points, and what they tell
 ratios     speed-up and change of accuracy
 call_times how the time of calls is distributed

@@ -29,7 +29,7 @@ ROLES: dict[Role, str] = {
 }
 _UNUSUAL = "\u0250"  # from here on the measuring font may lack a letter, of which matplotlib warns
 _BLACK, _NEARLY_BLACK = "#000000", "#000001"
-WIDTH, SIZE = 338.0, 12.0
+WIDTH, WIDE, SIZE = 338.0, 820.0, 12.0
 WASH = 0.1  # how strong a ground is coloured: marks keep their contrast on it
 LINE = 15.0  # of a line of text
 MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
@@ -56,11 +56,11 @@ def settings() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float) -> Any:
-    """An empty figure of ``WIDTH`` and that height in points, without any global state."""
+def new_figure(height: float, width: float = WIDTH) -> Any:
+    """An empty figure of that height and width in points, without any global state."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    return Figure(figsize=(width / 72, height / 72), dpi=72)
 
 
 def add_axes(figure: Any, left: float, bottom: float, width: float, height: float) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qbench import formatting
 from qbench.report.plots import rows, scale
-from qbench.report.plots.canvas import ROLES, color_of
+from qbench.report.plots.canvas import ROLES
 from qbench.report.plots.cases import (
     MOST,
     SHIPPED,
@@ -49,9 +49,7 @@ def footprint(frame: pd.DataFrame, what: Cost = "size", most: int = MOST) -> Any
         if what == "cold_start":
             first = (case.number("cold_start.load_seconds") or 0.0) / unit
             axes.barh([y - 1], [first], height=3, color=ROLES["muted"])
-        hollow = {"facecolor": "none", "edgecolor": color_of(row.backend), "linewidth": 1.6}
-        filled = {"facecolor": color_of(row.backend), "edgecolor": ROLES["ink"], "linewidth": 0.6}
-        axes.barh([y - 1], [value - first], left=first, height=8, **(filled if case.is_int8 else hollow))
+        axes.barh([y - 1], [value - first], left=first, height=8, **rows.bar_style(row))
 
     groups, by_row = rows.group_rows(chosen, lambda case: show_amount(case, what))
     return rows.draw_rows(groups, across, f"{TITLES[what]}, {name}", draw)

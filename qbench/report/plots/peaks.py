@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.report.plots import rows, scale
-from qbench.report.plots.canvas import color_of
 from qbench.report.plots.cases import MOST, FrameCase, choose, measured_cases, nothing_to_draw
 from qbench.report.plots.picture import Drawing, name_case, plural, tabulate, upper
 from qbench.report.plots.rows import Flag, PictureRow
@@ -19,28 +18,21 @@ if TYPE_CHECKING:
 
 
 def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
-    """A matplotlib figure of a frame of cases: operations a second and core, and both peaks by name."""
+    """A matplotlib figure of a frame of cases: of the peak that a core was measured to have, in int8 for int8 cases and
+    in fp32 for fp32, the share that each case reaches."""
     cases = measured_cases(frame, most)
     chosen, _ = choose_rated(cases, most)
     if not chosen:
         raise nothing_to_draw("roofline", "no case of the frame has its share of the peak measured")
-    peaks = find_peaks(cases)
-    rates = {id(case): rate_of(case) or 0.0 for case in chosen}
-    values = [rate / 1e9 for rate in rates.values()]
-    flags = [
-        Flag(at=peak / 1e9, text=f"{name} peak {show_rate(peak)}", role="ink", dashed=name == "fp32")
-        for name, peak in peaks.items()
-    ]
-    must = [*values, *(flag.at for flag in flags)]
-    across = scale.logarithmic(values, (), must, words="{:g}".format)
+    shares = {id(case): 100 * (case.number("roofline.peak_fraction") or 0.0) for case in chosen}
+    across = scale.from_zero([100.0, *shares.values()])
 
     def draw(axes: Any, y: float, row: PictureRow) -> None:
-        rate = rates[id(by_row[row.key])] / 1e9
-        axes.barh([y - 1], [rate - across.low], left=across.low, height=5, color=color_of(row.backend))
-        rows.draw_mark(axes, rate, y - 1, row, across)
+        axes.barh([y - 1], [shares[id(by_row[row.key])]], height=8, **rows.bar_style(row))
 
     groups, by_row = rows.group_rows(chosen, show_share)
-    return rows.draw_rows(groups, across, "billion operations a second, per core (log)", draw, flags)
+    flags = [Flag(at=100.0, text=show_peaks(cases), role="ink", dashed=True)]
+    return rows.draw_rows(groups, across, "share of the peak, %", draw, flags)
 
 
 def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[Drawing]:
@@ -66,7 +58,6 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[D
 def _conclude(cases: Sequence[FrameCase]) -> str:
     """How much of the int8 peak the best int8 case reaches."""
     by_name = find_peaks(cases)
-    named = " and ".join(f"{name} peak {show_rate(peak)}" for name, peak in by_name.items())
     rated = [case for case in cases if case.number("roofline.peak_fraction")]
     clauses = []
     for name in by_name:
@@ -77,7 +68,9 @@ def _conclude(cases: Sequence[FrameCase]) -> str:
     doubt = any(case["roofline.peak_shared"] for case in rated)
     shared = " Something else used the core while the peak was measured: the shares are too high." if doubt else ""
     count = plural(len(rated), "case")
-    return f"{upper('; '.join(clauses))}. Measured on one core of this machine: {named}; n = {count}.{shared}"
+    return (
+        f"{upper('; '.join(clauses))}. Measured on one core of this machine: {show_peaks(cases)}; n = {count}.{shared}"
+    )
 
 
 def choose_rated(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
@@ -103,6 +96,11 @@ def find_peaks(cases: Sequence[FrameCase]) -> dict[str, float]:
         if measured and math.isfinite(measured[len(measured) // 2]):
             peaks[name] = measured[len(measured) // 2]
     return peaks
+
+
+def show_peaks(cases: Sequence[FrameCase]) -> str:
+    """``fp32 peak 115 G/s and int8 peak 428 G/s``."""
+    return " and ".join(f"{name} peak {show_rate(peak)}" for name, peak in find_peaks(cases).items())
 
 
 def show_rate(rate: float) -> str:

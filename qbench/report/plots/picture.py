@@ -16,7 +16,8 @@ from qbench.report.plots.cases import FrameCase, list_settings
 class Drawing:
     """One picture: ``key`` names it within a page (``pareto`` is the trade-off), ``draw()`` gives the matplotlib
     figure, ``caption`` says what it shows in a sentence or two, ``data`` holds what is drawn as text, ``more`` counts
-    the cases that only the table of cases has, and ``unnamed`` the points that have no name beside them."""
+    the cases that only the table of cases has, and ``unnamed`` the points that have no name beside them.
+    ``draw_narrow()`` gives it for a phone, where ``draw()`` is as wide as a page."""
 
     key: str
     heading: str
@@ -25,6 +26,8 @@ class Drawing:
     data: TextTable
     more: int = 0
     unnamed: int = 0
+    draw_narrow: Callable[[], Any] | None = None
+    unnamed_narrow: int = 0
 
 
 def tabulate(cases: Sequence[FrameCase], columns: Mapping[str, Callable[[FrameCase], str]]) -> TextTable:

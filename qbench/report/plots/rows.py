@@ -92,12 +92,6 @@ def group_rows(
     return groups, by_row
 
 
-def _make_row(key: str, case: FrameCase, text: Callable[[FrameCase], str]) -> PictureRow:
-    return PictureRow(
-        key=key, label=case.variant, text=text(case), mode=case.mode, backend=case.backend, role=case.role
-    )
-
-
 def draw_mark(axes: Any, x: float, y: float, row: PictureRow, scale: Axis, size: float = 8.0) -> None:
     """The mark of a case at ``x``, with a ring where it is to be shipped; at the edge, as an arrow, where it is off the
     scale."""
@@ -109,6 +103,14 @@ def draw_mark(axes: Any, x: float, y: float, row: PictureRow, scale: Axis, size:
     axes.plot([x], [y], markersize=size, zorder=5, **canvas.mark_style(row.mode, row.backend))
     if row.role in RINGED:
         draw_ring(axes, x, y, size)
+
+
+def bar_style(row: PictureRow) -> dict[str, Any]:
+    """How the bar of a case is drawn: hollow for fp32, filled with an edge for int8."""
+    color = canvas.color_of(row.backend)
+    if row.mode == "fp32":
+        return {"facecolor": "none", "edgecolor": color, "linewidth": 1.6}
+    return {"facecolor": color, "edgecolor": ROLES["ink"], "linewidth": 0.6}
 
 
 def draw_ring(axes: Any, x: float, y: float, size: float = 8.0) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FENCE = 3.0  # quartile distances beyond which a value is drawn at the edge
+_FEW = 3  # fewer values are no group that anything presses together
 _TICKS = 6
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Values that are nearer to each other, as a share of the largest and by themselves, are one value: a float holds no
@@ -31,7 +32,7 @@ class Axis:
     def clip(self, value: float) -> float:
         """The value, or the edge that it lies beyond."""
         edge = 0.015
-        return min(max(value, self._at(edge)), self._at(1 - edge)) if self.side_of(value) else value
+        return min(max(value, self.at(edge)), self.at(1 - edge)) if self.side_of(value) else value
 
     def side_of(self, value: float) -> int:
         """-1 or 1 where the value lies beyond the lower or upper edge, else 0."""
@@ -44,7 +45,13 @@ class Axis:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
-    def _at(self, fraction: float) -> float:
+    @property
+    def size(self) -> float:
+        """How much it spans: a factor's logarithm, or a difference."""
+        return math.log(self.high / self.low) if self.log else self.high - self.low
+
+    def at(self, fraction: float) -> float:
+        """The value there."""
         if self.log:
             return float(self.low * (self.high / self.low) ** fraction)
         return self.low + (self.high - self.low) * fraction
@@ -71,6 +78,28 @@ def linear(values: Sequence[float], ends: Sequence[float], must: Sequence[float]
     low, high = low - room, high + room
     ticks = _round_ticks(low, high)
     return Axis(low=low, high=high, ticks=ticks, words=words or _decimals(ticks))
+
+
+def fit(
+    make: Callable[[Sequence[float], Sequence[float], Sequence[float]], Axis],
+    values: Sequence[float],
+    ends: Sequence[float],
+    must: Sequence[float],
+    beside: Sequence[float],
+    *,
+    share: float,
+) -> Axis:
+    """The axis that ``make`` gives for values, their limits and what must be on it; of ``beside``, the nearest first,
+    it holds what leaves at least that share of it to these."""
+    if len(values) < _FEW:
+        return make([*values, *beside], ends, [*must, *beside])
+    axis = make(values, ends, must)
+    fitted, middle = axis.size, axis.at(0.5)
+    for value in sorted(beside, key=lambda value: abs(value - middle)):
+        wider = make(values, ends, [*must, value])
+        if fitted >= share * wider.size:
+            axis, must = wider, [*must, value]
+    return axis
 
 
 def from_zero(values: Sequence[float], *, words: Any = None) -> Axis:

@@ -27,13 +27,26 @@ class Words:
     names: frozenset[str] = frozenset()
 
 
-def inline(figure: Any, words: Words) -> str:
-    """The figure for the body of an HTML page: no prologue, namespaces or metadata, no colour of its own."""
+def draw(figure: Any, **style: Any) -> str:
+    """The figure as an SVG file, without a date. What has a label of its own tells it where the pointer rests."""
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+    labels: list[str] = []
+    for artist in figure.findobj(lambda artist: isinstance(artist, Line2D | Text)):
+        if (label := artist.get_label()) and not label.startswith("_"):  # matplotlib's own begin so
+            artist.set_gid(f"told-{len(labels)}")
+            labels.append(f"<title>{html.escape(clean(label))}</title>")
     buffer = io.StringIO()
     canvas.clean_texts(figure)
     with canvas.settings():
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, **style)
+    return re.sub(r'(<g id="told-(\d+)">)', lambda match: match[1] + labels[int(match[2])], buffer.getvalue())
+
+
+def inline(figure: Any, words: Words) -> str:
+    """The figure for the body of an HTML page: no prologue, namespaces or metadata, no colour of its own."""
+    svg = draw(figure, transparent=True)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="[^"]*"', svg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from qbench.report.plots import scale
 from qbench.report.plots.scale import from_zero, linear, logarithmic
 
 NUMBERS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
@@ -54,3 +55,14 @@ def test_ticks_have_as_many_decimals_and_a_true_minus() -> None:
     assert [scale.words(tick) for tick in scale.ticks][:2] == ["\N{MINUS SIGN}0.50", "\N{MINUS SIGN}0.25"]
     assert from_zero([3.0]).ticks[0] == 0
     assert from_zero([5e-324]).ticks == from_zero([1.0]).ticks  # too little for steps of its own
+
+
+def test_an_axis_is_fitted_to_what_it_is_for() -> None:
+    """What would press the values together is left to the edge, the nearer reference stays; of two values alone there
+    is nothing to press together."""
+    values = [0.20, 0.22, 0.24, 0.28]
+    axis = scale.fit(scale.logarithmic, values, [], [], [0.35, 1.0, 2.5], share=0.5)
+    assert axis.side_of(0.35) == 0
+    assert axis.side_of(1.0) == axis.side_of(2.5) == 1
+    assert scale.fit(scale.logarithmic, values, [], [], [0.35, 1.0], share=0.1).side_of(1.0) == 0
+    assert scale.fit(scale.logarithmic, values[:2], [], [], [1.0], share=0.5).side_of(1.0) == 0

@@ -1,0 +1,81 @@
+"""Rules of qbench/report/saved_plots.py: pictures as files."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from large_run import Shape, write_large_run
+from made_records import info
+
+from qbench.errors import QbenchError
+from qbench.foreign_text import CONTROL
+from qbench.report import saved_plots
+from qbench.report.saved_plots import add_heading, save_plots, say_origin
+
+SMALL = Shape(modes=("static",), backends=("onnxruntime",), calls=500)
+
+
+def texts_of(file: Path) -> list[str]:
+    """The words of a picture, from the top down as they were drawn."""
+    return [node.text or "" for node in ElementTree.parse(file).findall(".//{*}text")]
+
+
+def test_each_model_has_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SVG and PNG, named by the model and headed by it; names that are equal as files are numbered; no other model is
+    on them, and the same run gives the same bytes."""
+    shape = Shape(models=("a net", "a/net", "b"), modes=("static",), backends=("onnxruntime",), calls=500)
+    folder = write_large_run(tmp_path / "run", shape)
+    everything = saved_plots.list_drawings
+    monkeypatch.setattr(saved_plots, "list_drawings", lambda *given, **named: everything(*given, **named)[:2])
+    files = save_plots(folder)
+    names = [f"{model}-{key}{end}" for model in ("a-net", "a-net-2", "b") for key in ("pareto", "speedup")
+             for end in (".svg", ".png")]  # fmt: skip
+    assert [file.name for file in files] == names
+    assert "b: Time against accuracy" in texts_of(files[8])
+    assert not any("net" in text for text in texts_of(files[10]))
+    before = [file.read_bytes() for file in files]
+    assert [file.read_bytes() for file in save_plots(folder)] == before
+
+
+def test_a_picture_says_where_its_figures_come_from() -> None:
+    """The machine and the day; what is not known is left out."""
+    known = info(())
+    origin = say_origin(known)
+    assert str(known.environment["cpu"]) in origin
+    assert (known.started or "?")[:10] in origin
+
+
+def test_a_heading_of_any_length_is_above_the_picture() -> None:
+    """What is drawn stays as it is; long words are cut in their middle, of many there are three lines."""
+    from qbench.report.plots import canvas
+
+    figure = canvas.new_figure(100)
+    axes = canvas.add_axes(figure, 10, 20, 300, 60)
+    add_heading(figure, " ".join(["word"] * 90), "m" * 300)
+    height = figure.get_size_inches()[1] * 72
+    assert height == pytest.approx(100 + 4 * canvas.LINE + 8)
+    _, bottom, _, high = axes.get_position().bounds
+    assert (bottom * height, high * height) == pytest.approx((20, 60))
+    assert all(canvas.text_width(text.get_text()) < canvas.WIDTH for text in figure.texts)
+
+
+def test_pictures_are_saved_in_no_other_folder(tmp_path: Path) -> None:
+    """A run may be anybody's: a link in it leads what is written nowhere."""
+    folder = write_large_run(tmp_path / "run", SMALL)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "plots").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(QbenchError, match="digits-cnn-pareto.svg: cannot be written: it is a link"):
+        save_plots(folder)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_no_text_of_a_picture_turns_or_controls(tmp_path: Path) -> None:
+    """Characters that turn the direction of writing are shown as what they are not, in names of files as well."""
+    shape = Shape(models=("evil\u202egnp.\x1b",), modes=("static",), backends=("onnxruntime",), calls=500)
+    files = save_plots(write_large_run(tmp_path / "run", shape))
+    assert {file.name.partition("-")[0] for file in files} == {"evil"}
+    saved = [file.read_text(encoding="utf-8") for file in files if file.suffix == ".svg"]
+    assert saved
+    assert not any(CONTROL.search(text) for text in saved)
