@@ -15,19 +15,15 @@ def print_answer(folder: Path, *, wide: bool) -> None:
     from qbench.decide import decision, hosts_differ
     from qbench.decide import text as decide_text
     from qbench.record.stored_run import read_run
-    from qbench.report import build, flips, names, ruling, terminal
+    from qbench.report import build, flips, ruling, terminal
     from qbench.report.run_warnings import warnings
     from qbench.running import text as run_text
 
     run, width = read_run(folder, lenient=True), terminal_width()
     judged = build.judge(run)
     decisions = decision.decide(judged)
-    answers = [
-        names.in_words(line, run.records)
-        for answer in decisions
-        for line in decide_text.lines(answer, judged, names.answer_name(answer.setting, run.info))
-    ]
-    answers += [names.in_words(each.text, run.records) for each in hosts_differ.list_differences(decisions)]
+    answers = [line for answer in decisions for line in decide_text.lines(answer, judged)]
+    answers += [each.text for each in hosts_differ.list_differences(decisions)]
     quick = () if run.info.quick is None else (run.info.quick.text,)
     for line in (*answers, *quick):
         print(terminal.wrap(line, width))

@@ -55,21 +55,20 @@ def _choose(stored: StoredRun, case: str | None) -> dict[str, Chosen]:
     """What to ship, by the name of its folder among several; raises ``UsageError``."""
     from qbench.decide.decision import decide
     from qbench.decide.json_text import find_shipped
-    from qbench.report import build, names
+    from qbench.report import build
     from qbench.ship.folder import Chosen, plain_name
 
     decisions = decide(build.judge(stored))
-    answers = {shipped: each.headline for each in decisions if (shipped := find_shipped(each)) is not None}
+    answers = {shipped: each.sentence for each in decisions if (shipped := find_shipped(each)) is not None}
     if case is not None and case not in stored.by_id:
         raise UsageError(f"{case}: no such case in {stored.folder}; its cases: {', '.join(sorted(stored.by_id))}")
     if case is None and not answers:
-        said = " ".join(decision.headline for decision in decisions)
+        said = "; ".join(decision.sentence for decision in decisions)
         raise UsageError(f"{stored.folder}: the run names nothing to ship ({said}); name a case: qbench ship RUN CASE")
     case_ids = list(answers) if case is None else [case]
-    in_words = {shipped: names.in_words(text, stored.records) for shipped, text in answers.items()}
     folders: dict[str, Chosen] = {}
     for each in case_ids:
         name = plain_name(each)
         name = name if name not in folders else f"{name}-{len(folders) + 1}"
-        folders[name] = Chosen(record=stored.by_id[each], answer=in_words.get(each))
+        folders[name] = Chosen(record=stored.by_id[each], answer=answers.get(each))
     return folders

@@ -13,12 +13,16 @@ tie                  what ties, in what is minimized and in accuracy
 rank                 what is preferred among the tied
 choose               filter, hold against fp32, rank
 probability          how probable it is that the pick is the best
+sureness             how often the answer would be chosen again, no oftener than noise allows
 sensitivity          what would change the choice
 reasons              why each other case is not it, and what told it from those that tie
 notes                doubts, and what would decide
 not_timed            what leads on this machine and has no time on a host
+names                variants and runtimes as a reader calls them
+decision_type        what is decided of one setting
 decision             one decision for each setting
-headline             a decision in one sentence
+headline             what to do
+sentence             the answer: what to do, its figures and how sure it is, the same everywhere
 text                 all that is said of a decision
 json_text            decisions for a program
 """

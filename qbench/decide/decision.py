@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
-from qbench.decide import cases, headline, not_timed, notes, reasons, sensitivity
+from qbench.decide import cases, headline, names, not_timed, notes, reasons, sensitivity
 from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
-from qbench.decide.limits import LimitCheck
 from qbench.decide.objective import Objective
 from qbench.decide.paired_times import Comparison, paired_times
-from qbench.decide.probability import ENOUGH, Probability, cap_by_outputs, estimate_probability
+from qbench.decide.probability import ENOUGH, Probability, estimate_probability
 from qbench.decide.rank import rank
+from qbench.decide.sentence import write_sentence
+from qbench.decide.sureness import Sureness, estimate_keep, limit_sureness
 from qbench.decide.tie import Contest
-from qbench.record.schema import NATIVE, Record
-from qbench.suite.settings import ObjectiveName
+from qbench.record.schema import NATIVE, CaseKey, Record
 
 __all__ = ["Decision", "Verdict", "decide", "decide_setting"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """What to do in one setting.
-
-    ``pick`` is the int8 variant meant (also where fp32 stays), ``headline`` one sentence. ``fp32`` is what the pick was
-    held against, and ``over_fp32`` how it compares in what is minimized; ``fastest`` is the fastest fp32, and
-    ``over_fastest`` how the pick's time compares with it. ``tied``: case ids that tie with the best in what is
-    minimized, ``deciding_step`` what told the pick from them. ``probability``: that the pick is the best, null where
-    none is shipped, and where planned cases (``missing``) have no record. ``would_change``: what else would be shipped
-    if. ``not_it``: a reason, and the case ids that it holds for. ``checks``: the limits held against each int8 case, by
-    id. ``notes``: what a decider should know besides.
-    """
-
-    setting: Setting
-    verdict: Verdict
-    headline: str
-    objective: ObjectiveName = "latency"
-    pick: Record | None = None
-    runner_up: Record | None = None
-    fp32: Record | None = None
-    over_fp32: Comparison | None = None
-    fastest: Record | None = None
-    over_fastest: Comparison | None = None
-    tied: tuple[str, ...] = ()
-    tie: str | None = None
-    deciding_step: str | None = None
-    probability: float | None = None
-    behind: str | None = None
-    would_change: tuple[str, ...] = ()
-    not_it: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    checks: Mapping[str, tuple[LimitCheck, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> Verdict | Literal["incomplete"]:
-        """The verdict, or that it is ``incomplete``: planned cases are missing, one of which may be better than what it
-        names to be shipped or kept."""
-        decided = self.verdict in ("ship", "either", "keep fp32", "none qualifies")
-        return "incomplete" if self.missing and decided else self.verdict
 
 
 def decide(judged: Judged) -> tuple[Decision, ...]:
@@ -95,12 +53,14 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
     unsure = chance is not None and chance.pick < ENOUGH and runner_up is not None
     untimed = _find_untimed(setting, choice, records, judged)
     missing = tuple(key for key in judged.missing if cases.is_of_setting(key, setting))
-    sentence = headline.explain(choice, records, judged, contest, runner_up if unsure else None)
-    sentence = not_timed.explain_untimed(untimed, sentence) if untimed else sentence
-    return Decision(
+    said = headline.explain(choice, records, judged, contest, runner_up if unsure else None)
+    said = not_timed.explain_untimed(untimed, said) if untimed else said
+    before = headline.explain_missing(missing, len(records))
+    sure = None if missing or untimed else _find_sureness(choice, chance, contest)
+    decision = Decision(
         setting=setting,
         verdict="undecided" if untimed else "either" if unsure else choice.verdict,
-        headline=f"{headline.explain_missing(missing, len(records))} {sentence}".lstrip(),
+        headline=f"{before}{said[0].lower()}{said[1:]}" if before else said,
         objective=contest.spec.minimize,
         pick=choice.pick,
         runner_up=runner_up,
@@ -111,7 +71,8 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         tied=() if choice.ranking is None else tuple(record.case.id for record in choice.ranking.tied),
         tie=reasons.describe_tie(choice, contest),
         deciding_step=reasons.describe_step(choice, contest),
-        probability=None if missing or untimed else _find_probability(choice.pick, chance),
+        probability=None if sure is None else sure.probability,
+        capped=None if sure is None else sure.because,
         behind=None
         if runner_up is None or choice.pick is None
         else reasons.describe_distance(runner_up, choice.pick, contest),
@@ -124,6 +85,25 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         ),
         missing=tuple(key.id for key in missing),
     )
+    told = _in_words(decision, [*(record.case for record in records), *missing])
+    return replace(told, sentence=write_sentence(told, judged))
+
+
+def _in_words(decision: Decision, keys: Sequence[CaseKey]) -> Decision:
+    """The decision with every variant and runtime called as a reader knows it."""
+
+    def say(text: str) -> str:
+        return names.in_words(text, keys)
+
+    return replace(
+        decision,
+        headline=say(decision.headline),
+        tie=None if decision.tie is None else say(decision.tie),
+        deciding_step=None if decision.deciding_step is None else say(decision.deciding_step),
+        capped=None if decision.capped is None else say(decision.capped),
+        would_change=tuple(map(say, decision.would_change)),
+        notes=tuple(map(say, decision.notes)),
+    )
 
 
 def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], judged: Judged) -> tuple[Record, ...]:
@@ -134,8 +114,17 @@ def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], j
     return not_timed.list_untimed_leaders(choice, records, native, judged, make_contest(judged, native))
 
 
-def _find_probability(pick: Record | None, chance: Probability | None) -> float | None:
-    return None if pick is None or chance is None else cap_by_outputs(chance.pick, pick)
+def _find_sureness(choice: Choice, chance: Probability | None, contest: Contest) -> Sureness | None:
+    """How often the same would be shipped, or fp32 kept, again."""
+    if choice.pick is None:
+        return None
+    probability = chance.pick if chance is not None else None
+    if choice.verdict == "keep fp32":
+        probability = estimate_keep(choice, contest)
+    if probability is None:
+        return None
+    room = notes.find_room(choice, choice.pick, contest)[0] if contest.spec.minimize == "latency" else None
+    return limit_sureness(probability, choice.pick, room, contest)
 
 
 def _compare_times(pick: Record | None, fastest: Record | None, contest: Contest) -> Comparison | None:

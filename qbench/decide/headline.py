@@ -29,7 +29,9 @@ def explain(choice: Choice, records: Sequence[Record], judged: Judged, contest: 
         return _explain_fp32(choice, pick, contest)
     if choice.verdict == "undecided":
         candidate = "the fastest candidate" if contest.spec.minimize == "latency" else "the candidate that leads"
-        return f"Undecided on {variant(pick)}, {candidate}."
+        check = next((check for check in judged.checks_of(pick) if check.outcome != "PASS"), None)
+        why = "" if check is None else f", {notes.explain_open(check)}"
+        return f"Undecided: {variant(pick)}, {candidate}{why}."
     if rival is not None:
         decider = notes.explain_decider(choice, rival, judged, contest)
         return f"Either {variant(pick)} or {variant(rival)}: {decider}."
@@ -37,14 +39,14 @@ def explain(choice: Choice, records: Sequence[Record], judged: Judged, contest: 
 
 
 def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
-    """``Incomplete: 2 of 17 planned cases are missing from the comparison (qat · x86, static · x86).``"""
+    """``Incomplete: 2 of 17 planned cases are missing from the comparison (qat · x86, static · x86); so far: ``"""
     if not missing:
         return ""
     names = ", ".join(key.variant for key in missing[:NAMED])
     more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
     are = "is" if len(missing) == 1 else "are"
     count = f"{len(missing)} of {len(missing) + recorded} planned cases {are} missing"
-    return f"Incomplete: {count} from the comparison ({names}{more})."
+    return f"Incomplete: {count} from the comparison ({names}{more}); so far: "
 
 
 def _explain_nothing(records: Sequence[Record], contest: Contest) -> str:

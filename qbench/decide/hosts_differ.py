@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from qbench.decide.cases import Setting, setting_name, variant
-from qbench.decide.decision import Decision
+from qbench.decide.cases import Setting, setting_name
+from qbench.decide.decision_type import Decision
+from qbench.decide.names import variant_name
 from qbench.record.schema import NATIVE
 
 
@@ -32,8 +33,8 @@ class HostDifference:
 
     @property
     def text(self) -> str:
-        """``net, 1 thread, batch 1: it depends on the machine: ship static · onednn on native, keep fp32 on
-        ray:graviton.``"""
+        """``net, 1 thread, batch 1: it depends on the machine: ship static int8 on OpenVINO on native, keep fp32
+        on ray:graviton.``"""
         said = ", ".join(f"{answer.text} on {' and '.join(answer.hosts)}" for answer in self.answers)
         return f"{setting_name(self.setting)}: it depends on the machine: {said}."
 
@@ -57,7 +58,7 @@ def _say_answer(decision: Decision) -> str:
     """What to do, in as few words as there are."""
     pick, runner_up = decision.pick, decision.runner_up
     if decision.status == "ship" and pick is not None:
-        return f"ship {variant(pick)}"
+        return f"ship {variant_name(pick)}"
     if decision.status == "either" and pick is not None and runner_up is not None:
-        return f"either {variant(pick)} or {variant(runner_up)}"
+        return f"either {variant_name(pick)} or {variant_name(runner_up)}"
     return decision.status

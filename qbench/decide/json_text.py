@@ -13,9 +13,10 @@ from typing import Any
 
 from qbench.decide import limit_text
 from qbench.decide.cases import list_unjudged
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.hosts_differ import list_differences
 from qbench.decide.paired_times import Comparison, as_ratio
+from qbench.decide.sureness import say_chance
 from qbench.record.schema import Record
 
 SCHEMA = 1
@@ -64,6 +65,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "complete": not decision.missing,
         "ship": find_shipped(decision),
         "file": _describe_file(decision),
+        "sentence": decision.sentence,
         "headline": decision.headline,
         "minimize": decision.objective,
         "pick": _id(decision.pick),
@@ -73,6 +75,8 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "fastest_fp32": _id(decision.fastest),
         "speedup": _ratio(decision.over_fastest),
         "probability": decision.probability,
+        "sureness": None if decision.probability is None else say_chance(decision.probability),
+        "capped": decision.capped,
         "tied": list(decision.tied),
         "deciding_step": decision.deciding_step,
         "limits": {case: [limit_text.as_data(check) for check in checks] for case, checks in decision.checks.items()},

@@ -36,6 +36,15 @@ class SuiteRules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a command of a next step names: the ``suite``'s file and the ``run``; ``quick``: it was a quick look."""
+
+    suite: str = "SUITE"
+    run: str = "RUN"
+    quick: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judged:
     """The records of a run with each int8 case's limits, and its spread over calibration seeds (where there are
     several).
@@ -51,6 +60,7 @@ class Judged:
     checks: qualify.Checks = field(default_factory=dict)
     seed_spreads: Mapping[str, SeedSpread] = field(default_factory=dict)
     missing: tuple[CaseKey, ...] = ()
+    source: Source = field(default_factory=Source)
     samples: Callable[[Record], Arrays] = lambda record: {}
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None
 
@@ -94,11 +104,13 @@ def judge(
     pairs: compare.Pairs = lambda record, fp32: None,
     *,
     planned: Iterable[str] = (),
+    source: Source | None = None,
     samples: Callable[[Record], Arrays] = lambda record: {},
     values: Callable[[Record, Record | None], NDArray[Any] | None] = lambda record, fp32: None,
 ) -> Judged:
     """The records with the limits and the seed spread of each int8 case; ``pairs`` gives the metric
-    of each example for a case and its fp32, ``planned`` the ids of all cases that the run was to have."""
+    of each example for a case and its fp32, ``planned`` the ids of all cases that the run was to have, ``source`` what
+    it is called."""
     checks = qualify.qualify(
         records,
         metric=metric,
@@ -122,6 +134,7 @@ def judge(
         checks=checks,
         seed_spreads=spreads,
         missing=find_missing(planned, records),
+        source=source or Source(),
         samples=samples,
         values=values,
     )

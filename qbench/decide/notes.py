@@ -43,7 +43,7 @@ def list_notes(choice: Choice, records: Sequence[Record], judged: Judged, contes
     lines = list[str]()
     if choice.pick is not None:
         lines += _note_unjudged(choice.pick)
-        lines += _note_open(choice.pick, judged)
+        lines += _note_open(choice, choice.pick, judged)
         lines += _note_slower(choice, choice.pick, records, contest)
         if contest.spec.minimize == "latency":
             lines += _note_small_gain(choice, choice.pick, contest)
@@ -78,10 +78,11 @@ def _note_unjudged(pick: Record) -> Iterator[str]:
         )
 
 
-def _note_open(pick: Record, judged: Judged) -> Iterator[str]:
-    for check in judged.checks_of(pick):
-        if check.outcome != "PASS":
-            yield f"It {explain_open(check)}."
+def _note_open(choice: Choice, pick: Record, judged: Judged) -> Iterator[str]:
+    """What is open of a limit and not said in the answer, which names the first of what is undecided."""
+    left = [check for check in judged.checks_of(pick) if check.outcome != "PASS"]
+    for check in left[1:] if choice.verdict == "undecided" else left:
+        yield f"It {explain_open(check)}."
 
 
 def _note_small_gain(choice: Choice, pick: Record, contest: Contest) -> Iterator[str]:
@@ -153,7 +154,7 @@ def _note_doubts(choice: Choice, pick: Record, judged: Judged, contest: Contest)
     if speedup is None:
         yield "Its speed-up was not measured."
         return
-    room, meaning = _find_room(choice, pick, contest)
+    room, meaning = find_room(choice, pick, contest)
     if (doubt := find_doubt(speedup, room, meaning)) is not None:
         yield f"{doubt[0].upper()}{doubt[1:]}."
     if _is_shown_worse(choice, contest):
@@ -176,7 +177,7 @@ def _is_shown_worse(choice: Choice, contest: Contest) -> bool:
     return comparison is not None and comparison.low > 0
 
 
-def _find_room(choice: Choice, pick: Record, contest: Contest) -> tuple[float, str]:
+def find_room(choice: Choice, pick: Record, contest: Contest) -> tuple[float, str]:
     """How far the control may be off: half the distance to fp32, or to the nearest rival that does not tie."""
     room, meaning = math.inf, "half the tie"
     over = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)

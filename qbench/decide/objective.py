@@ -59,6 +59,11 @@ class Objective:
         return f"{formatting.size(int(value)) if in_bytes else formatting.duration(value)} {words}"
 
     @property
+    def title(self) -> str:
+        """``latency``, ``cold start``."""
+        return self.name.replace("_", " ")
+
+    @property
     def better(self) -> str:
         """``faster``, ``smaller``."""
         return WORDS[self.name][0]

@@ -8,6 +8,7 @@ apart      each over the run's fastest fp32, else two p50: not measured against 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,6 +100,15 @@ class PairedTimes:
             return Comparison(difference=difference, evidence="apart")
         difference = _over_p50(record, rival)
         return None if difference is None else Comparison(difference=difference, evidence="p50")
+
+    def spread_over_processes(self, case: str) -> float | None:
+        """ln of how many times as long a call of a case takes in its slowest process as in its fastest; None of one
+        process, or where the rounds are not known."""
+        by_process: dict[int, list[float]] = {}
+        for (process, _), nanoseconds in self._list_minima(self.records[case]).items():
+            by_process.setdefault(process, []).append(nanoseconds)
+        typical = [statistics.median(values) for values in by_process.values()]
+        return math.log(max(typical) / min(typical)) if len(typical) > 1 else None
 
     def _list_minima(self, record: Record) -> Minima:
         """The fastest call of each block of each round; a case meets many others, so it is kept."""

@@ -71,7 +71,7 @@ def _prefer_untrained(tied: Sequence[Record], contest: Contest) -> PreferenceSte
     if not trained or len(trained) == len(tied):
         return None
     untrained = next(record for record in tied if record not in trained)
-    text = f"no_training: {variant(untrained)} needs no training, {variant(trained[0])} does"
+    text = f"training: {variant(untrained)} needs none, {variant(trained[0])} does"
     return PreferenceStep(name="no_training", dropped=tuple(trained), text=text)
 
 
@@ -100,7 +100,8 @@ def _prefer_by(
     ]
     if not dropped:
         return None
-    text = f"{name}: {variant(best)} {objective.show(best)}, {variant(dropped[0])} {objective.show(dropped[0])}"
+    figures = (f"{variant(record)} {objective.show(record)}" for record in (best, dropped[0]))
+    text = f"{objective.title}: {', '.join(figures)}"
     return PreferenceStep(name=name, dropped=tuple(dropped), text=text)
 
 

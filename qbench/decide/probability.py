@@ -5,7 +5,7 @@ as many degrees of freedom as the generations of processes give), a change of ac
 difference against the pick (normal, by the flips), and then applies the rule to these as if they were the truth. The
 pick is the best in a draw where the rule leaves it: alone, or with others that no preference tells from it.
 
-Where only some of a network's outputs were judged, it is at most their share: of the others nothing is known.
+What the draws do not know bounds it in ``sureness``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbench.decide import cases
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Objective
@@ -63,12 +62,6 @@ def estimate_probability(
     rivals = [(float((row & ~is_best).mean()), arm) for arm, row in enumerate(best) if arms[arm] is not pick]
     share, arm = max(rivals, default=(0.0, -1))
     return Probability(pick=float(is_best.mean()), rival=arms[arm] if share > 0 else None)
-
-
-def cap_by_outputs(probability: float, record: Record) -> float:
-    """The probability, at most the share of the record's outputs that was judged."""
-    unjudged = cases.list_unjudged(record)
-    return min(probability, 1 / (1 + len(unjudged)))
 
 
 def _may_lead(record: Record, leader: Record, contest: Contest) -> bool:

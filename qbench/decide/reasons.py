@@ -11,6 +11,7 @@ from qbench.decide.cases import is_unmeasured, variant
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
+from qbench.decide.names import name_variant
 from qbench.decide.tie import Contest
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
@@ -42,16 +43,16 @@ def name_broken(check: LimitCheck) -> str:
 
 
 def count_reason(reason: str, cases: Sequence[str]) -> str:
-    """``11 slower than fp32``, ``1 needs training: qat · x86``; few cases are named."""
+    """``11 slower than fp32``, ``1 tied, needs training (QAT int8 on x86 (PyTorch))``; few cases are named."""
     single = {several: singular for singular, several in BROKEN.values()}
     said = f"{len(cases)} {single.get(reason, reason) if len(cases) == 1 else reason}"
     return f"{said} ({', '.join(_name(case) for case in cases)})" if len(cases) <= NAMED else said
 
 
 def _name(case: str) -> str:
-    """``net/static/onednn/t1/b1`` as ``static · onednn``."""
+    """``net/static/onednn/t1/b1`` as ``static int8 on oneDNN (PyTorch)``."""
     key = read_case_id(case)
-    return case if key is None else key.variant
+    return case if key is None else name_variant(key.mode, key.recipe, key.backend)
 
 
 def list_reasons(
@@ -102,15 +103,18 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
 
 
 def describe_tie(choice: Choice, contest: Contest) -> str | None:
-    """``Tied with qat · onnxruntime (0.3 % slower [-1.5, +2.1])``; None where nothing ties with the pick."""
-    if choice.ranking is None or choice.pick is None or len(choice.ranking.tied) < 2:
+    """``Tied with it in latency, as the difference may be 3 % or less: qat · onnxruntime (0.3 % slower [-1.5, +2.1])``;
+    None where nothing ties with the pick. What ties does so with the best by its estimate, from which it is told apart
+    where that is not the pick."""
+    ranking = choice.ranking
+    if ranking is None or choice.pick not in ranking.tied or len(ranking.tied) < 2:
         return None
-    tied = [record for record in choice.ranking.tied if record is not choice.pick]
-    clauses = [f"{variant(record)} ({describe_distance(record, choice.pick, contest)})" for record in tied]
-    share = f"{contest.spec.tie * 100:g} %"
-    if choice.pick not in choice.ranking.tied:
-        return None
-    return f"Tied in {contest.spec.minimize}: {', '.join(clauses)}; none is shown to be more than {share} off."
+    leader = ranking.order[0]
+    tied = [record for record in ranking.tied if record is not leader]
+    clauses = [f"{variant(record)} ({describe_distance(record, leader, contest)})" for record in tied]
+    best = "it" if leader is choice.pick else f"the best by its estimate, {variant(leader)},"
+    reach = f"as the difference may be {contest.spec.tie * 100:g} % or less"
+    return f"Tied with {best} in {contest.objective.title}, {reach}: {', '.join(clauses)}."
 
 
 def describe_distance(record: Record, pick: Record, contest: Contest) -> str:
@@ -144,7 +148,9 @@ def describe_step(choice: Choice, contest: Contest) -> str | None:
         equal = f"nothing that decide.prefer names tells it from {names}, so that its estimate decides"
         return f"{deciding}; {equal}" if deciding else equal
     if not deciding:
-        return f"{contest.spec.minimize}: the others' estimates are off by more than the tie"
+        return (
+            f"its {contest.spec.minimize.replace('_', ' ')}: the estimates of the others are worse by more than the tie"
+        )
     if ranking.steps[0].name != "accuracy" and "accuracy" in contest.spec.prefer:
         difference = contest.differences.compare(ranking.pick, ranking.steps[0].dropped[0])
         if difference is not None:

@@ -15,6 +15,7 @@ from qbench.decide.choose import Choice, choose
 from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, AccuracyMargin, CaseRules, LimitCheck, hold_promise
+from qbench.decide.names import backend_name
 from qbench.decide.qualify import Checks
 from qbench.decide.tie import Contest
 from qbench.record.schema import Record
@@ -146,7 +147,9 @@ def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Chec
         return None
     backend = choice.pick.case.backend
     left = [record for record in records if record.case.backend != backend]
-    return f"without {backend}: {_name(choose(left, checks, contest))}" if any(r.status == "ok" for r in left) else None
+    if all(record.status != "ok" for record in left):
+        return None
+    return f"without {backend_name(backend)}: {_name(choose(left, checks, contest))}"
 
 
 def _try_time_alone(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:

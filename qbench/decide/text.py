@@ -7,32 +7,20 @@ from collections.abc import Iterator
 from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import reasons
-from qbench.decide.cases import is_sequential, list_unjudged, setting_name, variant
-from qbench.decide.decision import Decision
+from qbench.decide.cases import is_sequential, list_unjudged
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.names import backend_name, variant_name
 from qbench.decide.objective import Objective
 from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.decide.tested_change import holds_against_fp32, write_shown
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
 
-# The least probability that each of these words is said of.
-CHANCES = (
-    (0.985, "almost certainly"),
-    (0.925, "about 19 in 20"),
-    (0.85, "about 9 in 10"),
-    (0.775, "about 4 in 5"),
-    (0.7, "about 3 in 4"),
-    (0.58, "about 2 in 3"),
-    (0.42, "about even"),
-    (0.0, "less than even"),
-)
 
-
-def lines(decision: Decision, judged: Judged, name: str | None = None) -> tuple[str, ...]:
-    """What a terminal prints: the answer, then indented what is behind it. ``name``: of the setting, if another."""
-    answer = f"{name or setting_name(decision.setting)}: {decision.headline} {facts(decision, judged)}".rstrip()
-    return answer, *(f"  {point}" for point in points(decision))
+def lines(decision: Decision, judged: Judged) -> tuple[str, ...]:
+    """What a terminal prints: the answer, then indented its figures and what is behind it."""
+    return decision.sentence, *(f"  {point}" for point in (facts(decision, judged), *points(decision)) if point)
 
 
 def points(decision: Decision) -> tuple[str, ...]:
@@ -46,9 +34,8 @@ def _list_points(decision: Decision) -> Iterator[str]:
         yield decision.tie
     if decision.deciding_step is not None:
         yield f"What decided: {decision.deciding_step}."
-    if decision.probability is not None and decision.pick is not None:
-        chance = f"{say_chance(decision.probability)}{explain_cap(decision)}"
-        yield f"{variant(decision.pick)} is the best of what may be shipped: {chance}."
+    if decision.capped is not None:
+        yield f"{explain_cap(decision)}."
     if decision.missing:
         it = "it" if len(decision.missing) == 1 else "one of them"
         yield (
@@ -58,7 +45,7 @@ def _list_points(decision: Decision) -> Iterator[str]:
     yield from decision.notes
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = decision.runner_up.case.id in decision.tied  # how far behind it is stands above then
-        yield f"Runner-up: {variant(decision.runner_up)}{'' if tied else f', {decision.behind}'}."
+        yield f"Runner-up: {variant_name(decision.runner_up)}{'' if tied else f', {decision.behind}'}."
     if decision.would_change:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:
@@ -66,14 +53,8 @@ def _list_points(decision: Decision) -> Iterator[str]:
 
 
 def explain_cap(decision: Decision) -> str:
-    """``, as 1 of its 2 outputs was judged``: why it is no surer; empty where all were."""
-    unjudged = () if decision.pick is None else list_unjudged(decision.pick)
-    return f", as 1 of its {1 + len(unjudged)} outputs was judged" if unjudged else ""
-
-
-def say_chance(probability: float) -> str:
-    """``about 9 in 10``: no finer than what a few generations of processes can tell."""
-    return next(words for least, words in CHANCES if probability >= least)
+    """``No surer, since 1 of its 2 outputs was judged``; empty where nothing but the figures bounds it."""
+    return "" if decision.capped is None else f"No surer, since {decision.capped}"
 
 
 def facts(decision: Decision, judged: Judged) -> str:
@@ -103,7 +84,7 @@ def _speed_parts(decision: Decision, record: Record) -> list[str]:
     over, fp32 = decision.over_fastest, decision.fastest
     if fp32 is not None and over is not None and over.evidence != "p50":
         ratio = f"{formatting.with_limits(as_ratio(over))} times as fast"
-        return [] if ratio in decision.headline else [f"{ratio} as fp32 on {fp32.case.backend}"]
+        return [] if ratio in decision.headline else [f"{ratio} as {variant_name(fp32)}"]
     if record.speedup is None:
         return []
     speedup = Interval(value=record.speedup.value, low=record.speedup.low, high=record.speedup.high)
@@ -113,7 +94,7 @@ def _speed_parts(decision: Decision, record: Record) -> list[str]:
 
 def _fp32_name(case: str) -> str:
     key = read_case_id(case)
-    return case if key is None else f"fp32 on {key.backend}"
+    return case if key is None else f"fp32 on {backend_name(key.backend)}"
 
 
 def _size_part(record: Record, judged: Judged) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qbench import formatting
 from qbench.decide import decision, json_text
 from qbench.decide import judged as judging
-from qbench.decide.judged import Judged, SuiteRules
+from qbench.decide.judged import Judged, Source, SuiteRules
 from qbench.errors import QbenchError, SuiteError
 from qbench.files import atomic
 from qbench.record.stored_run import StoredRun, read_run
@@ -89,6 +89,7 @@ def judge(run: StoredRun) -> Judged:
         rules_of(run),
         run.pairs,
         planned=run.info.plan.cases,
+        source=Source(suite=run.info.suite.file, run=run.info.suite.name, quick=run.info.quick is not None),
         samples=run.samples,
         values=run.values,
     )

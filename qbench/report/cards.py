@@ -9,10 +9,11 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import cases, reasons
 from qbench.decide import text as decide_text
-from qbench.decide.cases import variant
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.json_text import find_shipped_record
 from qbench.decide.judged import Judged
+from qbench.decide.names import backend_name, variant_name
+from qbench.decide.sureness import say_chance
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
@@ -28,7 +29,6 @@ from qbench.report.cells import (
     latency_unit,
 )
 from qbench.report.columns import accuracy_key, draw_cells, list_shown
-from qbench.report.names import backend_name, in_words, variant_name
 from qbench.report.palette import Sign
 from qbench.report.ruling import Rulings
 
@@ -92,7 +92,7 @@ def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, inf
         title=title if info.quick is None else f"{QUICK} at {title}",
         verdict=decision.status,
         sign=palette.VERDICTS.get(decision.status, Sign(symbol="?", word=decision.status)),
-        headline=_headline(decision, judged),
+        headline=decision.sentence,
         aside=_aside(decision),
         candidates=tuple(_candidates(decision, judged, rulings)),
         rows=(*_rows(decision), *_file_row(decision, info)),
@@ -100,12 +100,6 @@ def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, inf
         reasons=tuple(_reason(reason, named, judged, rulings) for reason, named in decision.not_it),
         warnings=(*([] if info.quick is None else [info.quick.text]), *decision.notes),
     )
-
-
-def _headline(decision: Decision, judged: Judged) -> str:
-    if decision.verdict == "ship" and decision.pick is not None and not decision.missing:
-        return f"Ship {variant_name(decision.pick)}"
-    return in_words(decision.headline, judged.records).removesuffix(".")
 
 
 def _aside(decision: Decision) -> str:
@@ -124,7 +118,7 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
         counted = coverage is not None and coverage.macs_int8 is not None
         work = f"{formatting.share(coverage.macs_int8)} of its work done in int8" if counted and coverage else ""
         yield Candidate(
-            name=variant(record),
+            name=variant_name(record),
             color=palette.variable_of(record.case.backend),
             work=work,
             tiles=tuple(_tiles(record, decision, judged, rulings)),
@@ -189,17 +183,13 @@ def _size_tile(record: Record, judged: Judged, label: str) -> Tile:
 
 
 def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if decision.probability is not None and decision.pick is not None:
-        chance = decide_text.say_chance(decision.probability)
-        yield (
-            "How sure",
-            (f"{chance[0].upper()}{chance[1:]} the best of what may be shipped{decide_text.explain_cap(decision)}.",),
-        )
-    step = (decision.deciding_step or "").replace("no_training", "training")
-    decided = (f"What decided: {step}.",) if step else ()
+    if decision.probability is not None:
+        sure = f"Repeated, this would be chosen {say_chance(decision.probability)}."
+        yield "How sure", (sure, *((f"{decide_text.explain_cap(decision)}.",) if decision.capped else ()))
+    decided = (f"What decided: {decision.deciding_step}.",) if decision.deciding_step else ()
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = "tied with it" if decision.runner_up.case.id in decision.tied else ""
-        said = ", ".join(part for part in (variant(decision.runner_up), tied, decision.behind) if part)
+        said = ", ".join(part for part in (variant_name(decision.runner_up), tied, decision.behind) if part)
         yield "Runner-up", (f"{said}.", *decided)
     elif decision.tie is not None or decided:
         yield "Tie", (*(() if decision.tie is None else (decision.tie,)), *decided)
@@ -232,5 +222,5 @@ def _reason(reason: str, named: Sequence[str], judged: Judged, rulings: Rulings)
     for case in named:
         over = rulings[case].over_fp32 if case in rulings else None
         speed = "" if over is None else f" ({formatting.fixed(over.value, RATIO_DIGITS)} × fp32)"  # noqa: RUF001
-        variants.append(f"{variant(by_id[case]) if case in by_id else case}{speed}")
+        variants.append(f"{variant_name(by_id[case]) if case in by_id else case}{speed}")
     return Reason(counted=_count(reason, len(named)), variants=tuple(variants))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from qbench import formatting
 from qbench.decide import cases
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record

@@ -12,7 +12,7 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.compare.speedup_doubt import is_coarse
 from qbench.decide import cases
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor
 from qbench.decide.tested_change import ShownChange, change_of, count_decimals, holds_against_fp32, score_of

@@ -13,7 +13,7 @@ from qbench.compare import text as compare_text
 from qbench.compare.changes import WORSE, CaseChange, find_changes
 from qbench.compare.paired_accuracy import Examples, pair_accuracy
 from qbench.decide.cases import setting_name
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.machine import fingerprint
 from qbench.progress.table import TextTable
 from qbench.record.example_scores import ExampleScores

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench.decide import decision
 from qbench.decide.cases import setting_name, setting_of
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.formatting import clean
 from qbench.progress.table import TextTable

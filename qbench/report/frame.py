@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qbench.decide import cases as settings_of
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.record.schema import NATIVE
 from qbench.report.cards import Card
 from qbench.report.cells import RATIO_DIGITS

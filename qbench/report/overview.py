@@ -1,4 +1,4 @@
-"""What came of a whole run, in one sentence each: the answer, and how many int8 variants beat plain fp32; pure."""
+"""How many settings of a run have which answer, and how many int8 variants beat plain fp32; pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qbench.decide import cases
-from qbench.decide import text as decide_text
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
+from qbench.decide.names import backend_name
 from qbench.record.stored_run import StoredRun
-from qbench.report.names import backend_name
 from qbench.report.ruling import Rulings
 
 _DONE = {
@@ -24,13 +23,8 @@ _DONE = {
 }
 
 
-def describe_run(decisions: Sequence[Decision], judged: Judged) -> str:
-    """The answer with its figures where there is one setting, else how many settings have which answer."""
-    if not decisions:
-        return "No answer: the run has no record yet."
-    if len(decisions) == 1:
-        (only,) = decisions
-        return f"{only.headline} {decide_text.facts(only, judged)}".rstrip()
+def count_answers(decisions: Sequence[Decision]) -> str:
+    """How many settings have which answer."""
     counts = Counter(decision.status for decision in decisions)
     answers = ", ".join(f"{_DONE[verdict]} in {count}" for verdict, count in counts.items())
     return f"Of {len(decisions):,} settings: {answers}."

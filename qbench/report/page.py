@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qbench import formatting
-from qbench.decide.decision import Decision
+from qbench.decide.decision_type import Decision
 from qbench.decide.hosts_differ import list_differences
 from qbench.decide.judged import Judged
 from qbench.portability import text as portability_text
@@ -24,7 +24,6 @@ from qbench.report.figures import Figure
 from qbench.report.flip_gallery import Gallery, gallery
 from qbench.report.flips import CaseFlips
 from qbench.report.matrix import SettingMatrix, matrix
-from qbench.report.names import in_words
 from qbench.report.overview import describe_state, overview
 from qbench.report.plots import trade_off
 from qbench.report.ruling import Rulings, rule
@@ -100,7 +99,7 @@ def page(
         counts=_counts(run),
         warnings=warnings(run, judged, changes),
         overview=overview(judged, decisions, rulings),
-        by_host=tuple(in_words(each.text, judged.records) for each in list_differences(decisions)),
+        by_host=tuple(each.text for each in list_differences(decisions)),
         matrix=matrix(decisions, answers, rulings),
         cards=answers,
         cases=case_table(judged, decisions, rulings),

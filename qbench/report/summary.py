@@ -1,6 +1,6 @@
 """``summary.md``: a run for a pull request; pure.
 
-One sentence for the whole run, then for each setting the fp32 and what may be shipped; everything else is folded. It
+A sentence for each setting, then its fp32 and what may be shipped; everything else is folded. It
 stays under what a comment on GitHub may have, however large the run is: lines are left out then, and said to be.
 """
 
@@ -13,9 +13,11 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import cases, tested_change
 from qbench.decide import text as decide_text
-from qbench.decide.decision import Decision
+from qbench.decide.cases import setting_name
+from qbench.decide.decision_type import Decision
 from qbench.decide.hosts_differ import list_differences
 from qbench.decide.judged import Judged
+from qbench.decide.names import variant_name
 from qbench.decide.tested_change import describe_levels, holds_against_fp32
 from qbench.portability import text as portability_text
 from qbench.portability.compare_hosts import compare_hosts
@@ -28,8 +30,7 @@ from qbench.report.columns import accuracy_key, list_shown
 from qbench.report.explained import list_lost, list_slow
 from qbench.report.flips import CaseFlips
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
-from qbench.report.names import answer_name, in_words, variant_name
-from qbench.report.overview import describe_run, describe_state, overview
+from qbench.report.overview import count_answers, describe_state, overview
 from qbench.report.ruling import Ruling, Rulings, rank, rule
 from qbench.report.run_warnings import warnings
 
@@ -55,22 +56,22 @@ def summary(
     tables = [candidates(decision, judged, rulings) for decision in decisions]
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
     sections = [
-        Part(lines=(f"{title}\n\n**{_escape(_say(describe_run(decisions, judged), judged))}**",)),
-        *_by_host(judged, decisions),
+        *_answers(title, decisions),
+        *_by_host(decisions),
         Part(lines=tuple(filter(None, [_escape(overview(judged, decisions, rulings))]))),
         *(Part(lines=(state,)) for state in filter(None, [describe_state(run)])),
         *_warnings(run, judged, changes),
         *(part for part in compared if part.folded is None),
-        *_answers(decisions, tables, judged, run),
+        *_tables(decisions, tables),
         *(part for part in compared if part.folded is not None),
         *_folded(run, judged, decisions, tables, changes),
     ]
     return fit(sections, LIMIT)
 
 
-def _by_host(judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
+def _by_host(decisions: Sequence[Decision]) -> Iterator[Part]:
     """Where the answer depends on the machine."""
-    if lines := [f"**{_escape(_say(each.text, judged))}**" for each in list_differences(decisions)]:
+    if lines := [f"**{_escape(each.text)}**" for each in list_differences(decisions)]:
         yield list_part(lines)
 
 
@@ -78,39 +79,39 @@ def _escape(sentence: str) -> str:
     return formatting.markdown(formatting.shorten(sentence, _SENTENCE))
 
 
-def _say(sentence: str, judged: Judged) -> str:
-    return in_words(sentence, judged.records)
-
-
 def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> Iterator[Part]:
     if lines := [f"warning: {_escape(warning)}" for warning in warnings(run, judged, changes)]:
         yield list_part(lines)
 
 
-def _answers(
-    decisions: Sequence[Decision], tables: Sequence[Candidates], judged: Judged, run: StoredRun
-) -> Iterator[Part]:
-    """Each setting with its table; only the first are open where there are many."""
-    several = len(decisions) > 1
-    if several:
-        lines = [f"**{_name(decision, run)}**: {_answer(decision, judged)}" for decision in decisions]
-        yield list_part(lines[:OPEN_SETTINGS])
-        if len(decisions) > OPEN_SETTINGS:
-            yield list_part(lines[OPEN_SETTINGS:], folded=f"The other {len(decisions) - OPEN_SETTINGS:,} settings")
+def _answers(title: str, decisions: Sequence[Decision]) -> Iterator[Part]:
+    """The sentence of each setting; of many first how many have which answer, and only the first are open."""
+    if not decisions:
+        yield Part(lines=(f"{title}\n\n**No answer: the run has no record yet.**",))
+        return
+    sentences = [f"**{_escape(decision.sentence)}**" for decision in decisions]
+    if len(decisions) == 1:
+        yield Part(lines=(f"{title}\n\n{sentences[0]}",))
+        return
+    counted = f"\n\n{count_answers(decisions)}" if len(decisions) > OPEN_SETTINGS else ""
+    part = list_part(sentences[:OPEN_SETTINGS], before=f"{title}{counted}\n")
+    yield part
+    if len(decisions) > OPEN_SETTINGS:
+        yield list_part(sentences[OPEN_SETTINGS:], folded=f"The other {len(decisions) - OPEN_SETTINGS:,} settings")
+
+
+def _tables(decisions: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
+    """The table of each setting; only the first are open where there are many."""
     for number, (decision, table) in enumerate(zip(decisions, tables, strict=True), start=1):
         if table.open.rows:
             folded = f"Setting {number:,}: its candidates and fp32" if number > OPEN_SETTINGS else None
-            name = f"**{_name(decision, run)}**\n\n"
+            name = f"**{_name(decision)}**\n\n"
             part = table_part(table.open, bold=table.bold, folded=folded)
             yield Part(lines=part.lines, before=name + part.before, rest=part.rest, folded=folded)
 
 
-def _name(decision: Decision, run: StoredRun) -> str:
-    return formatting.markdown(formatting.shorten(answer_name(decision.setting, run.info), LETTERS))
-
-
-def _answer(decision: Decision, judged: Judged) -> str:
-    return _escape(_say(f"{decision.headline} {decide_text.facts(decision, judged)}", judged))
+def _name(decision: Decision) -> str:
+    return formatting.markdown(formatting.shorten(setting_name(decision.setting), LETTERS))
 
 
 def _folded(
@@ -120,8 +121,8 @@ def _folded(
     tables: Sequence[Candidates],
     changes: Sequence[CaseFlips],
 ) -> Iterator[Part]:
-    yield from _reasons(run, judged, decisions)
-    yield from _rest(run, decisions, tables)
+    yield from _reasons(judged, decisions)
+    yield from _rest(decisions, tables)
     yield from _flips(changes)
     answers = compare_hosts(run, judged)
     if sentences := portability_text.list_sentences(answers, run.info.metric):
@@ -143,21 +144,21 @@ def _folded(
     yield Part(lines=(_method(run, judged),), folded="How it was measured")
 
 
-def _reasons(run: StoredRun, judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
+def _reasons(judged: Judged, decisions: Sequence[Decision]) -> Iterator[Part]:
     lines = []
     for decision in decisions:
-        points = decide_text.points(decision)
-        lines += [f"**{_name(decision, run)}**"] if points and len(decisions) > 1 else []
-        lines += [_escape(_say(point, judged)) for point in points]
+        points = [decide_text.facts(decision, judged), *decide_text.points(decision)]
+        lines += [f"**{_name(decision)}**"] if len(decisions) > 1 else []
+        lines += [_escape(point) for point in points if point]
     if lines:
-        yield list_part(lines, folded="How sure, and what would change it")
+        yield list_part(lines, folded="Figures, how sure, and what would change it")
 
 
-def _rest(run: StoredRun, decisions: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
+def _rest(decisions: Sequence[Decision], tables: Sequence[Candidates]) -> Iterator[Part]:
     for decision, table in zip(decisions, (each.rest for each in tables), strict=True):
         if table.rows:
             part = table_part(table)
-            before = f"**{_name(decision, run)}**\n\n{part.before}"
+            before = f"**{_name(decision)}**\n\n{part.before}"
             plural = "case" if len(table.rows) == 1 else "cases"
             yield Part(
                 lines=part.lines,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from qbench import formatting, registry
 from qbench.backends.base import Backend
 from qbench.backends.program import Program
+from qbench.decide.names import variant_name
 from qbench.formatting import code, markdown
 from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus, without_native
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
-from qbench.report.names import variant_name
 from qbench.stats.interval_type import Interval
 
 _BY_HAND = "This case was named by hand; it is not what the run says to ship."

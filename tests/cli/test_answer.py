@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from pathlib import Path
 
 import pytest
-from made_records import accuracy, fp32, info, int8
+from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 from made_runs import run_folder
+from rendered_markdown import words_of
 
 from qbench.cli.answer import print_answer, print_files
 from qbench.formatting import one_line
+from qbench.record.schema import Record
 from qbench.record.stored_run import SuiteInfo
+from qbench.report.build import build_report
 
 SUITE = """
 suite: demo
@@ -28,10 +34,41 @@ def test_the_answer_names_variants_in_words_and_the_table_in_short(
     other = int8("net/static/x86/t1/b1", accuracy=accuracy(harmful=60))
     print_answer(run_folder(tmp_path / "run", [fp32(), int8(), other]), wide=False)  # its suite cannot be read
     answer, _, table = capsys.readouterr().out.partition("\nnet, 1 thread")
-    assert "Undecided on static int8 on oneDNN (PyTorch), the" in one_line(answer)
+    assert "undecided: static int8 on oneDNN (PyTorch), the fastest" in one_line(answer)
     assert "(static int8 on x86 (PyTorch))" in one_line(answer)
     assert "static · onednn" not in answer
     assert "static · onednn" in table
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [fp32(), int8()],
+        [fp32(), int8(latency=latency(0.005), speedup=speedup(0.5))],
+        [fp32(), int8(accuracy=accuracy(harmful=17, beneficial=2))],
+        [fp32(), int8(accuracy=accuracy(harmful=90))],
+        [fp32(), failed()],
+        [fp32(), int8(), fp32("b/fp32/torch/t1/b1"), int8("b/static/x86/t1/b1", accuracy=accuracy(harmful=90))],
+    ],
+    ids=["ship", "keep fp32", "undecided", "none qualifies", "no answer", "two models"],
+)
+def test_the_answer_is_one_sentence_in_four_places(
+    records: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page, the terminal, summary.md and decision.json begin with it, word for word."""
+    folder = run_folder(tmp_path / "run", records, info(suite=SuiteInfo(name="demo", text=SUITE)))
+    page = build_report(folder).read_text(encoding="utf-8")
+    print_answer(folder, wide=False)
+    printed = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    decisions = json.loads((folder / "decision.json").read_text(encoding="utf-8"))["decisions"]
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    cards = re.findall(r'<h3 class="headline">(.*?)</h3>', page)
+    sentences = [decision["sentence"] for decision in decisions]
+    assert len(sentences) == len({record.case.model for record in records})
+    assert [html.unescape(card) for card in cards] == sentences
+    assert [line for line in printed if line in sentences] == sentences
+    assert printed[0] == sentences[0]
+    assert words_of(summary).startswith(f"qbench: demo {' '.join(sentences)}")
 
 
 def test_the_last_lines_name_the_file_to_ship_where_it_still_lies(

@@ -17,6 +17,7 @@ from qbench.decide.choose import Choice
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.decide.notes import explain_decider
+from qbench.decide.sureness import say_chance
 from qbench.errors import UsageError
 from qbench.record.schema import ColdStart, Fastest, HostFacts, Interference, Memory, Record
 from qbench.record.stored_run import MetricInfo
@@ -27,7 +28,8 @@ from qbench.suite.settings import DecideSpec
 TOP1 = MetricInfo(name="top1")
 LOSSY = accuracy(harmful=60)
 OPEN = accuracy(harmful=9, beneficial=2)
-KEPT = "keep fp32 on torch (2.50 ms a call)."
+KEPT = "keep fp32 on PyTorch (2.50 ms a call)."
+ONEDNN, ON_X86 = "on oneDNN (PyTorch)", "on x86 (PyTorch)"
 STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
 
 
@@ -53,21 +55,30 @@ PREDICTED = replace(int8(), latency=None, speedup=None, host=HostFacts(kind="pre
 @pytest.mark.parametrize(
     ("records", "verdict", "headline"),
     [
-        ([fp32(), int8()], "ship", "Ship static · onednn."),
-        ([fp32(), measured(STATIC, 2.5, accuracy=LOSSY), measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
-        ([fp32(), measured(STATIC, 2.5, coverage=0.0), measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
-        ([fp32(), int8(accuracy=OPEN)], "undecided", "Undecided on static · onednn, the fastest candidate."),
-        ([fp32(), int8(accuracy=None)], "undecided", "Undecided on static · onednn, the fastest candidate."),
+        ([fp32(), int8()], "ship", "Ship static int8 on oneDNN (PyTorch)."),
+        ([fp32(), measured(STATIC, 2.5, accuracy=LOSSY), measured(QAT, 1.5)], "ship", f"Ship QAT int8 {ONEDNN}."),
+        ([fp32(), measured(STATIC, 2.5, coverage=0.0), measured(QAT, 1.5)], "ship", f"Ship QAT int8 {ONEDNN}."),
+        (
+            [fp32(), int8(accuracy=OPEN)],
+            "undecided",
+            f"Undecided: static int8 {ONEDNN}, the fastest candidate, may or may not lose more accuracy than the "
+            "margin: top1 -0.7 [-1.4, -0.1] points, margin 1: about 17,000 examples would decide, there are 1,000.",
+        ),
+        (
+            [fp32(), int8(accuracy=None)],
+            "undecided",
+            f"Undecided: static int8 {ONEDNN}, the fastest candidate, has no accuracy to compare with its fp32's.",
+        ),
         (
             [fp32(), int8(accuracy=LOSSY)],
             "none qualifies",
-            f"None qualifies: static · onednn loses more accuracy than the margin of 1 point; {KEPT}",
+            f"None qualifies: static int8 on oneDNN (PyTorch) loses more accuracy than the margin of 1 point; {KEPT}",
         ),
         (
             [fp32(), int8(accuracy=LOSSY), int8(QAT, coverage=0.0)],
             "none qualifies",
             "None qualifies: 1 of 2 loses more accuracy than the margin of 1 point, "
-            "1 of 2 runs nothing in int8; keep fp32 on torch (2.50 ms a call).",
+            "1 of 2 runs nothing in int8; keep fp32 on PyTorch (2.50 ms a call).",
         ),
         (
             [fp32(), int8(coverage=0.0)],
@@ -82,14 +93,14 @@ PREDICTED = replace(int8(), latency=None, speedup=None, host=HostFacts(kind="pre
             "no answer",
             "No answer: the int8 cases are predicted here, not measured; their accuracy counts.",
         ),
-        ([fp32(), PREDICTED, measured(QAT, 1.5)], "ship", "Ship qat · onednn."),
+        ([fp32(), PREDICTED, measured(QAT, 1.5)], "ship", "Ship QAT int8 on oneDNN (PyTorch)."),
         (
             [fp32(), measured(STATIC, 0.8)],
             "keep fp32",
-            "Keep fp32 on torch (2.50 ms a call) unless size decides: the fastest int8 that holds its accuracy, "
-            "static · onednn, takes 3.12 ms.",
+            "Keep fp32 on PyTorch (2.50 ms a call) unless size decides: the fastest int8 that holds its accuracy, "
+            "static int8 on oneDNN (PyTorch), takes 3.12 ms.",
         ),
-        ([int8()], "ship", "Ship static · onednn."),
+        ([int8()], "ship", "Ship static int8 on oneDNN (PyTorch)."),
     ],
 )
 def test_the_answer(records: list[Record], verdict: str, headline: str) -> None:
@@ -132,7 +143,7 @@ def test_the_fastest_fp32_of_any_backend_is_what_counts() -> None:
     slower = int8(speedup_fastest=Fastest(baseline=rival.case.id, value=0.8, low=0.79, high=0.81))
     decision = only([fp32(), rival, slower])
     assert decision.verdict == "keep fp32"
-    assert decision.headline.startswith("Keep fp32 on openvino (800 µs a call)")
+    assert decision.headline.startswith("Keep fp32 on OpenVINO (800 µs a call)")
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.3, "keep fp32"), (1.2, "undecided")])
@@ -157,14 +168,20 @@ def test_without_an_interval_two_typical_calls_decide_with_their_doubt() -> None
 def test_within_the_tie_no_training_decides() -> None:
     """qat 1 % faster than static, equal in accuracy: static is shipped, and the card says why."""
     decision = only([fp32(), measured(STATIC, 2.5), measured(QAT, 2.525)])
-    assert decision.headline == "Ship static · onednn."
+    assert decision.headline == "Ship static int8 on oneDNN (PyTorch)."
     assert decision.tied == (QAT, STATIC)
     assert decision.tie is not None
-    assert decision.tie.startswith("Tied in latency: qat · onednn (1.0 % faster [")
+    assert decision.tie == (
+        f"Tied with the best by its estimate, QAT int8 {ONEDNN}, in latency, as the difference may be 3 % or less: "
+        f"static int8 {ONEDNN} (1.0 % slower [-0.4, +2.4])."
+    )
     assert decision.deciding_step is not None
-    assert decision.deciding_step.startswith("no_training: static · onednn needs no training, qat · onednn does")
-    assert "(in accuracy they tie: static · onednn against qat · onednn 0.0 points" in decision.deciding_step
-    assert "by latency alone, without a tie of 3 %: qat · onednn" in decision.would_change
+    assert decision.deciding_step.startswith(f"training: static int8 {ONEDNN} needs none, QAT int8 {ONEDNN} does (in ")
+    assert (
+        "(in accuracy they tie: static int8 on oneDNN (PyTorch) against QAT int8 on oneDNN (PyTorch) 0.0 points"
+        in decision.deciding_step
+    )
+    assert "by latency alone, without a tie of 3 %: QAT int8 on oneDNN (PyTorch)" in decision.would_change
 
 
 def test_outside_the_tie_the_faster_one_is_shipped() -> None:
@@ -172,7 +189,7 @@ def test_outside_the_tie_the_faster_one_is_shipped() -> None:
     decision = only(
         [fp32(), measured(STATIC, 2.5), measured(QAT, 2.75, speedup_fastest=None)],
     )
-    assert decision.headline == "Ship qat · onednn."
+    assert decision.headline == "Ship QAT int8 on oneDNN (PyTorch)."
 
 
 def predicted(right: dict[str, list[int]], n: int = 10_000) -> Any:
@@ -194,10 +211,14 @@ def test_within_the_tie_accuracy_comes_first() -> None:
     even = accuracy(harmful=20, beneficial=20, n=10_000, right=8220)
     records = [fp32(), measured(STATIC, 2.5, accuracy=even), measured(QAT, 2.47, accuracy=gain)]
     decision = only(records, values=predicted({STATIC: [0, 1780], QAT: [0, 1260]}))
-    assert decision.headline == "Ship qat · onednn."
+    assert decision.headline == "Ship QAT int8 on oneDNN (PyTorch)."
     assert decision.deciding_step is not None
-    assert decision.deciding_step.startswith("accuracy: qat · onednn against static · onednn +5.2 points")
-    assert "qat · onednn (+5.2 points): the gain over fp32 is the training's, not int8's" in " ".join(decision.notes)
+    assert decision.deciding_step.startswith(
+        "accuracy: QAT int8 on oneDNN (PyTorch) against static int8 on oneDNN (PyTorch) +5.2 points"
+    )
+    assert "QAT int8 on oneDNN (PyTorch) (+5.2 points): the gain over fp32 is the training's, not int8's" in " ".join(
+        decision.notes
+    )
     assert "fp32_twin" in " ".join(decision.notes)
 
 
@@ -241,11 +262,13 @@ def test_all_arms_tied_and_nothing_to_tell_them_apart() -> None:
 def test_size_decides_where_it_is_preferred() -> None:
     """`prefer` is the user's order."""
     records = [fp32(), measured(STATIC, 2.5, size_bytes=400_000), measured(QAT, 2.5)]
-    assert only(records).headline == "Ship static · onednn."
+    assert only(records).headline == "Ship static int8 on oneDNN (PyTorch)."
     decision = only(records, rules(prefer=["size", "no_training"]))
-    assert decision.headline == "Ship qat · onednn."
+    assert decision.headline == "Ship QAT int8 on oneDNN (PyTorch)."
     assert decision.deciding_step is not None
-    assert decision.deciding_step.startswith("size: qat · onednn 260 kB in all, static · onednn 400 kB in all")
+    assert decision.deciding_step.startswith(
+        "size: QAT int8 on oneDNN (PyTorch) 260 kB in all, static int8 on oneDNN (PyTorch) 400 kB in all"
+    )
 
 
 # --- other objectives --------------------------------------------------------------------------------------------
@@ -265,9 +288,9 @@ def test_other_objectives_have_their_own_measure(minimize: str) -> None:
     full = replace(fp32(), **cost(4.0))
     large = measured(STATIC, 2.5, size_bytes=500_000, **cost(2.0))
     small = measured(QAT, 1.5, size_bytes=200_000, **cost(1.0))
-    assert only([full, large, small]).headline == "Ship static · onednn."
+    assert only([full, large, small]).headline == "Ship static int8 on oneDNN (PyTorch)."
     decision = only([full, large, small], rules(minimize=minimize))
-    assert (decision.verdict, decision.headline) == ("ship", "Ship qat · onednn.")
+    assert (decision.verdict, decision.headline) == ("ship", "Ship QAT int8 on oneDNN (PyTorch).")
 
 
 @pytest.mark.parametrize("minimize", ["size", "memory", "cold_start"])
@@ -284,9 +307,9 @@ def test_what_is_shipped_for_its_bytes_or_its_start_though_slower_says_so(minimi
     }
     judged = judge([full, measured(STATIC, 0.5, **own)], TOP1, rules(minimize=minimize))
     (decision,) = decide(judged)
-    assert decision.headline == "Ship static · onednn."
-    assert "It is slower than fp32: 0.500 [0.495, 0.505] times as fast as fp32 on torch." in decision.notes
-    line = text.lines(decision, judged)[0]
+    assert decision.headline == "Ship static int8 on oneDNN (PyTorch)."
+    assert "It is slower than fp32: 0.500 [0.495, 0.505] times as fast as fp32 on PyTorch." in decision.notes
+    line = text.lines(decision, judged)[1]
     assert line.count("5.00 ms a call") == 1
     figure = {"size": "26 % of its size", "memory": "100 MB resident", "cold_start": "2.00 ms to load and call once"}
     assert line.count(figure[minimize]) == 1
@@ -300,14 +323,16 @@ def test_the_headline_of_an_fp32_that_stays_is_not_said_again() -> None:
     )
     (decision,) = decide(judged)
     assert decision.verdict == "keep fp32"
-    assert text.lines(decision, judged)[0].count("100 MB resident") == 2  # of fp32, and of the variant
+    assert decision.sentence.count("100 MB resident") == 2  # of fp32, and of the variant
+    assert "resident" not in text.facts(decision, judged)
 
 
 def test_no_fp32_is_kept_that_breaks_a_ceiling_either() -> None:
     """Where neither int8 nor fp32 holds a limit, the answer says both."""
     decision = only([fp32(), int8()], rules(max_latency="1 us"))
     assert decision.headline == (
-        "None qualifies: static · onednn takes longer than decide.max_latency; no fp32 holds decide.max_latency either."
+        f"None qualifies: static int8 {ONEDNN} takes longer than decide.max_latency; no fp32 holds "
+        "decide.max_latency either."
     )
 
 
@@ -326,15 +351,15 @@ def test_limits_that_flip_the_choice() -> None:
     without them says so."""
     fast = measured(X86, 4.0, size_bytes=400_000, accuracy=accuracy(harmful=6, beneficial=4))
     slow = measured(STATIC, 2.5)
-    assert only([fp32(), fast, slow]).headline == "Ship static · x86."
+    assert only([fp32(), fast, slow]).headline == "Ship static int8 on x86 (PyTorch)."
     limited = only([fp32(), fast, slow], rules({"size": {"max_ratio": 0.3}}))
-    assert limited.headline == "Ship static · onednn."
-    assert "without gate.size.max_ratio: static · x86" in limited.would_change
+    assert limited.headline == "Ship static int8 on oneDNN (PyTorch)."
+    assert "without gate.size.max_ratio: static int8 on x86 (PyTorch)" in limited.would_change
     assert ("are larger than gate.size.max_ratio allows", (X86,)) in limited.not_it
     tight = only([fp32(), fast, slow], rules({"accuracy": {"margin": 0.5}}))
     assert tight.pick is not None
     assert tight.pick.case.id == STATIC
-    assert "at a margin of 0.9 points: static · x86" in tight.would_change
+    assert "at a margin of 0.9 points: static int8 on x86 (PyTorch)" in tight.would_change
     promised = only([fp32(), fast, slow], rules({"latency": {"min_speedup": 5.0}}))
     assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
 
@@ -344,7 +369,7 @@ def test_a_least_score_is_varied_as_the_suite_gives_it() -> None:
     fast = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=4))
     asked = rules({"accuracy": {"metric": "top1_agreement", "at_least": 99.5}})
     assert (
-        "if top1 must be at least 99.1 %: static · x86"
+        "if top1 must be at least 99.1 %: static int8 on x86 (PyTorch)"
         in only([fp32(), fast, measured(STATIC, 2.5)], asked).would_change
     )
 
@@ -365,7 +390,7 @@ def test_an_fp32_that_breaks_a_ceiling_is_not_kept() -> None:
     free = only([slow, quick], rules(minimize="cold_start"))
     assert free.verdict == "keep fp32"
     bound = only([slow, quick], rules(minimize="cold_start", max_latency="1.5 ms"))
-    assert bound.headline == "Ship static · onednn."
+    assert bound.headline == "Ship static int8 on oneDNN (PyTorch)."
     assert not any("fp32" in change for change in bound.would_change if "max_latency" not in change)
 
 
@@ -377,15 +402,19 @@ def test_limits_that_no_variant_can_hold_leave_none() -> None:
     assert decision.pick is None
     assert "1 of 2 takes longer than decide.max_latency" in decision.headline
     assert "1 of 2 is larger than gate.size.max_ratio allows" in decision.headline
-    assert decision.would_change == ("without decide.max_latency: static · onednn",)
+    assert decision.would_change == ("without decide.max_latency: static int8 on oneDNN (PyTorch)",)
 
 
 def test_several_that_are_all_undecided_name_the_one_that_leads() -> None:
     """Where no accuracy is decided, the fastest is what examples should be spent on, and all are counted."""
     decision = only([fp32(), measured(STATIC, 2.5, accuracy=OPEN), measured(X86, 3.0, accuracy=OPEN)])
-    assert (decision.verdict, decision.headline) == ("undecided", "Undecided on static · x86, the fastest candidate.")
+    assert decision.verdict == "undecided"
+    assert decision.headline.startswith(
+        "Undecided: static int8 on x86 (PyTorch), the fastest candidate, may or may not"
+    )
     assert decision.not_it == (("undecided on accuracy", (STATIC,)),)
-    assert "examples would decide, there are 1,000" in decision.notes[0]
+    assert "examples would decide, there are 1,000" in decision.headline
+    assert not any("would decide" in note for note in decision.notes)  # said once
 
 
 def test_a_promise_that_another_variant_keeps_would_change_the_choice() -> None:
@@ -396,14 +425,17 @@ def test_a_promise_that_another_variant_keeps_would_change_the_choice() -> None:
     best = Fastest(baseline=fast.case.id, value=1.5, low=1.49, high=1.51)
     other = int8(speedup=speedup(2.5, baseline=slow), speedup_fastest=best)
     decision = only([fp32(), fast, own, other])
-    assert decision.headline == "Ship static · openvino."
-    assert "at a promised speed-up of 1.9 (gate.latency.min_speedup): static · onednn" in decision.would_change
+    assert decision.headline == "Ship static int8 on OpenVINO."
+    assert (
+        "at a promised speed-up of 1.9 (gate.latency.min_speedup): static int8 on oneDNN (PyTorch)"
+        in decision.would_change
+    )
 
 
 def test_without_the_runtime_another_one_wins() -> None:
     """What is shipped where a runtime is not there."""
     other = measured("net/static/onnxruntime/t1/b1", 1.5)
-    assert "without onednn: static · onnxruntime" in only([fp32(), int8(), other]).would_change
+    assert "without oneDNN (PyTorch): static int8 on ONNX Runtime" in only([fp32(), int8(), other]).would_change
 
 
 def test_one_runtime_only_has_no_alternative() -> None:
@@ -428,10 +460,13 @@ def test_every_other_case_has_a_counted_reason() -> None:
     assert reasons == {
         "slower than fp32": 2, "no gain shown": 1, "lose more accuracy than the margin": 1, "failed": 1,
     }  # fmt: skip
-    assert "Not shipped: 2 slower than fp32 (qat · onednn, static · x86); " in text.points(decision)[-1]
-    assert "1 loses more accuracy than the margin (qat · x86)" in text.points(decision)[-1]
-    assert "Faster, but wrong: qat · x86" in " ".join(decision.notes)
-    assert "Failed while being measured, and not part of the decision: qat · qnnpack." in decision.notes
+    assert (
+        "Not shipped: 2 slower than fp32 (QAT int8 on oneDNN (PyTorch), static int8 on x86 (PyTorch)); "
+        in text.points(decision)[-1]
+    )
+    assert "1 loses more accuracy than the margin (QAT int8 on x86 (PyTorch))" in text.points(decision)[-1]
+    assert "Faster, but wrong: QAT int8 on x86 (PyTorch)" in " ".join(decision.notes)
+    assert "Failed while being measured, and not part of the decision: QAT int8 on QNNPACK (PyTorch)." in decision.notes
 
 
 # --- how sure ----------------------------------------------------------------------------------------------------
@@ -442,7 +477,9 @@ def test_what_may_be_the_best_makes_it_either_one() -> None:
     likely = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=1))
     decision = only([fp32(), int8(), likely])
     assert decision.verdict == "either"
-    assert decision.headline.startswith("Either static · onednn or static · x86: the latter may or may not lose")
+    assert decision.headline.startswith(
+        "Either static int8 on oneDNN (PyTorch) or static int8 on x86 (PyTorch): the latter may or may not lose"
+    )
     assert "examples would decide" in decision.headline
     assert decision.probability is not None
     assert decision.probability < 0.8
@@ -454,14 +491,17 @@ def test_what_is_slower_than_the_fp32_that_stays_is_not_called_faster() -> None:
     slower, faster = (measured(X86, value, accuracy=LOSSY) for value in (0.95, 1.5))
     best = measured(STATIC, 0.8)
     assert not any("but wrong" in note for note in only([fp32(), best, slower]).notes)
-    assert any(note.startswith("Faster, but wrong: static · x86") for note in only([fp32(), best, faster]).notes)
+    assert any(
+        note.startswith("Faster, but wrong: static int8 on x86 (PyTorch)")
+        for note in only([fp32(), best, faster]).notes
+    )
 
 
-def test_one_clear_winner_is_almost_certain() -> None:
+def test_one_clear_winner_is_as_sure_as_can_be_said() -> None:
     """Far ahead of fp32 and of all others."""
     decision = only([fp32(), measured(STATIC, 2.5), measured(X86, 1.5)])
     assert decision.probability is not None
-    assert text.say_chance(decision.probability) == "almost certainly"
+    assert say_chance(decision.probability) == "about 19 times in 20"
     assert decision.runner_up is not None
     assert decision.runner_up.case.id == X86
 
@@ -514,8 +554,10 @@ def test_the_terminal_names_the_outputs_that_nobody_judged() -> None:
     """Beside the figure, and in how sure it is."""
     judged = judge([fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("1",)))], TOP1, rules())
     first, *rest = text.lines(decide(judged)[0], judged)
-    assert "points (of the first of 2 outputs)" in first
-    assert any("may be shipped: about even, as 1 of its 2 outputs was judged." in line for line in rest)
+    assert "no accuracy lost in the first of 2 outputs" in first
+    assert first.endswith("repeated, chosen about every other time")
+    assert any("No surer, since 1 of its 2 outputs was judged." in line for line in rest)
+    assert "points (of the first of 2 outputs)" in rest[0]
     assert any("Nobody looked at its output 1, counted from 0:" in line for line in rest)
 
 
@@ -525,7 +567,7 @@ def test_the_terminal_names_the_outputs_that_nobody_judged() -> None:
 def test_only_what_broke_while_it_was_measured_is_named_as_that(changes: dict[str, Any], named: bool) -> None:
     """It may have been the best; what could not be built, or was skipped, never ran."""
     notes = only([fp32(), int8(), replace(failed(X86), **changes)]).notes
-    said = "Failed while being measured, and not part of the decision: static · x86."
+    said = "Failed while being measured, and not part of the decision: static int8 on x86 (PyTorch)."
     assert notes == ((said,) if named else ())
 
 
@@ -539,7 +581,7 @@ def test_without_a_readable_suite_the_answer_is_undecided() -> None:
     """The margin is in the suite; without it no variant is called good or bad."""
     (decision,) = decide(judge([fp32(), int8()], TOP1, None))
     assert decision.verdict == "undecided"
-    assert "cannot be read" in decision.notes[0]
+    assert "cannot be read" in decision.headline
 
 
 def test_variants_of_two_groups_were_not_measured_against_each_other() -> None:
@@ -564,8 +606,8 @@ def test_samples_that_are_gone_or_damaged_are_one_note(read: Any) -> None:
     decision = only(records, samples=read)
     assert decision.verdict == "ship"
     assert (
-        "Without samples, which are gone or damaged: qat · onednn, static · onednn; compared by their records, "
-        "whose limits nothing that is stored bears out."
+        f"Without samples, which are gone or damaged: QAT int8 {ONEDNN}, static int8 {ONEDNN}; compared by their "
+        "records, whose limits nothing that is stored bears out."
     ) in decision.notes
 
 
@@ -579,7 +621,9 @@ def test_planned_cases_without_a_record_are_missing_from_the_comparison(verdict:
     assert decision.probability is None
     assert decision.missing == (QAT,)
     count = "1 of 3 planned cases is" if records else "1 of 1 planned cases is"
-    assert decision.headline.startswith(f"Incomplete: {count} missing from the comparison (qat · onednn). ")
+    assert decision.headline.startswith(
+        f"Incomplete: {count} missing from the comparison (QAT int8 on oneDNN (PyTorch)); so far: "
+    )
     said = " ".join(text.points(decision))
     assert "almost certain" not in said
     assert "What has no record was not compared, and it may be better" in said
@@ -589,7 +633,7 @@ def test_a_planned_case_of_another_setting_is_not_missed_here() -> None:
     """Settings are decided apart; one without any record has its own answer."""
     judged = judge([fp32(), int8()], TOP1, rules(), planned=[FP32, STATIC, "net/static/onednn/t2/b1", "no case"])
     first, second = decide(judged)
-    assert (first.missing, first.headline) == ((), "Ship static · onednn.")
+    assert (first.missing, first.headline) == ((), "Ship static int8 on oneDNN (PyTorch).")
     assert second.verdict == "no answer"
     assert second.missing == ("net/static/onednn/t2/b1",)
 
@@ -614,11 +658,12 @@ def test_a_setting_names_the_host_that_is_not_this_machine() -> None:
 
 
 def test_the_terminal_says_the_answer_first() -> None:
-    """The setting, the headline and its numbers on one line, what is behind it below."""
+    """The sentence on a line of its own, its figures with their limits and what is behind it below."""
     judged = judge([fp32(), int8()], TOP1, rules())
     lines = text.lines(decide(judged)[0], judged)
-    assert lines[0].startswith("net, 1 thread, batch 1: Ship static · onednn. 1.00 ms a call, 2.50 [2.48, 2.5")
-    assert "times as fast as fp32 on torch" in lines[0]
+    assert lines[0].startswith("net: ship static int8 on oneDNN (PyTorch): 2.5 times as fast as the best fp32")
+    assert lines[1].startswith("  1.00 ms a call, 2.50 [2.48, 2.5")
+    assert "times as fast as fp32 on PyTorch" in lines[1]
     assert all(line.startswith("  ") for line in lines[1:])
     assert FP32 not in lines[0]
 
@@ -638,7 +683,7 @@ def test_a_dynamic_case_that_is_fp32_in_effect_is_never_shipped() -> None:
     """However fast it is; the reason says what it is."""
     nearly = measured("net/dynamic/x86/t1/b1", 5.0, coverage=0.001)
     decision = only([fp32(), int8(), nearly])
-    assert decision.headline == "Ship static · onednn."
+    assert decision.headline == "Ship static int8 on oneDNN (PyTorch)."
     assert decision.not_it == (("practically fp32", (nearly.case.id,)),)
 
 
@@ -646,10 +691,10 @@ def test_a_twin_is_not_the_fp32_to_keep() -> None:
     """A twin of fewer bytes or a faster run is there for the accuracy of qat only, not to be compared with."""
     twin = replace(fp32("net/fp32@twin/torch/t1/b1", size_bytes=900), latency=latency(0.0001))
     twin = replace(twin, case=replace(twin.case, mode="fp32", recipe="twin"))
-    assert only([fp32(), twin, int8()]).headline == "Ship static · onednn."
-    assert only([fp32(), twin, int8()], rules(minimize="size")).headline == "Ship static · onednn."
+    assert only([fp32(), twin, int8()]).headline == "Ship static int8 on oneDNN (PyTorch)."
+    assert only([fp32(), twin, int8()], rules(minimize="size")).headline == "Ship static int8 on oneDNN (PyTorch)."
     slow = only([fp32(), twin, measured(STATIC, 0.8)])
-    assert slow.headline.startswith("Keep fp32 on torch (2.50 ms a call)")
+    assert slow.headline.startswith("Keep fp32 on PyTorch (2.50 ms a call)")
 
 
 def test_a_ratio_of_means_says_so_beside_a_median() -> None:
@@ -657,7 +702,7 @@ def test_a_ratio_of_means_says_so_beside_a_median() -> None:
     alone = speedup(2.66, low=None, high=None, protocol="sequential", control=None)
     judged = judge([fp32(), int8(speedup=alone)], TOP1, rules())
     said = text.facts(decide(judged)[0], judged)
-    assert "2.66 times as fast as fp32 on torch by the mean call" in said
+    assert "2.66 times as fast as fp32 on PyTorch by the mean call" in said
     paired = judge([fp32(), int8()], TOP1, rules())
     assert "by the mean call" not in text.facts(decide(paired)[0], paired)
 
@@ -665,14 +710,14 @@ def test_a_ratio_of_means_says_so_beside_a_median() -> None:
 def test_an_override_of_the_gate_decides_what_may_be_shipped() -> None:
     """A wider margin for one backend lets it ship, a stricter one rules it out; what would change it names the key."""
     lossy, other = measured(STATIC, 2.5, accuracy=accuracy(harmful=15)), measured(QAT, 1.5)
-    assert only([fp32(), lossy, other]).headline == "Ship qat · onednn."
+    assert only([fp32(), lossy, other]).headline == "Ship QAT int8 on oneDNN (PyTorch)."
     wide = rules({"overrides": [{"mode": "static", "accuracy": {"margin": 3.0}}]})
     decision = only([fp32(), lossy, other], wide)
-    assert decision.headline == "Ship static · onednn."
+    assert decision.headline == "Ship static int8 on oneDNN (PyTorch)."
     small = rules({"overrides": [{"mode": "static", "size": {"max_ratio": 0.1}}]})
     decision = only([fp32(), measured(STATIC, 2.5), other], small)
-    assert decision.headline == "Ship qat · onednn."
-    assert "without gate.overrides[0].size.max_ratio: static · onednn" in decision.would_change
+    assert decision.headline == "Ship QAT int8 on oneDNN (PyTorch)."
+    assert "without gate.overrides[0].size.max_ratio: static int8 on oneDNN (PyTorch)" in decision.would_change
 
 
 def test_margins_that_differ_are_not_named_as_one() -> None:
@@ -686,5 +731,5 @@ def test_margins_that_differ_are_not_named_as_one() -> None:
 def test_what_is_predicted_is_never_shipped(minimize):
     """Also where size decides, which it has; the reason says why."""
     decision = only([fp32(), PREDICTED, measured(QAT, 1.5)], rules(minimize=minimize))
-    assert decision.headline.startswith(("Ship qat", "Keep fp32"))
+    assert decision.headline.startswith(("Ship QAT", "Keep fp32"))
     assert ("predicted, not measured", (STATIC,)) in decision.not_it

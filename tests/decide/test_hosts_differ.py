@@ -19,6 +19,7 @@ from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
 STATIC, QAT = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1"
+ONEDNN = "on oneDNN (PyTorch)"
 
 
 def on_host(record: Record, host: str) -> Record:
@@ -47,7 +48,8 @@ def test_what_is_shipped_on_one_class_and_not_on_the_other_is_said() -> None:
     there = [on_host(each, "ray:b") for each in (fp32(FP32), measured(STATIC, 1.5), measured(QAT, 2.5))]
     (line,) = say([*here, *there])
     assert line == (
-        "net, 1 thread, batch 1: it depends on the machine: ship static · onednn on native, ship qat · onednn on ray:b."
+        f"net, 1 thread, batch 1: it depends on the machine: ship static int8 {ONEDNN} on native, "
+        f"ship QAT int8 {ONEDNN} on ray:b."
     )
 
 

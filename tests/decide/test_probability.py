@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pytest
 from made_records import accuracy, fp32, int8, latency, speedup
 
 from qbench.decide.cases import settings
 from qbench.decide.choose import choose
 from qbench.decide.decision import make_contest
 from qbench.decide.judged import SuiteRules, judge
-from qbench.decide.probability import Probability, cap_by_outputs, estimate_probability
-from qbench.decide.text import say_chance
+from qbench.decide.probability import Probability, estimate_probability
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 
@@ -58,20 +54,3 @@ def test_an_accuracy_near_the_margin_counts() -> None:
     assert 0.05 < found.pick < 0.8
     assert found.rival is not None
     assert found.rival.case.id == X86
-
-
-@pytest.mark.parametrize(("unjudged", "most"), [(None, 1.0), ((), 1.0), (("boxes",), 0.5), (("1", "2", "3"), 0.25)])
-def test_of_outputs_that_nobody_judged_nothing_is_known(unjudged, most) -> None:
-    """It is at most as probable as the share of the outputs that was judged; what is less stays."""
-    record = int8(accuracy=replace(accuracy(), unjudged_outputs=unjudged))
-    assert cap_by_outputs(1.0, record) == most
-    assert cap_by_outputs(0.1, record) == 0.1
-
-
-@pytest.mark.parametrize(
-    ("probability", "words"),
-    [(1.0, "almost certainly"), (0.9, "about 9 in 10"), (0.8, "about 4 in 5"), (0.5, "about even"), (0.0, "less than")],
-)
-def test_a_probability_is_said_coarsely(probability: float, words: str) -> None:
-    """No finer than a few generations of processes can tell."""
-    assert say_chance(probability).startswith(words)

@@ -27,7 +27,7 @@ def drawn(*records: Record, quick: QuickInfo | None = None) -> Card:
 def test_what_is_shipped_is_said_in_plain_words_with_four_figures() -> None:
     """Time, times the best fp32, the change of accuracy with its limit, size; each with its limits where it has any."""
     card = drawn(fp32(), int8(speedup_fastest=FASTEST))
-    assert card.headline == "Ship static int8 on oneDNN (PyTorch)"
+    assert card.headline.startswith("net: ship static int8 on oneDNN (PyTorch): 2.5 times as fast")
     (candidate,) = card.candidates
     tiles = {tile.label: tile for tile in candidate.tiles}
     assert list(tiles) == ["time of a call", "times the best fp32", "accuracy change", "size against fp32"]
@@ -45,7 +45,8 @@ def test_outputs_that_nobody_judged_are_named_and_make_it_less_sure() -> None:
     (tile,) = [tile for tile in candidate.tiles if tile.label == "accuracy change"]
     assert tile.lines[-1] == "of the first of 2 outputs"
     assert dict(card.rows)["How sure"] == (
-        "About even the best of what may be shipped, as 1 of its 2 outputs was judged.",
+        "Repeated, this would be chosen about every other time.",
+        "No surer, since 1 of its 2 outputs was judged.",
     )
     assert card.warnings[0].startswith("Nobody looked at its output boxes: its accuracy is that of the first of 2,")
 
@@ -60,14 +61,15 @@ def test_who_is_not_it_is_counted_and_listed() -> None:
         "1 loses more accuracy than the margin",
         "1 failed",
     }
-    assert "dynamic · x86 (0.50 × fp32)" in [name for reason in card.reasons for name in reason.variants]  # noqa: RUF001
+    variants = [name for reason in card.reasons for name in reason.variants]
+    assert "dynamic int8 on x86 (PyTorch) (0.50 × fp32)" in variants  # noqa: RUF001
     assert card.not_it.count("1 ") == 3
 
 
 def test_where_fp32_stays_the_figures_are_of_the_best_int8() -> None:
     """And that is said above them."""
     card = drawn(fp32(), int8(latency=latency(0.005), speedup=speedup(0.5)))
-    assert card.headline.startswith("Keep fp32 on PyTorch")
+    assert card.headline.startswith("net: keep fp32 on PyTorch")
     assert card.aside == "The fastest int8 beside it:"
     assert card.sign.word == "keep fp32"
 
@@ -86,7 +88,7 @@ def test_a_cut_run_has_an_incomplete_card() -> None:
     rulings = rule(judged, decisions)
     (card,) = cards(decisions, judged, rulings, info())
     assert (card.verdict, card.sign.symbol, card.sign.word) == ("incomplete", "?", "incomplete")
-    assert card.headline.startswith("Incomplete: 1 of 3 planned cases is missing")
+    assert card.headline.startswith("net: incomplete: 1 of 3 planned cases is missing")
     assert rulings["net/static/onednn/t1/b1"].word == "best so far"
 
 

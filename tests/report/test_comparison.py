@@ -75,7 +75,7 @@ def test_another_answer_is_told_before_any_case(tmp_path: Path) -> None:
     )
     for text in (page, summary):
         assert "The answer changed in 1 of 1 settings" in text
-        assert "Ship static · onednn." in text
+        assert "Ship static int8 on oneDNN (PyTorch)." in text
         assert "None qualifies" in text
 
 

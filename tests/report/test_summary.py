@@ -27,11 +27,17 @@ def write(records: list[Record], described: RunInfo | None = None) -> str:
 
 
 def test_the_answer_is_the_first_sentence() -> None:
-    """One sentence with its figures for one setting, how many have which answer for several."""
+    """That of each setting; of many they come after how many have which answer."""
     text = write([fp32(), int8()])
-    assert text.startswith("# qbench: demo\n\n**Ship static int8 on oneDNN (PyTorch).")
+    assert text.startswith("# qbench: demo\n\n**net: ship static int8 on oneDNN (PyTorch): 2.5 times as fast")
     several = [fp32(), int8(), fp32("b/fp32/torch/t1/b1"), int8("b/static/onednn/t1/b1", accuracy=accuracy(harmful=90))]
-    assert "**Of 2 settings: ship int8 in 1, no int8 qualifies in 1.**" in write(several)
+    assert write(several).startswith("# qbench: demo\n\n- **net: ship static int8 on oneDNN (PyTorch): ")
+    assert "\n- **b: none qualifies: " in write(several)
+    models = [f"net{number}" for number in range(OPEN_SETTINGS + 1)]
+    records = [
+        make(f"{model}/{case}/t1/b1") for model in models for make, case in ((fp32, "fp32/torch"), (int8, "qat/x86"))
+    ]
+    assert write(records).startswith("# qbench: demo\n\nOf 7 settings: ship int8 in 7.\n\n- **net0: ship ")
 
 
 def test_an_answer_that_depends_on_the_machine_is_said_under_the_first_sentence() -> None:

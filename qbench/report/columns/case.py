@@ -90,7 +90,7 @@ verdict|text||the setting's: ship, either, keep fp32, undecided, incomplete, non
 role|text||the verdict, on the case or cases that it names; `tied` on those that tie with the best
 tie|number|ratio|what differs by less is a tie: 0.02 for 2 %
 is_best_fp32|flag||the fastest fp32 of the setting, of any backend
-probability|number|0 to 1|that the case named for shipping is the best
+probability|number|0 to 1|how often what is shipped or kept would be chosen again
 """,
     {
         "run": lambda row: row.run and row.run.folder.name,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbench import formatting
+from qbench.decide import names
 from qbench.progress.table import TextTable
-from qbench.report import names
 from qbench.report.plots.cases import FrameCase, list_settings
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qbench.decide.cases import Setting, setting_name
-from qbench.record.schema import Record
-from qbench.record.stored_run import QUICK, RunInfo
+from qbench.record.schema import CaseKey, Record
 
 BACKENDS = {
     "torch": "PyTorch",
@@ -37,19 +35,14 @@ def name_variant(mode: str, recipe: str, backend: str) -> str:
     return f"{kind}{of_recipe} on {backend_name(backend)}"
 
 
-def in_words(text: str, records: Iterable[Record]) -> str:
+def in_words(text: str, keys: Iterable[CaseKey]) -> str:
     """The text with each variant's short name, ``static · onnxruntime``, in words; the longest names first, so that no
     name is taken for the beginning of another."""
     names = {}
-    for record in records:
-        names[record.case.variant] = variant_name(record)
-        if record.case.mode == "fp32" and not record.case.is_twin:
-            names[f"fp32 on {record.case.backend}"] = variant_name(record)
+    for key in keys:
+        names[key.variant] = name_variant(key.mode, key.recipe, key.backend)
+        if key.mode == "fp32" and not key.is_twin:
+            names[f"fp32 on {key.backend}"] = names[key.variant]
     for short in sorted(names, key=len, reverse=True):
         text = text.replace(short, names[short])
     return text
-
-
-def answer_name(setting: Setting, info: RunInfo) -> str:
-    """The setting that an answer is for; said to be no more than a quick look where it is none."""
-    return setting_name(setting) if info.quick is None else f"{QUICK} at {setting_name(setting)}"

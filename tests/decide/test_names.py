@@ -1,4 +1,4 @@
-"""Rules of qbench/report/names.py: variants in words."""
+"""Rules of qbench/decide/names.py: variants in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from made_records import case_key, fp32, int8
 
 from qbench import registry
-from qbench.report.names import BACKENDS, in_words, variant_name
+from qbench.decide.names import BACKENDS, in_words, variant_name
 
 
 def test_every_built_in_backend_has_a_name() -> None:
@@ -20,5 +20,6 @@ def test_short_names_in_a_sentence_become_words() -> None:
     """The longest first, so that a recipe's name is not cut; fp32 is named by its runtime."""
     named = replace(int8(), case=replace(case_key("net/static/x86/t1/b1"), recipe="a"))
     records = [fp32(), int8("net/qat/onnxruntime/t1/b1"), named]
-    told = in_words("Either qat · onnxruntime or static@a · x86, not fp32 on torch.", records)
+    keys = [record.case for record in records]
+    told = in_words("Either qat · onnxruntime or static@a · x86, not fp32 on torch.", keys)
     assert told == "Either QAT int8 on ONNX Runtime or static int8 (recipe a) on x86 (PyTorch), not fp32 on PyTorch."
