@@ -50,6 +50,13 @@ class Run:
         """One row per case, as ``qbench.load`` gives it."""
         return load(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: the answer."""
+        from qbench.record.stored_run import read_run
+        from qbench.report.notebook import draw_answer
+
+        return draw_answer(read_run(self.folder, lenient=True), self.report)
+
 
 RunName = str | os.PathLike[str] | Run
 _RUN = "a run's folder, a suite's name or what qbench.run gives"

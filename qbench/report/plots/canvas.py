@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _BLACK, _NEARLY_BLACK = "#000000", "#000001"
 WIDTH, WIDE, SIZE = 338.0, 820.0, 12.0
 WASH = 0.1  # how strong a ground is coloured: marks keep their contrast on it
 LINE = 15.0  # of a line of text
+_NOTEBOOK_DPI = 96  # pixels an inch of a page
 MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D"}
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text as text: it can be read aloud, searched and selected
@@ -57,10 +59,27 @@ def settings() -> Iterator[None]:
 
 
 def new_figure(height: float, width: float = WIDTH) -> Any:
-    """An empty figure of that height and width in points, without any global state."""
+    """An empty figure of that height and width in points, without any global state; a notebook shows it."""
+    return _class_of_figures()(figsize=(width / 72, height / 72), dpi=72)
+
+
+@functools.cache
+def _class_of_figures() -> type:
+    """matplotlib's figure, which is loaded by the first picture, with what a notebook asks of an object."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width / 72, height / 72), dpi=72)
+    class NotebookFigure(Figure):
+        """A figure that a notebook shows without ``%matplotlib inline``."""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+            """The picture with twice the pixels of the room that it takes, for screens of fine pixels."""
+            buffer = io.BytesIO()
+            with settings():
+                self.savefig(buffer, format="png", dpi=2 * _NOTEBOOK_DPI)
+            width, height = (round(side * _NOTEBOOK_DPI) for side in self.get_size_inches())
+            return buffer.getvalue(), {"width": width, "height": height}
+
+    return NotebookFigure
 
 
 def add_axes(figure: Any, left: float, bottom: float, width: float, height: float) -> Any:
