@@ -32,6 +32,8 @@ USED_BY_OTHERS = {
     "betas": "a key of Adam, read by its name",
     "amsgrad": "a key of Adam, read by its name",
     "mcnemar_p": "a key of `gate --json`",
+    "_repr_html_": "a notebook asks an object",
+    "_repr_png_": "a notebook asks an object",
     "predict_outputs": "a script of the guide (hosts.md)",
 }
 # Who is called by what its decorator adds it to, whatever its name: pydantic, columns with a cell of their own.
