@@ -89,9 +89,12 @@ def _measure_here(
     cores = TimedCores.look_at(context.cores, context.cache, context.limits, context.progress.advance)
     if cores.unknown is not None:
         context.progress.note(f"the peak of this core is not known: {cores.unknown}")
-    for number, (name, planned) in enumerate(settings):
+    done, total = 0, sum(len(planned) for _, planned in settings)
+    for name, planned in settings:
         setting = enter(planned)
-        measured = measure_setting(setting, folder, cores, tell=_tell_both(context, number, len(settings)))
+        tell = _tell_both(context, done / total, len(planned) / total)
+        measured = measure_setting(setting, folder, cores, tell=tell)
+        done += len(planned)
         context.progress.advance(name)
         yield planned, measured
         remove_checkpoint(setting, folder)
@@ -102,12 +105,12 @@ def _is_unmeasured(evaluated: Evaluated, planned: PlannedCase) -> bool:
     return host is not None and host.kind in ("predicted", "emulated")
 
 
-def _tell_both(context: RunContext, done: int, settings: int) -> Progress:
-    """Tells how far the race in hand is, and with it the stage: few settings take long, so that their count alone says
-    little."""
+def _tell_both(context: RunContext, done: float, of_stage: float) -> Progress:
+    """Tells how far the race in hand is, and with it the stage, of which so much is ``done`` and the race is that
+    share: few settings take long, and one of 17 cases longer than one of 7, so that their count alone says little."""
 
     def tell(text: str, share: float) -> None:
-        context.progress.reach((done + share) / settings)
+        context.progress.reach(done + share * of_stage)
         context.progress.advance(text, share)
 
     return tell

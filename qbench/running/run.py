@@ -131,7 +131,7 @@ def open_run(
     cases = len(tracker.open_cases())
     if (reason := consent.note_suite(suite)) is not None:
         progress.note(reason)
-    progress.expect(expect_seconds(directory.path.parent, suite, cases=cases))
+    progress.expect(expect_seconds(directory.path.parent, suite, cases=cases, cache=cache))
     jobs = jobs or (len(fingerprint.allowed_cores()) if fleet is None else fleet.places)
     slots = Slots(jobs if fleet is None else min(jobs, len(fleet.own.cores)))
     return RunContext(

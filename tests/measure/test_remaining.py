@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qbench.measure.remaining import Remaining
+from qbench.progress.forecast import Forecast
 
 
 class Clock:
@@ -28,3 +29,55 @@ def test_what_is_left_is_never_zero_seconds() -> None:
         "2 cases still in, generation 1, round 21 of 40: about 2 s left",
         "2 cases still in, generation 1, round 40 of 40: less than a second left",
     ]
+
+
+# Quickstart on two busy cores, by the seconds of its stage: 17 cases, then 7. A generation starts (its cases), or a
+# round of it begins (its number).
+RECORDED: tuple[tuple[float, int, int | None], ...] = (
+    (8.2, 17, None), (20.8, 17, 0), (21.2, 17, 1), (22.3, 17, 5),
+    (24.0, 3, None), (25.6, 3, 0), (25.9, 3, 1), (27.6, 3, None), (28.6, 3, 0), (28.9, 3, 1),
+    (30.2, 3, None), (31.2, 3, 0), (31.5, 3, 1),
+    (36.9, 7, None), (42.9, 7, 0), (43.2, 7, 1),
+    (45.1, 2, None), (46.4, 2, 0), (46.7, 2, 1), (47.8, 2, None), (49.2, 2, 0), (49.5, 2, 1),
+    (50.7, 2, None), (51.7, 2, 0), (52.0, 2, 1),
+)  # fmt: skip
+ENDED = 53.8
+
+
+def replay() -> list[tuple[float, str]]:
+    """What was told of the run, and when, where a race is as much of its stage as it has cases."""
+    clock = Clock()
+    forecast = Forecast(clock)
+    forecast.expect({"report": 0.0})
+    forecast.begin("measure")
+    told: list[tuple[float, str]] = []
+    done = of_stage = 0.0
+
+    def tell(text: str, share: float) -> None:
+        forecast.reach(done + share * of_stage, "measure")
+        if (left := forecast.text()) and (not told or told[-1][1] != left):
+            told.append((clock.now, left))
+
+    remaining, later = Remaining(clock=clock, tell=tell), 0
+    for seconds, cases, number in RECORDED:
+        clock.now = seconds
+        screening = cases in (17, 7)
+        if number is not None:
+            remaining.advance(number)
+            continue
+        if screening:
+            done, of_stage = (0.0, 17 / 24) if cases == 17 else (17 / 24, 7 / 24)
+            remaining, later = Remaining(clock=clock, tell=tell), 3
+        else:
+            later -= 1
+        remaining.start(cases=cases, rounds=6 if screening else 7, screening=screening, later=later)
+    return told
+
+
+def test_the_first_estimate_of_a_recorded_run_is_near_its_end() -> None:
+    """A screening of 17 cases, of which 3 stay, was taken for 2 more of its kind, and 7 cases for as long as 17: "about
+    2 min left" of 33 s."""
+    told = replay()
+    assert told[0] == (21.2, "about half a minute left")
+    assert [text for _, text in told[1:]] == ["a few seconds left"]
+    assert ENDED - told[1][0] < 30
