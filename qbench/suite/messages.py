@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from qbench.errors import Problem
+from qbench.quant.recipe import ONNX_STATIC
 from qbench.suite.types import AMOUNT, PERCENT, SECONDS_IN, near, shown
 from qbench.suite.yaml_tree import Node, Path, path_text
 
@@ -54,7 +55,8 @@ def _problem(item: Mapping[str, Any], root: Node, model: type[BaseModel]) -> Pro
     if item["type"] == "extra_forbidden":
         options = sorted(_keys(model, path[:-1]))
         name = str(path[-1])
-        unknown = f"unknown key '{name}'{near(name, options) or ';'} available: {', '.join(options)}"
+        of_recipe = "; it is a key of `recipe:`;" if path[0] == "quantize" and name in ONNX_STATIC else ""
+        unknown = f"unknown key '{name}'{of_recipe or near(name, options) or ';'} available: {', '.join(options)}"
         return key_mark.problem(unknown, path_text(path[:-1]))
     mark = key_mark if in_key or len(steps) <= len(path) else node.mark
     return mark.problem(what(item), path_text(path))

@@ -41,6 +41,7 @@ from qbench.suite.types import (
 
 SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
+NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
 PATH_LOADERS = ("npz", "idx", "image-folder", "csv", "huggingface", "python")
 
@@ -277,6 +278,8 @@ def _dataset_value(loader: str, value: dict[str, Any]) -> dict[str, Any]:
     target = value[loader]
     if loader in PATH_LOADERS and (not isinstance(target, str) or not target.strip()):
         raise wrong(f"expected a path, got {shown(target)}", loader)
+    if loader in NAME_LOADERS and target is not None:
+        raise wrong(f"takes nothing, got {shown(target)}; write {{dataset: {loader}}}", loader)
     if loader == "python":
         file, _, attribute = str(target).rpartition(":")
         if not file or not attribute.isidentifier():

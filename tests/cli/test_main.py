@@ -269,6 +269,17 @@ def test_plan_as_json(qbench: Qbench) -> None:
     assert len(data["cases"]) > 20
 
 
+def test_a_matrix_without_a_case_ends_as_a_run_of_it_would(qbench: Qbench, tmp_path: Path) -> None:
+    """Exit code 2 of both; the plan says why on stdout."""
+    file = tmp_path / "empty.yaml"
+    file.write_text(
+        "suite: x\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {modes: [static], backends: [torch]}\n"
+    )
+    planned, ran = qbench("plan", file), qbench("run", file, "--out", tmp_path)
+    assert (planned.code, ran.code) == (2, 2)
+    assert "nothing to run: the matrix holds no case" in planned.out
+
+
 def test_a_wrong_suite_lists_every_problem(qbench: Qbench, tmp_path: Path) -> None:
     """All problems of a suite come at once, each with its place, and the code is 2."""
     file = tmp_path / "wrong.yaml"

@@ -48,6 +48,7 @@ def problem(folder: Path, *, model: str = "build", data: str = "digits", more: s
     ("changes", "words"),
     [
         ({"data": "{npz: x.npz, sze: 3}"}, "s.yaml:3:30: data.dataset: no option 'sze'; options of npz: classes"),
+        ({"data": "{digits: 3}"}, "s.yaml:3:26: data.dataset.digits: takes nothing, got 3; write {dataset: digits}"),
         ({"data": "{npz: x.npz, sclae: 3}"}, "did you mean 'scale'? options of npz: classes, scale"),
         ({"model": "biuld"}, "/s.yaml:2:40: models[0].source.python: no 'biuld' in my.py; did you mean 'build'?"),
         ({"model": "build, args: {widht: 3}"}, "/s.yaml:2:60: models[0].source.args: the function has no argument "

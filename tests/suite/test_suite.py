@@ -292,6 +292,10 @@ def test_an_override_can_mend_the_file() -> None:
     ("override", "said"),
     [
         ("matrix.threads=[two]", "--set matrix.threads: matrix.threads[0]: expected a whole number, got 'two'"),
+        (
+            "quantize.static.adaround=true",
+            "--set quantize.static.adaround: quantize.static: unknown key 'adaround'; it is a key of `recipe:`;",
+        ),
         ("measure.protocl=paired", "--set measure.protocl: measure: unknown key 'protocl'; did you mean 'protocol'?"),
         ("models[3]=x", "--set models[3]: models has no item [3]; it has 1"),
         ("models[0].weights=x", "--set models[0].weights: models[0] is 'digits-cnn', not a mapping"),
