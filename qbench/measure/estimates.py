@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from qbench.machine import canary as machine_canary
 from qbench.measure import paired_difference, pairing, percentiles, undisturbed_blocks
 from qbench.measure.samples import Samples
 from qbench.measure.series import split_controls
+from qbench.measure.time_spread import KNOWN, TimeSpread, pool_cases
 from qbench.measure.worker import WorkerFacts
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Sequential, Speedup
 from qbench.stats import intervals, stationarity
@@ -24,18 +26,26 @@ DRIFT_ROOM = 0.02
 UNKNOWN = ("p50_seconds", "p50_low", "p50_high", "p90_seconds", "p99_seconds", "mean_seconds")
 
 
-def latency(samples: Samples, calm_ns: float | None = None) -> Latency:
+Spreads = Mapping[tuple[str, float], TimeSpread]  # by the calls (``undisturbed`` or ``all``) and the percentile
+
+
+def latency(samples: Samples, calm_ns: float | None = None, spreads: Spreads = MappingProxyType({})) -> Latency:
     """Percentiles of the kept calls (seconds), with limits around them; null where the calls do not support one, since
     they are worth too few independent ones (``percentiles``). p50 is that of the undisturbed blocks where there are
-    enough; ``calm_ns`` is what the canary is known to take on this core alone."""
+    enough; ``calm_ns`` is what the canary is known to take on this core alone, ``spreads`` what ``pool_spreads`` says
+    of the setting."""
     seconds = samples.calls_ns / 1e9
     if not len(seconds):
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
     groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
-    p50, p90, p99 = (percentiles.percentile(seconds, groups, q) for q in (0.5, 0.9, 0.99))
+    p50, p90, p99 = (
+        percentiles.percentile(seconds, groups, q, spreads.get(("all", q), KNOWN)) for q in percentiles.LEAST
+    )
     of_all, calm = p50, undisturbed_blocks.select_calls(samples, calm_ns)
     if calm is not None:
-        p50 = percentiles.undisturbed_median(seconds[calm], _by_process(seconds, samples, calm), len(groups))
+        p50 = percentiles.undisturbed_median(
+            seconds[calm], _by_process(seconds, samples, calm), spreads.get(("undisturbed", 0.5), KNOWN)
+        )
     p90_limits, p99_limits = p90 or unknown, p99 or unknown
     return Latency(
         p50_seconds=p50.value if p50 else None,
@@ -53,6 +63,21 @@ def latency(samples: Samples, calm_ns: float | None = None) -> Latency:
         p50_from=("all" if calm is None else "undisturbed") if len(samples.canary_ns) else None,
         p50_all_seconds=of_all.value if of_all and len(samples.canary_ns) else None,
     )
+
+
+def pool_spreads(measured: Iterable[Samples], calm_ns: float | None = None) -> Spreads:
+    """How much the cases of a setting differ from one process to the next."""
+    logs: dict[tuple[str, float], list[list[float]]] = {}
+    for samples in measured:
+        seconds = samples.calls_ns / 1e9
+        calm = undisturbed_blocks.select_calls(samples, calm_ns)
+        if calm is not None:
+            groups = _by_process(seconds, samples, calm)
+            logs.setdefault(("undisturbed", 0.5), []).append(percentiles.list_logs(groups, 0.5))
+        groups = [group for group in _by_process(seconds, samples) if len(group)]
+        for q in percentiles.LEAST:
+            logs.setdefault(("all", q), []).append(percentiles.list_logs(groups, q))
+    return {key: pool_cases(cases) for key, cases in logs.items()}
 
 
 def _by_process(

@@ -74,13 +74,14 @@ class _Measuring:
         self.cores.learn(timed.values())
         fastest = find_fastest_fp32(arms, timed)
         in_final = list_finalists(arms, timed)
+        spreads = estimates.pool_spreads(timed.values(), self.cores.calm_ns)
         latencies = {}
         for arm in arms:
             if arm.case not in self.setting.done:
                 # A resumed race has lost what its processes said of themselves: one more tells it again.
                 least = suite.measure.cold_starts if arm.case in in_final else 1
                 result = self._with_cold_starts(specs[arm.case], measured[arm.case], least)
-                latencies[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone)
+                latencies[arm.case] = self._store_latency(specs[arm.case], arm, result, timed, fastest, alone, spreads)
         return latencies
 
     def _measure_together(self, specs: Mapping[str, WorkerSpec]) -> dict[str, Measured]:
@@ -165,6 +166,7 @@ class _Measuring:
         timed: Mapping[str, Samples],
         fastest: str | None,
         alone: Mapping[str, Measured],
+        spreads: estimates.Spreads,
     ) -> CaseLatency:
         observed = result.facts[0].observed if result.facts else None
         if result.samples is None:
@@ -175,7 +177,7 @@ class _Measuring:
             sequential = self._sequential(spec.case, arm.baseline, alone)
         except OSError as error:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
-        latency = estimates.latency(result.samples, self.cores.calm_ns)
+        latency = estimates.latency(result.samples, self.cores.calm_ns, spreads)
         speedup = (
             None if arm.baseline is None else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline))
         )

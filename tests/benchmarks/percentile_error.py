@@ -3,8 +3,8 @@
     python tests/benchmarks/percentile_error.py [SERIES]
 
 Two host states, the slow one 45 % slower, each call off by 3 %: ``dwell`` is how many calls a slow state lasts,
-``slow`` the share of calls in it; processes differ by 2 %. Prints a row a setting: the coverage, and how often the
-percentile was given at all. ``independent``: limits that take the calls for independent.
+``slow`` the share of calls in it; processes differ by as much as is known of them. Prints a row a setting: the
+coverage, and how often the percentile was given at all. ``independent``: limits that take the calls for independent.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine.process_spread import TIME_SPREAD
 from qbench.measure.percentiles import percentile
 from qbench.stats import intervals
 
 Floats = NDArray[np.float64]
 QUANTILES = (0.5, 0.9, 0.99)
-SLOWER, JITTER, APART = 1.45, 0.03, 0.02
+SLOWER, JITTER = 1.45, 0.03
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,19 @@ class Setting:
     calls: int
     dwell: int
     slow: float
+    apart: float = TIME_SPREAD
 
 
 SETTINGS = [
     Setting(processes, calls, dwell, slow)
-    for processes, calls in ((1, 4000), (3, 1200), (9, 600))
+    for processes, calls in ((1, 4000), (2, 1500), (3, 1200), (9, 600))
     for slow in (0.4, 0.15)
     for dwell in (1, 30, 100)
 ]
 
 
 def series(setting: Setting, random: np.random.Generator) -> Floats:
-    """The calls of one process, in units of a calm call; processes are as far apart as ``APART``, a single one not."""
+    """The calls of one process, in units of a calm call."""
     leave_slow = 1 / setting.dwell
     leave_calm = leave_slow * setting.slow / (1 - setting.slow)
     states = np.empty(setting.calls, dtype=bool)
@@ -52,7 +54,7 @@ def series(setting: Setting, random: np.random.Generator) -> Floats:
         lasts = int(random.geometric(min(1.0, leave_slow if state else leave_calm)))
         states[start : start + lasts] = state
         start, state = start + lasts, not state
-    level = np.exp(APART * random.standard_normal()) if setting.processes > 1 else 1.0
+    level = np.exp(setting.apart * random.standard_normal())
     times: Floats = np.where(states, SLOWER, 1.0) * level * np.exp(JITTER * random.standard_normal(setting.calls))
     return times
 
@@ -60,7 +62,7 @@ def series(setting: Setting, random: np.random.Generator) -> Floats:
 def truth(setting: Setting, q: float, random: np.random.Generator) -> float:
     """The percentile of all calls of all processes."""
     count = 2_000_000
-    level = np.exp(APART * random.standard_normal(count)) if setting.processes > 1 else 1.0
+    level = np.exp(setting.apart * random.standard_normal(count))
     slow = random.random(count) < stationary(setting)
     return float(np.quantile(np.where(slow, SLOWER, 1.0) * level * np.exp(JITTER * random.standard_normal(count)), q))
 

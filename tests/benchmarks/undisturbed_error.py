@@ -2,10 +2,11 @@
 
     python tests/benchmarks/undisturbed_error.py [SERIES]
 
-The series of ``percentile_error.py``: two host states, the slow one 45 % slower, each call off by 3 %, processes 2 %
-apart. They are cut into blocks of 20 calls; the canary reads 1.5 times its calm level where the call before or after a
-block is slow, so a neighbour that comes and goes within a block is missed. Prints how often p50 is that of undisturbed
-blocks, how often its limits cover the truth (1.0), their mean half width, and the same for limits from all calls.
+The series of ``percentile_error.py``: two host states, the slow one 45 % slower, each call off by 3 %, processes
+``apart`` times as far apart as is known of them. They are cut into blocks of 20 calls; the canary reads 1.5 times its
+calm level where the call before or after a block is slow, so a neighbour that comes and goes within a block is missed.
+Prints how often p50 is that of undisturbed blocks, how often its limits cover the truth (1.0), their mean half width,
+and the same for limits from all calls.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import sys
 import numpy as np
 from percentile_error import SLOWER, Setting, series
 
+from qbench.machine.process_spread import TIME_SPREAD
 from qbench.measure import estimates
 from qbench.measure.samples import Samples
 
 BLOCK, CALM_NS, UNIT_NS = 20, 5600, 1_000_000
 SETTINGS = [
-    Setting(processes, calls, dwell, slow)
-    for processes, calls in ((1, 240), (3, 1200), (9, 600))
-    for slow in (0.15, 0.6)
-    for dwell in (30, 100, 1000)
+    Setting(processes, calls, dwell, slow, times * TIME_SPREAD)
+    for processes, calls in ((1, 240), (2, 600), (3, 1200), (9, 600))
+    for slow, dwell in ((0.15, 30), (0.15, 1000), (0.6, 100))
+    for times in (0.5, 1, 2)
 ]
 
 
@@ -56,6 +58,7 @@ def row(setting: Setting, count: int) -> str:
                                           block=samples.block, process=samples.process))  # fmt: skip
         of_all.append((whole.p50_seconds, whole.p50_low, whole.p50_high))
     head = f"{setting.processes:9} {setting.calls:6} {setting.slow:5.2f} {setting.dwell:6}"
+    head += f" {setting.apart / TIME_SPREAD:6.1f}"
     return f"{head} {100 * len(found) / count:12.0f} {_describe(found)}   {_describe(of_all)}"
 
 
@@ -68,6 +71,6 @@ def _describe(found: list[tuple[float | None, float | None, float | None]]) -> s
 
 
 if __name__ == "__main__":
-    print("processes  calls  slow  dwell  undisturbed  coverage half width   all: coverage half width")
+    print("processes  calls  slow  dwell  apart  undisturbed  coverage half width   all: coverage half width")
     for one in SETTINGS:
         print(row(one, int(sys.argv[1]) if len(sys.argv) > 1 else 300), flush=True)

@@ -53,15 +53,19 @@ def test_calls_of_unknown_processes_are_one_group():
 
 
 def test_p50_over_processes_shows_their_spread():
-    """Three processes at 1.00, 1.03 and 0.97 ms: the calls within each are equal, the limits still differ."""
+    """Three processes at 1.00, 1.03 and 0.97 ms: the calls within each are equal, the limits still differ, and more
+    where the other cases of the setting differ as much."""
     calls = np.repeat([1_000_000, 1_030_000, 970_000], 60)
     several = Samples(
         protocol="paired", stopped="precision", calls_ns=calls, block=np.repeat([0, 1, 2], 60), process=np.arange(3)
     )
     found = estimates.latency(several)
     assert found.p50_seconds == pytest.approx(1e-3)
-    assert found.p50_low < 0.95e-3
-    assert found.p50_high > 1.05e-3
+    assert found.p50_low < 0.965e-3
+    assert found.p50_high > 1.035e-3
+    beside_others = estimates.latency(several, spreads=estimates.pool_spreads([several] * 8))
+    assert beside_others.p50_low < found.p50_low * 0.995
+    assert beside_others.p50_high > found.p50_high * 1.005
 
 
 def drifting(n, lasts):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from qbench.measure.percentiles import percentile, undisturbed_median
+from qbench.measure.time_spread import KNOWN
 
 
 def simulation() -> Any:
@@ -58,11 +59,29 @@ def test_three_processes_do_not_tell_how_the_longest_calls_differ() -> None:
         assert (found is not None) is known
 
 
-def test_equal_calls_have_limits_without_width_in_one_process() -> None:
-    """A clock that reads the same 40 times says that the percentile is that."""
-    found = percentile(np.full(40, 2.0), [np.full(40, 2.0)], 0.5)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_equal_calls_have_the_limits_of_what_is_known_of_processes(processes: int) -> None:
+    """A clock that reads the same 40 times tells nothing of the next process: there the time differs by 1.5 %."""
+    found = percentile(np.full(40 * processes, 2.0), [np.full(40, 2.0)] * processes, 0.5)
     assert found is not None
-    assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value == 2.0
+    assert found.low * found.high == pytest.approx(4.0)
+    assert found.high == pytest.approx(2.0 * math.exp(KNOWN.limit_mean([0.0] * processes, 0.95)))
+
+
+def test_two_processes_do_not_get_the_limits_of_one_degree_of_freedom() -> None:
+    """Medians 4 % apart, calls 3 % off: the limits are those of processes that are known to differ by 1.5 %, where
+    Student's t alone reaches from 77 to 130 %."""
+    random = np.random.default_rng(0)
+    groups = [level * random.lognormal(0, 0.03, 300) for level in (0.98, 1.02)]
+    found = percentile(np.concatenate(groups), groups, 0.5)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.90 < found.low < 0.98
+    assert 1.02 < found.high < 1.10
 
 
 def test_a_call_that_the_system_interrupted_is_no_limit_of_a_median() -> None:
@@ -78,19 +97,20 @@ def test_a_call_that_the_system_interrupted_is_no_limit_of_a_median() -> None:
 
 
 def test_the_median_of_undisturbed_calls_allows_for_how_processes_differ() -> None:
-    """Limits of Student's t on the processes' medians; wider where most calls are one process's, and never narrower
-    than what is known of processes."""
+    """Limits of Student's t on the processes' medians, completed by what is known of processes; wider where most calls
+    are one process's, and not narrow where the medians are equal."""
     even = widest([60, 60, 60], [1.00, 1.03, 0.97])
-    assert even == pytest.approx(math.exp(4.30 * 0.03 / math.sqrt(3)), rel=0.01)
-    assert widest([600, 20, 20], [1.00, 1.03, 0.97]) > even * 1.03
+    together = math.sqrt((2 * 0.03**2 + 6 * 0.015**2) / 8)
+    assert even == pytest.approx(math.exp(2.306 * together / math.sqrt(3)), rel=0.001)
+    assert widest([600, 20, 20], [1.00, 1.03, 0.97]) > even * 1.015
     assert widest([60, 60, 60], [1.0, 1.0, 1.0]) > 1.01
-    assert undisturbed_median(np.ones(5), [np.ones(5)], 1) is None
+    assert undisturbed_median(np.ones(5), [np.ones(5)]) is None
 
 
 def widest(counts: list[int], levels: list[float]) -> float:
     """The upper limit over the median, which is 1, of processes with so many calls at those levels."""
     groups = [np.full(count, level) for count, level in zip(counts, levels, strict=True)]
-    found = undisturbed_median(np.concatenate(groups), groups, len(groups))
+    found = undisturbed_median(np.concatenate(groups), groups)
     assert found is not None
     assert found.value == 1.0
     assert found.high is not None

@@ -99,16 +99,17 @@ def test_p50_is_that_of_all_blocks_where_too_few_are_undisturbed() -> None:
     assert (few.p50_from, few.p50_seconds) == ("all", few.p50_all_seconds)
 
 
-def test_where_one_of_several_processes_was_undisturbed_the_limits_allow_for_the_others() -> None:
-    """p50 is that of its blocks; how processes differ is taken from what is known of processes (1.5 %)."""
+def test_where_one_process_was_undisturbed_the_limits_allow_for_the_others() -> None:
+    """p50 is that of its blocks, whether others ran or not; how processes differ is what is known of them (1.5 %)."""
     shared = [False] * 10 + [True] * 20
     of_one, of_several = (
         estimates.latency(samples_of(shared, process=process)) for process in ([0] * 30, sorted([0, 1, 2] * 10))
     )
     assert of_several.p50_from == of_one.p50_from == "undisturbed"
     assert of_several.p50_seconds == of_one.p50_seconds == pytest.approx(140e-6, rel=0.005)
-    assert of_several.p50_low < of_one.p50_low * 0.97
-    assert of_several.p50_high > of_one.p50_high * 1.03
+    for found in (of_one, of_several):
+        assert found.p50_low < 140e-6 * 0.97
+        assert found.p50_high > 140e-6 * 1.03
 
 
 def test_a_series_that_is_short_but_undisturbed_is_that_of_undisturbed_blocks() -> None:
