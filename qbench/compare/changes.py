@@ -26,10 +26,12 @@ WORSE: tuple[Word, ...] = ("slower", "less accurate", "larger")
 
 @dataclass(frozen=True, kw_only=True)
 class CaseChange:
-    """A delta and what is shown to have changed; empty ``words`` where nothing is."""
+    """A delta and what is shown to have changed; empty ``words`` where nothing is, ``why`` where one test alone would
+    show it."""
 
     delta: Delta
     words: tuple[Word, ...] = ()
+    why: str | None = None
 
     @property
     def changed(self) -> bool:
@@ -43,22 +45,39 @@ class CaseChange:
             return self.delta.change
         if self.words:
             return ", ".join(self.words)
-        return "latency not comparable" if self.delta.invalid else "no change shown"
+        if self.delta.invalid:
+            return "latency not comparable"
+        return f"no change shown: {self.why}" if self.why else "no change shown"
 
 
 def find_changes(deltas: Sequence[Delta], metric: MetricInfo | None) -> tuple[CaseChange, ...]:
     """One change for each delta, in their order; what is shown at one error for all tests together (Holm)."""
     latencies = [_test_latency(delta) for delta in deltas]
     accuracies = [_test_accuracy(delta) for delta in deltas]
+    alone = list(zip(latencies, accuracies, strict=True))
     tested = [p for p in (*latencies, *accuracies) if p is not None]
     adjusted = iter(adjust_by_holm(tested))
     latencies = [None if p is None else next(adjusted) for p in latencies]
     accuracies = [None if p is None else next(adjusted) for p in accuracies]
     sign = 1.0 if metric is None else metric.sign
     return tuple(
-        CaseChange(delta=delta, words=_find_words(delta, latency, accuracy, sign))
-        for delta, latency, accuracy in zip(deltas, latencies, accuracies, strict=True)
+        CaseChange(
+            delta=delta,
+            words=_find_words(delta, latency, accuracy, sign),
+            why=_explain_unshown(p_values, (latency, accuracy), len(tested)),
+        )
+        for delta, latency, accuracy, p_values in zip(deltas, latencies, accuracies, alone, strict=True)
     )
+
+
+def _explain_unshown(
+    alone: tuple[float | None, float | None], adjusted: tuple[float | None, float | None], tests: int
+) -> str | None:
+    """Why limits that leave out "no change" show none: they are of one test, and several share the error."""
+    for p_alone, p_adjusted in zip(alone, adjusted, strict=True):
+        if p_alone is not None and p_adjusted is not None and p_alone <= FAMILY_ERROR < p_adjusted:
+            return f"one of {tests} tests, so it may be chance"
+    return None
 
 
 def _test_latency(delta: Delta) -> float | None:

@@ -22,6 +22,7 @@ names                variants and runtimes as a reader calls them
 decision_type        what is decided of one setting
 decision             one decision for each setting
 headline             what to do
+next_step            what would decide what is open
 sentence             the answer: what to do, its figures and how sure it is, the same everywhere
 text                 all that is said of a decision
 json_text            decisions for a program

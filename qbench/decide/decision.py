@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qbench.decide import cases, headline, names, not_timed, notes, reasons, sensitivity
+from qbench.decide import cases, headline, names, next_step, not_timed, notes, reasons, sensitivity
 from qbench.decide.accuracy_difference import AccuracyDifferences
 from qbench.decide.cases import Setting, setting_of
 from qbench.decide.choose import Choice, Verdict, choose
@@ -85,8 +85,28 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         ),
         missing=tuple(key.id for key in missing),
     )
-    told = _in_words(decision, [*(record.case for record in records), *missing])
+    step = _find_next_step(decision, choice, sure, records, judged, contest)
+    told = _in_words(replace(decision, next_step=step), [*(record.case for record in records), *missing])
     return replace(told, sentence=write_sentence(told, judged))
+
+
+def _find_next_step(
+    decision: Decision,
+    choice: Choice,
+    sure: Sureness | None,
+    records: Sequence[Record],
+    judged: Judged,
+    contest: Contest,
+) -> str:
+    """What would decide what is open of the answer, or that nothing is."""
+    if decision.missing:
+        return next_step.resume(judged)
+    if decision.verdict == "undecided" and choice.verdict != "undecided":
+        return f"A machine of that kind can time it: `qbench run {judged.source.suite}` there."
+    rival = decision.runner_up if decision.verdict == "either" else None
+    step = next_step.find_next_step(choice, rival, records, judged, contest)
+    held_back = sure is not None and sure.because is not None and step == next_step.NOTHING
+    return next_step.measure_again(sure, judged) if sure is not None and held_back else step
 
 
 def _in_words(decision: Decision, keys: Sequence[CaseKey]) -> Decision:

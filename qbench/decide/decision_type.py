@@ -26,6 +26,7 @@ class Decision:
     where nothing is shipped or kept, and where planned cases (``missing``) have no record. ``would_change``: what else
     would be shipped if. ``not_it``: a reason, and the case ids that it holds for. ``checks``: the limits held against
     each int8 case, by id. ``notes``: what a decider should know besides.
+    ``next_step``: what would decide what is open, or that nothing is.
     """
 
     setting: Setting
@@ -49,6 +50,7 @@ class Decision:
     not_it: tuple[tuple[str, tuple[str, ...]], ...] = ()
     checks: Mapping[str, tuple[LimitCheck, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    next_step: str = ""
     missing: tuple[str, ...] = ()
 
     @property

@@ -85,6 +85,7 @@ def _describe(decision: Decision) -> dict[str, Any]:
         "missing": list(decision.missing),
         "unjudged_outputs": [] if decision.pick is None else list(list_unjudged(decision.pick)),
         "notes": list(decision.notes),
+        "next_step": decision.next_step,
     }
 
 

@@ -27,6 +27,7 @@ BROKEN = {
     "latency": ("takes longer than decide.max_latency", "take longer than decide.max_latency"),
     "memory": ("needs more than decide.max_memory", "need more than decide.max_memory"),
 }
+NO_GAIN = "no gain shown"
 NAMED = 3  # so many cases of one reason are named
 OPEN = {
     "accuracy": "undecided on accuracy",
@@ -82,7 +83,7 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
     if choice.fp32 is not None and record not in choice.better:
         comparison = contest.objective.compare(record, choice.fp32)
         is_worse = comparison is not None and comparison.low > 0
-        return f"{contest.objective.worse} than fp32" if is_worse else "no gain shown"
+        return f"{contest.objective.worse} than fp32" if is_worse else NO_GAIN
     if record not in choice.good:
         return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
     ranking = choice.ranking

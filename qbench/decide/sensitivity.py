@@ -34,7 +34,7 @@ def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, cont
         for text in (
             _try_margins(choice, records, judged, contest, wider=True),
             _try_margins(choice, records, judged, contest, wider=False),
-            _try_promise(choice, records, checks, contest),
+            _try_promise(choice, records, judged, contest),
             *_try_limits(choice, records, checks, contest),
             _try_without_runtime(choice, records, checks, contest),
             _try_time_alone(choice, records, checks, contest),
@@ -114,10 +114,12 @@ def _is_margin(check: LimitCheck) -> bool:
     return check.key in BOUNDS
 
 
-def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:
-    """The first promised speed-up (over the like-for-like fp32) that the pick does not hold for certain, where another
-    variant does."""
-    pick = choice.pick
+def _try_promise(choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest) -> str | None:
+    """Where the suite promises a speed-up: the first one (over the like-for-like fp32, as the gate holds it) that the
+    pick does not hold for certain, where another variant does."""
+    pick, checks = choice.pick, judged.checks
+    if judged.rules is None or judged.rules.gate.latency.min_speedup is None:
+        return None
     if choice.verdict != "ship" or pick is None or pick.speedup is None or pick.speedup.low is None:
         return None
     promise = (math.floor(pick.speedup.low * 10 + 1e-9) + 1) / 10
@@ -128,7 +130,7 @@ def _try_promise(choice: Choice, records: Sequence[Record], checks: Checks, cont
     changed_choice = choose(records, held, contest)
     if changed_choice.verdict != "ship" or changed_choice.pick is pick:
         return None
-    return f"at a promised speed-up of {promise:g} ({PROMISE}): {_name(changed_choice)}"
+    return f"at a promised speed-up of {promise:g} over its own fp32 ({PROMISE}): {_name(changed_choice)}"
 
 
 def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> Iterator[str | None]:

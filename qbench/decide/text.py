@@ -38,18 +38,16 @@ def _list_points(decision: Decision) -> Iterator[str]:
         yield f"{explain_cap(decision)}."
     if decision.missing:
         it = "it" if len(decision.missing) == 1 else "one of them"
-        yield (
-            f"What has no record was not compared, and {it} may be better: go on with `qbench run --resume` and "
-            "the folder of this run, or run the suite again."
-        )
+        yield f"What has no record was not compared, and {it} may be better."
     yield from decision.notes
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = decision.runner_up.case.id in decision.tied  # how far behind it is stands above then
-        yield f"Runner-up: {variant_name(decision.runner_up)}{'' if tied else f', {decision.behind}'}."
+        yield f"Without it: {variant_name(decision.runner_up)}{'' if tied else f', {decision.behind}'}."
     if decision.would_change:
         yield f"What would change it: {'; '.join(decision.would_change)}."
     if decision.not_it:
         yield f"Not shipped: {'; '.join(reasons.count_reason(reason, cases) for reason, cases in decision.not_it)}."
+    yield f"Next step: {decision.next_step}"
 
 
 def explain_cap(decision: Decision) -> str:

@@ -65,11 +65,13 @@ class Reason:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """The answer for one setting as the page shows it. ``rows``: a question and its answer, the first matters most."""
+    """The answer for one setting as the page shows it; ``doubted``: noise, or what nobody judged, could change it.
+    ``rows``: a question and its answer, the first matters most."""
 
     anchor: str
     title: str
     verdict: str
+    doubted: bool
     sign: Sign
     headline: str
     aside: str
@@ -91,11 +93,12 @@ def _card(number: int, decision: Decision, judged: Judged, rulings: Rulings, inf
         anchor=f"answer-{number}",
         title=title if info.quick is None else f"{QUICK} at {title}",
         verdict=decision.status,
+        doubted=decision.capped is not None,
         sign=palette.VERDICTS.get(decision.status, Sign(symbol="?", word=decision.status)),
         headline=decision.sentence,
         aside=_aside(decision),
         candidates=tuple(_candidates(decision, judged, rulings)),
-        rows=(*_rows(decision), *_file_row(decision, info)),
+        rows=(*_rows(decision), *_file_row(decision, info), ("Next step", (decision.next_step,))),
         not_it=_count_others(decision),
         reasons=tuple(_reason(reason, named, judged, rulings) for reason, named in decision.not_it),
         warnings=(*([] if info.quick is None else [info.quick.text]), *decision.notes),
@@ -190,7 +193,7 @@ def _rows(decision: Decision) -> Iterator[tuple[str, tuple[str, ...]]]:
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = "tied with it" if decision.runner_up.case.id in decision.tied else ""
         said = ", ".join(part for part in (variant_name(decision.runner_up), tied, decision.behind) if part)
-        yield "Runner-up", (f"{said}.", *decided)
+        yield "Without it", (f"{said}.", *decided)
     elif decision.tie is not None or decided:
         yield "Tie", (*(() if decision.tie is None else (decision.tie,)), *decided)
     if decision.would_change:

@@ -51,12 +51,13 @@ _FAILED = {several: name_limit(limit, True) for limit, (_, several) in reasons.B
 @dataclass(frozen=True, kw_only=True)
 class Ruling:
     """What is said of a case in a few words, whether it may be shipped, whether it is what the answer names, and how
-    many times as fast as the fastest fp32 it is."""
+    many times as fast as the fastest fp32 it is; ``gain_shown``: the answer does not say that no gain is shown."""
 
     word: str
     candidate: bool = False
     picked: bool = False
     over_fp32: Interval | None = None
+    gain_shown: bool = True
 
     @property
     def symbol(self) -> str:
@@ -79,9 +80,9 @@ class Ruling:
 
     @property
     def faster(self) -> bool:
-        """Whether it is shown to be faster than the fastest fp32."""
+        """Whether it is shown to be faster than the fastest fp32, by the answer's own test where that was made."""
         over = self.over_fp32
-        return over is not None and (over.value if over.low is None else over.low) > 1
+        return self.gain_shown and over is not None and (over.value if over.low is None else over.low) > 1
 
 
 FP32 = ("keep", "fp32 twin", "fastest fp32", "fp32")  # words of cases that are no candidates and not ruled out either
@@ -140,7 +141,7 @@ def _rule_int8(record: Record, decision: Decision, reason: str | None, over: Int
         return _rule_unshipped(record, decision, over)
     worse = reason in (*_FAILED, int8_share.FP32_IN_EFFECT) or reason.endswith(("than fp32", "not measured"))
     word = _SHORT.get(reason) or _FAILED.get(reason) or reason
-    return Ruling(word=word, candidate=not worse, over_fp32=over)
+    return Ruling(word=word, candidate=not worse, over_fp32=over, gain_shown=reason != reasons.NO_GAIN)
 
 
 def _rule_unshipped(record: Record, decision: Decision, over: Interval | None) -> Ruling:

@@ -19,7 +19,18 @@ _NAMED = 3  # cases that are named where many lack the same
 
 
 def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
-    """One sentence each, the first is that of a quick look."""
+    """One sentence each, the first is that of a quick look; what can change no answer comes last."""
+    return (*find_doubts(run, judged, changes), *find_remarks(run))
+
+
+def find_remarks(run: StoredRun) -> tuple[str, ...]:
+    """What makes times longer on this machine than on one of its own: it changes no answer, whose ratios are of blocks
+    that shared it."""
+    return tuple(warn_of_sharing(run.records))
+
+
+def find_doubts(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tuple[str, ...]:
+    """What may change an answer."""
     doubts = tuple(case.doubt for case in changes if case.doubt is not None)
     return (
         *([] if run.info.quick is None else [run.info.quick.text]),
@@ -29,7 +40,6 @@ def warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> tu
         *warn_of_unknown_coverage(run.records),
         *warn_of_runtimes(run.records),
         *warn_of_impossible(run.records),
-        *warn_of_sharing(run.records),
         *_warn_of_shared_examples(run),
         *_warn_of_seeds(judged),
         *doubts,

@@ -32,7 +32,7 @@ from qbench.report.flips import CaseFlips
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
 from qbench.report.overview import count_answers, describe_state, overview
 from qbench.report.ruling import Ruling, Rulings, rank, rule
-from qbench.report.run_warnings import warnings
+from qbench.report.run_warnings import find_doubts, find_remarks
 
 LIMIT = 60_000  # characters; GitHub takes 65,536 in a comment
 OPEN_SETTINGS = 6
@@ -60,10 +60,11 @@ def summary(
         *_by_host(decisions),
         Part(lines=tuple(filter(None, [_escape(overview(judged, decisions, rulings))]))),
         *(Part(lines=(state,)) for state in filter(None, [describe_state(run)])),
-        *_warnings(run, judged, changes),
+        *_warnings(find_doubts(run, judged, changes)),
         *(part for part in compared if part.folded is None),
         *_tables(decisions, tables),
         *(part for part in compared if part.folded is not None),
+        *_warnings(find_remarks(run)),
         *_folded(run, judged, decisions, tables, changes),
     ]
     return fit(sections, LIMIT)
@@ -79,8 +80,8 @@ def _escape(sentence: str) -> str:
     return formatting.markdown(formatting.shorten(sentence, _SENTENCE))
 
 
-def _warnings(run: StoredRun, judged: Judged, changes: Sequence[CaseFlips]) -> Iterator[Part]:
-    if lines := [f"warning: {_escape(warning)}" for warning in warnings(run, judged, changes)]:
+def _warnings(sentences: Sequence[str]) -> Iterator[Part]:
+    if lines := [f"warning: {_escape(warning)}" for warning in sentences]:
         yield list_part(lines)
 
 

@@ -93,3 +93,15 @@ def test_sizes_and_statuses_take_no_share_of_the_error() -> None:
     assert not any(change.changed for change in others)
     tested = [int8(f"net/static/tested{number}/t1/b1", accuracy=None) for number in range(10)]
     assert not find_changes(compare.compare([int8(accuracy=None), *tested], [slower, *tested]), TOP1)[0].changed
+
+
+def test_limits_that_leave_out_no_change_and_show_none_are_explained() -> None:
+    """They are of one test; several share the error, so that one of many may be by chance."""
+    names = [f"net/static/onednn/t{threads}/b1" for threads in range(1, 21)]
+    base = [int8(name, speedup=speedup(2.5, 0.03)) for name in names]
+    slower = int8(names[0], speedup=speedup(2.35, 0.03))
+    (alone,) = find_changes(compare.compare(base[:1], [slower]), TOP1)
+    assert alone.words == ("slower",)
+    first, *rest = find_changes(compare.compare(base, [slower, *base[1:]]), TOP1)
+    assert first.verdict == "no change shown: one of 40 tests, so it may be chance"
+    assert {change.verdict for change in rest} == {"no change shown"}

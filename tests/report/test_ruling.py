@@ -126,3 +126,12 @@ def test_a_twin_and_what_is_fp32_in_effect_are_called_so() -> None:
     assert rulings[twin.case.id].word == "fp32 twin"
     assert rulings[fp32().case.id].word == "fastest fp32"
     assert (rulings[nearly.case.id].word, rulings[nearly.case.id].candidate) == ("practically fp32", False)
+
+
+def test_what_the_answer_shows_no_gain_of_is_not_counted_as_faster() -> None:
+    """Its own limits lie above 1, and the answer's test, which is corrected for the number tried, says otherwise."""
+    run = judged(fp32(), int8(), int8(X86, latency=latency(0.0023), speedup=speedup(1.1)))
+    decisions = decide(run)
+    denied = replace(decisions[0], not_it=((reasons.NO_GAIN, (X86,)),))
+    assert rule(run, decisions)[X86].faster
+    assert not rule(run, [denied])[X86].faster

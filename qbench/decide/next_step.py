@@ -1,0 +1,129 @@
+"""The next step: what would decide what is open of an answer, with its number and its command, or that nothing is
+open; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qbench import formatting
+from qbench.compare import text as compare_text
+from qbench.decide import cases, notes
+from qbench.decide.choose import Choice
+from qbench.decide.judged import Judged
+from qbench.decide.limits import LimitCheck
+from qbench.decide.paired_times import Comparison
+from qbench.decide.sureness import Sureness
+from qbench.decide.tie import Contest
+from qbench.record.schema import Record
+
+NOTHING = "Nothing is open."
+
+
+def find_next_step(
+    choice: Choice, rival: Record | None, records: Sequence[Record], judged: Judged, contest: Contest
+) -> str:
+    """What to do next of a setting whose cases all have a record; ``rival``: what may be the best as well."""
+    pick, run = choice.pick, judged.source.run
+    if choice.verdict == "no answer":
+        return _explain_no_answer(records, judged)
+    if choice.verdict == "none qualifies" or pick is None:
+        nearest = min(choice.measured, key=lambda record: cases.p50(record) or math.inf)
+        return f"`qbench explain {run} {nearest.case.id}` says why the fastest is ruled out, and what to try."
+    if choice.verdict == "undecided":
+        return _decide_limit(pick, judged)
+    if choice.verdict == "keep fp32":
+        return _decide_gain(choice, pick, judged, contest)
+    return NOTHING if rival is None else _decide_between(choice, pick, rival, judged, contest)
+
+
+def resume(judged: Judged) -> str:
+    """How planned cases without a record get one."""
+    return f"`qbench run --resume {judged.source.run}` measures what is missing."
+
+
+def measure_again(sure: Sureness, judged: Judged) -> str:
+    """What makes an answer surer that its noise, or an output that nobody judged, holds back."""
+    if sure.because is not None and "output" in sure.because:
+        return f"Judge the other outputs (`output:` beside the model's name), then `qbench run {judged.source.suite}`."
+    return wait_for_quiet(judged)
+
+
+def wait_for_quiet(judged: Judged) -> str:
+    """What is left where noise hides a difference."""
+    return f"`qbench run {judged.source.suite}` again when the machine is quiet; `qbench doctor` shows its noise."
+
+
+def _explain_no_answer(records: Sequence[Record], judged: Judged) -> str:
+    if any(cases.is_int8(record) and cases.is_unmeasured(record) for record in records):
+        return f"`qbench portability {judged.source.run}` compares what this host answers."
+    left = [record for record in records if record.status in ("failed", "skipped")]
+    what = "what the failed and skipped cases name" if left else "the suite's matrix: no int8 case is in it"
+    return f"Mend {what}, then `qbench run {judged.source.suite}`."
+
+
+def _decide_limit(pick: Record, judged: Judged) -> str:
+    """What decides the first limit that is open."""
+    check = next((check for check in judged.checks_of(pick) if check.outcome != "PASS"), None)
+    needed = None if check is None else count_needed_examples(check)
+    if needed is not None:
+        return add_examples(needed, judged)
+    if check is not None and check.outcome == "INCONCLUSIVE":
+        return f"`qbench run {judged.source.suite} --set measure.max_seconds=120` narrows its limits."
+    return f"`qbench explain {judged.source.run} {pick.case.id}` says what is missing."
+
+
+def count_needed_examples(check: LimitCheck) -> str | None:
+    """``about 1,800 examples``: how many would decide an accuracy that is open; None where it is not."""
+    accuracy = check.record.accuracy
+    if check.test is None or accuracy is None or check.test.outcome != "INCONCLUSIVE":
+        return None
+    return compare_text.would_decide(check.test, accuracy.n) or compare_text.count_examples(None, accuracy.n)
+
+
+def add_examples(needed: str, judged: Judged) -> str:
+    """How so many examples come into the next run."""
+    return (
+        f"{needed[0].upper()}{needed[1:]} in data.evaluate would decide it: add them, then "
+        f"`qbench run {judged.source.suite}`."
+    )
+
+
+def _decide_gain(choice: Choice, pick: Record, judged: Judged, contest: Contest) -> str:
+    """What would show a gain of int8 over the fp32 that stays, where it has one that can be shown."""
+    comparison = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
+    if comparison is None or comparison.value >= 0 or contest.spec.minimize != "latency":
+        return f"{NOTHING[:-1]}; `qbench explain {judged.source.run} {pick.case.id}` says why int8 gains no more."
+    step = _measure_longer(comparison, pick, abs(comparison.value), judged)
+    return step or f"{NOTHING[:-1]} that more measuring would show."
+
+
+def _decide_between(choice: Choice, pick: Record, rival: Record, judged: Judged, contest: Contest) -> str:
+    if rival in choice.open_:
+        return _decide_limit(rival, judged)
+    told = notes.explain_decider(choice, rival, judged, contest)
+    if "examples" in told:
+        return add_examples(told.partition(" would")[0], judged)
+    if told.endswith("take either"):
+        return f"{NOTHING[:-1]}: take either."
+    comparison = contest.objective.compare(rival, pick)
+    room = 0.0 if comparison is None else abs(abs(comparison.value) - contest.tie)
+    step = None if comparison is None else _measure_longer(comparison, pick, room, judged)
+    return step or wait_for_quiet(judged)
+
+
+def _measure_longer(comparison: Comparison, pick: Record, room: float, judged: Judged) -> str | None:
+    """The processes, and the minutes that they take, which would tell a difference; None where no number would."""
+    speedup = pick.speedup
+    there = max(comparison.difference.generations, 1 if speedup is None else speedup.processes)
+    needed = max(notes.count_processes(replace(comparison.difference, generations=there), room), there + 1)
+    if needed > notes.MOST_PROCESSES or comparison.evidence not in ("rounds", "baseline"):
+        return None
+    spent = None if speedup is None else speedup.measured_seconds
+    each = 10.0 if not spent or speedup is None else spent / max(1, speedup.processes)
+    seconds = max(30, math.ceil(1.2 * needed * each / 10) * 10)
+    keys = f"--set measure.processes={needed} --set measure.max_seconds={seconds}"
+    return (
+        f"`qbench run {judged.source.suite} {keys}` would decide it (up to {formatting.duration(seconds, 2)} a case)."
+    )

@@ -1,0 +1,96 @@
+"""Rules of decide/next_step: each answer ends with the command that would decide what is open, or says nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_records import accuracy, failed, fp32, int8, latency, skipped, speedup
+
+from qbench.decide.decision import decide
+from qbench.decide.judged import Source, SuiteRules, judge
+from qbench.record.schema import HostFacts, Record
+from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
+
+X86 = "net/static/x86/t1/b1"
+RUN = "`qbench run s.yaml"
+
+
+def step_of(*records: Record, **readers: Any) -> str:
+    """The next step of the one decision on some records."""
+    source = Source(suite="s.yaml", run="s")
+    (decision,) = decide(judge(records, MetricInfo(name="top1"), SuiteRules(), source=source, **readers))
+    return decision.next_step
+
+
+def timed(value: float, half: float, case: str = "net/static/onednn/t1/b1", **changes: Any) -> Record:
+    """An int8 case so many times as fast as fp32, whose three processes took 4 s each."""
+    ratio = replace(speedup(value, half), measured_seconds=12.0)
+    return int8(case, latency=latency(0.0025 / value), speedup=ratio, **changes)
+
+
+@pytest.mark.parametrize(
+    ("records", "step"),
+    [
+        ([fp32(), int8()], "Nothing is open."),
+        (
+            [fp32(), int8(accuracy=accuracy(harmful=9, beneficial=2))],
+            f"About 17,000 examples in data.evaluate would decide it: add them, then {RUN}`.",
+        ),
+        ([fp32(), int8(accuracy=None)], "`qbench explain s net/static/onednn/t1/b1` says what is missing."),
+        (
+            [
+                fp32(),
+                int8(accuracy=accuracy(harmful=90)),
+                int8(X86, latency=latency(0.002), accuracy=accuracy(harmful=90)),
+            ],
+            "`qbench explain s net/static/onednn/t1/b1` says why the fastest is ruled out, and what to try.",
+        ),
+        (
+            [fp32(), int8(latency=latency(0.005), speedup=speedup(0.5))],
+            "Nothing is open; `qbench explain s net/static/onednn/t1/b1` says why int8 gains no more.",
+        ),
+        ([fp32(), failed()], f"Mend what the failed and skipped cases name, then {RUN}`."),
+        ([fp32()], f"Mend the suite's matrix: no int8 case is in it, then {RUN}`."),
+        ([skipped()], f"Mend what the failed and skipped cases name, then {RUN}`."),
+        (
+            [fp32(), replace(int8(), latency=None, speedup=None, host=HostFacts(kind="predicted"))],
+            "`qbench portability s` compares what this host answers.",
+        ),
+        (
+            [fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes",)))],
+            f"Judge the other outputs (`output:` beside the model's name), then {RUN}`.",
+        ),
+        (
+            [fp32(), int8(speedup=speedup(control=Interval(value=1.0, low=0.6, high=1.2)))],
+            f"{RUN}` again when the machine is quiet; `qbench doctor` shows its noise.",
+        ),
+    ],
+)
+def test_the_step_of_each_answer(records: list[Record], step: str) -> None:
+    """By what is open: examples, a limit, what failed, an output that nobody judged, noise."""
+    assert step_of(*records) == step
+
+
+def test_a_small_gain_has_its_processes_and_seconds() -> None:
+    """As many as would show it, at what each process took in this run; at least the seconds that a run has anyway."""
+    step = step_of(fp32(), timed(1.02, 0.03))
+    assert step.startswith(f"{RUN} --set measure.processes=")
+    processes, seconds = (int(part.split("=")[1].split("`")[0]) for part in step.split(" ") if "=" in part)
+    assert processes > 3
+    assert seconds >= 4 * processes
+    assert "would decide it (up to " in step
+
+
+def test_a_cut_run_goes_on() -> None:
+    """Whatever leads so far."""
+    assert step_of(fp32(), int8(), planned=(X86,)) == "`qbench run --resume s` measures what is missing."
+
+
+def test_the_rival_whose_accuracy_is_open_needs_the_examples() -> None:
+    """Not the one that is named first."""
+    rival = timed(4.0, 0.01, X86, accuracy=accuracy(harmful=6, beneficial=1))
+    step = step_of(fp32(), int8(), rival)
+    assert "examples in data.evaluate would decide it" in step
