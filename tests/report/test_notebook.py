@@ -74,7 +74,7 @@ def draw(folder: Path, *records: Record, name: str = "demo") -> str:
 def test_the_card_says_what_to_ship_with_its_figures(tmp_path: Path) -> None:
     """Headline, tiles, how sure, and where the page lies; it loads nothing."""
     text = draw(tmp_path / "run", fp32(), int8())
-    for said in ("Ship static int8 on oneDNN (PyTorch)", "time of a call", "1.00 ms", "How sure", "report.html"):
+    for said in ("ship static int8 on oneDNN (PyTorch)", "time of a call", "1.00 ms", "How sure", "report.html"):
         assert said in text
     for loading in ("http:", "https:", "<script", "src=", "@import", "url("):
         assert loading not in text
