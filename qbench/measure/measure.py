@@ -17,7 +17,7 @@ from qbench.measure import estimates, samples
 from qbench.measure.group import Measured, cold_starts, max_known, measure_group
 from qbench.measure.heats import split_heats
 from qbench.measure.pairing import list_minima
-from qbench.measure.protocol import Protocol, SequentialProtocol
+from qbench.measure.protocol import Keep, Protocol, SequentialProtocol
 from qbench.measure.race import LEFT, SCREENED, Race
 from qbench.measure.race_rules import MOST_GENERATIONS, Arm, RaceRules, find_fastest
 from qbench.measure.samples import Samples
@@ -32,14 +32,14 @@ from qbench.record.schema import Memory, Sequential, read_case_id, setting_id
 
 
 def measure_setting(
-    setting: Setting, folder: Path, cores: TimedCores, *, tell: Progress = tell_nobody
+    setting: Setting, folder: Path, cores: TimedCores, *, tell: Progress = tell_nobody, hear: Keep = lambda known: None
 ) -> MeasuredSetting:
     """The latency of each case of a setting that is not done, raced against each other on these cores; what they teach
     of the cores is kept there. The raw samples lie in ``folder/samples`` then, and beside them what a killed run would
-    go on from, until ``remove_checkpoint``."""
+    go on from, until ``remove_checkpoint``. ``hear`` is told after each generation of processes what is known then."""
     started = time.monotonic()
     (folder / "samples").mkdir(exist_ok=True)
-    latencies = _Measuring(setting=setting, folder=folder, cores=cores, tell=tell).measure_cases()
+    latencies = _Measuring(setting=setting, folder=folder, cores=cores, tell=tell, hear=hear).measure_cases()
     cores.mend_peak()
     return MeasuredSetting(
         latencies=latencies, peak=cores.peak, unknown_peak=cores.unknown, seconds=time.monotonic() - started
@@ -63,6 +63,7 @@ class _Measuring:
     folder: Path
     cores: TimedCores
     tell: Progress
+    hear: Keep
 
     def measure_cases(self) -> dict[str, CaseLatency]:
         """The latency of each case that is not done, by id."""
@@ -87,6 +88,11 @@ class _Measuring:
     def _measure_together(self, specs: Mapping[str, WorkerSpec]) -> dict[str, Measured]:
         base, *others = specs.values()
         checkpoint = _open_checkpoint(self.setting, self.folder)
+
+        def keep(known: Mapping[str, Samples]) -> None:
+            checkpoint.write(known)
+            self.hear(known)
+
         return measure_group(
             base,
             others,
@@ -94,7 +100,7 @@ class _Measuring:
             limits=self.setting.limits,
             tell=self.tell,
             earlier=checkpoint.read(),
-            keep=checkpoint.write,
+            keep=keep,
         )
 
     def _choose_protocol(self) -> Protocol:

@@ -12,6 +12,7 @@ from qbench.decide.cases import group_by_setting, setting_name
 from qbench.errors import QbenchError
 from qbench.machine import fingerprint
 from qbench.measure.measure import measure_setting, remove_checkpoint
+from qbench.measure.protocol import Keep
 from qbench.measure.race_rules import Arm, Role
 from qbench.measure.roofline import roofline
 from qbench.measure.setting import CaseLatency, MeasuredSetting, Setting
@@ -26,6 +27,7 @@ from qbench.running.context import RunContext
 from qbench.running.evaluate_stage import Evaluated
 from qbench.running.measure_nodes import Settings, measure_on_nodes
 from qbench.running.prepare_stage import Prepared
+from qbench.running.so_far import follow_race
 from qbench.suite import Suite
 
 
@@ -72,6 +74,10 @@ def _measure_settings(
             done=frozenset(context.tracker.done),
         )
 
+    def follow(planned: Sequence[PlannedCase]) -> Keep:
+        described = [describe_case(context, built, evaluated, each) for each in planned]
+        return follow_race(described, suite, context.directory.path, context.progress.note)
+
     fleet = context.fleet
     here: Settings = settings
     if fleet is not None:
@@ -79,11 +85,14 @@ def _measure_settings(
         here = [each for each in settings if not fleet.find_class(each[1][0].case.host)]
         yield from measure_on_nodes(context, fleet, elsewhere, enter)
     if here:
-        yield from _measure_here(context, here, enter)
+        yield from _measure_here(context, here, enter, follow)
 
 
 def _measure_here(
-    context: RunContext, settings: Settings, enter: Callable[[Sequence[PlannedCase]], Setting]
+    context: RunContext,
+    settings: Settings,
+    enter: Callable[[Sequence[PlannedCase]], Setting],
+    follow: Callable[[Sequence[PlannedCase]], Keep],
 ) -> Iterator[tuple[Sequence[PlannedCase], MeasuredSetting]]:
     folder = context.directory.path
     cores = TimedCores.look_at(context.cores, context.cache, context.limits, context.progress.advance)
@@ -93,7 +102,7 @@ def _measure_here(
     for name, planned in settings:
         setting = enter(planned)
         tell = _tell_both(context, done / total, len(planned) / total)
-        measured = measure_setting(setting, folder, cores, tell=tell)
+        measured = measure_setting(setting, folder, cores, tell=tell, hear=follow(planned))
         done += len(planned)
         context.progress.advance(name)
         yield planned, measured
