@@ -132,6 +132,7 @@ def test_words_stay_inside_their_plot(browser: Any, reports: dict[str, Path], na
     show(browser, reports[name], width=1280, scheme="light")
     spilled = browser.execute_script(
         "return [...document.querySelectorAll('figure svg text')].filter(text => {"
+        " if (!text.checkVisibility()) return false;"
         " const inner = text.getBoundingClientRect(), outer = text.closest('figure').getBoundingClientRect();"
         " return inner.left < outer.left || inner.right > outer.right }).map(text => text.textContent)"
     )
@@ -160,10 +161,10 @@ def test_points_without_a_name_are_counted(browser: Any, reports: dict[str, Path
     show(browser, reports["many"], width=1280, scheme="light")
     told, labels = browser.execute_script(
         "const figure = document.querySelector('#figure-pareto');"
-        "return [figure.querySelector(':scope > .note').textContent,"
-        " [...figure.querySelectorAll('svg text')].filter(text => text.textContent.includes(' · b')).length]"
+        "return [figure.querySelector('.desk .note').textContent,"
+        " [...figure.querySelectorAll('.desk svg text')].filter(text => text.textContent.includes(' · b')).length]"
     )
-    assert told.startswith(f"{25 - labels - 1} points without a name, for want of room: the table has them all")
+    assert told.startswith(f"{25 - labels - 1} points without a name, for want of room: rest the pointer on one")
 
 
 def test_a_phone_begins_with_the_answer(browser: Any, reports: dict[str, Path]) -> None:
