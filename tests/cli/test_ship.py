@@ -67,7 +67,7 @@ def test_without_a_case_it_is_the_answer_of_the_run(ship: Ship, tmp_path: Path) 
     assert code == 0
     (folder,) = (tmp_path / "shipped").iterdir()
     case, answer = written(folder)
-    assert (case, str(answer).partition(" ")[0]) == (CASE, "Ship")
+    assert (case, str(answer).partition(" static")[0]) == (CASE, "net: ship")
     assert out.startswith(f"{CASE}: {folder / 'net.pt'}, and README.md beside it")
 
 
