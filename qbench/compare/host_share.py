@@ -8,7 +8,7 @@ from qbench import formatting
 from qbench.record.schema import Record
 
 HIGH = 0.25  # of the time: from there on a reader should know before any figure
-OFF_CORE = 0.05  # of the time; from there on long calls are cut, and so are ratios of a long and a short call
+OFF_CORE = 0.05  # of the time; from there on limits are wider for it
 
 
 def describe(record: Record) -> str | None:
@@ -31,9 +31,9 @@ def share_of(record: Record) -> float | None:
 def describe_off_core(shares: Sequence[float], during: str) -> str:
     """What it does to times that other processes had the core for such shares of the time."""
     return (
-        f"other processes of this machine had the core {describe_range(shares)} of the time {during}: calls of "
-        "milliseconds are cut by it, so that their times are too long and the speed-up of a fast one over a slow one "
-        "is too large; stop what else runs and measure again"
+        f"other processes of this machine had the core {describe_range(shares)} of the time {during}: calls that they "
+        "cut are counted by their processor time, and limits are wider by what that does not show (cold caches); stop "
+        "what else runs, and limits are narrower"
     )
 
 

@@ -7,6 +7,7 @@ apart      each over the run's fastest fp32, else two p50: not measured against 
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +18,11 @@ from qbench.decide import cases
 from qbench.errors import QbenchError
 from qbench.measure.paired_difference import (
     PairedDifference,
+    compare_minima,
     difference_over_generations,
     quantile_of_t,
 )
-from qbench.measure.pairing import Minima, list_minima, pair_minima
+from qbench.measure.pairing import Minima, list_minima
 from qbench.measure.samples import Samples
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
@@ -89,8 +91,9 @@ class PairedTimes:
     def _compare(self, record: Record, rival: Record) -> Comparison | None:
         samples, rival_samples = self._load(record), self._load(rival)
         if samples is not None and rival_samples is not None:
-            log_ratios = pair_minima(self._list_minima(record), self._list_minima(rival))
-            if (difference := difference_over_generations(log_ratios)) is not None:
+            alike = (record.case.mode == "fp32") == (rival.case.mode == "fp32")
+            difference = compare_minima(self._list_minima(record), self._list_minima(rival), alike=alike)
+            if difference is not None:
                 return Comparison(difference=difference, evidence="rounds")
             if (difference := _over_baseline(record, samples, rival, rival_samples)) is not None:
                 return Comparison(difference=difference, evidence="baseline")
@@ -102,11 +105,13 @@ class PairedTimes:
         return None if difference is None else Comparison(difference=difference, evidence="p50")
 
     def spread_over_processes(self, case: str) -> float | None:
-        """ln of how many times as long a call of a case takes in its slowest process as in its fastest; None of one
-        process, or where the rounds are not known."""
+        """ln of how many times as long a call of a case takes in its slowest process as in its fastest, by undisturbed
+        blocks where two have any; None of one process, or where the rounds are not known."""
+        minima = self._list_minima(self.records[case])
+        calm = {key: block for key, block in minima.items() if block.calm}
         by_process: dict[int, list[float]] = {}
-        for (process, _), nanoseconds in self._list_minima(self.records[case]).items():
-            by_process.setdefault(process, []).append(nanoseconds)
+        for (process, _), block in (calm if len({process for process, _ in calm}) > 1 else minima).items():
+            by_process.setdefault(process, []).append(block.nanoseconds)
         typical = [statistics.median(values) for values in by_process.values()]
         return math.log(max(typical) / min(typical)) if len(typical) > 1 else None
 
@@ -114,8 +119,14 @@ class PairedTimes:
         """The fastest call of each block of each round; a case meets many others, so it is kept."""
         if record.case.id not in self._minima:
             samples = self._load(record)
-            self._minima[record.case.id] = {} if samples is None else list_minima(samples)
+            self._minima[record.case.id] = {} if samples is None else list_minima(samples, self._calm_ns)
         return self._minima[record.case.id]
+
+    @functools.cached_property
+    def _calm_ns(self) -> float | None:
+        """What the canary is known to take on a core of its own: the least that a case of the setting was held to."""
+        watched = [record.interference for record in self.records.values() if record.interference is not None]
+        return min((facts.calm_seconds * 1e9 for facts in watched if facts.calm_seconds is not None), default=None)
 
     def _load(self, record: Record) -> Samples | None:
         case = record.case.id
@@ -146,6 +157,9 @@ def _as_samples(arrays: Arrays) -> Samples | None:
     samples = Samples(**({"protocol": "", "stopped": ""} | values))
     if len(samples.calls_ns) != len(samples.block):
         raise ValueError("its calls and their blocks differ in number")
+    blocks = 1 + np.count_nonzero(np.diff(samples.block)) if len(samples.block) else 0
+    if len(samples.processor_ns) not in (0, len(samples.calls_ns)) or len(samples.canary_ns) not in (0, blocks):
+        raise ValueError("its calls differ in number from what was read beside them")
     if len(samples.log_ratios) and len(samples.log_ratios) != len(samples.process):
         raise ValueError("its log ratios and their processes differ in number")
     if not (np.abs(samples.log_ratios) < MOST_LOG).all():

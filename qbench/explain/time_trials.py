@@ -9,18 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from qbench.build import Artifact
 from qbench.errors import CaseError, CaseSkipped
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
 from qbench.explain.trial import SAME_ARTIFACT, Trial, Tried, save_time
+from qbench.measure.core_time import needed_ns
 from qbench.measure.estimates import average_off_core
 from qbench.measure.group import measure_group
 from qbench.measure.paired_difference import PairedDifference, compare_times
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.samples import Samples
+from qbench.measure.undisturbed_blocks import lowest_level
 from qbench.plan.cases import Case
 from qbench.stats.interval_type import Interval
 
@@ -185,13 +189,14 @@ def race_artifacts(
 
 def _seconds(samples: Samples, case: Case) -> float:
     """The median of the calls for one example."""
-    calls = sorted(samples.calls_ns.tolist())
-    return float(calls[len(calls) // 2]) / 1e9 / case.batch_size
+    return float(np.median(needed_ns(samples.calls_ns, samples.processor_ns))) / 1e9 / case.batch_size
 
 
 def _compare_examples(timed: Samples, case: Case, other: Samples, other_case: Case) -> PairedDifference | None:
     """How much longer one case takes than another for one example, in place of a call."""
-    difference = compare_times(timed, other)
+    level = lowest_level((timed.canary_ns, other.canary_ns))
+    alike = (case.variant.mode == "fp32") == (other_case.variant.mode == "fp32")
+    difference = compare_times(timed, other, level, alike=alike)
     if difference is None:
         return None
     return replace(difference, value=difference.value + math.log(other_case.batch_size / case.batch_size))

@@ -29,9 +29,10 @@ from qbench.gating.sequential_test import (
 )
 from qbench.measure.generation import Generation, Pace
 from qbench.measure.group import RemoteWorker
-from qbench.measure.pairing import Minima, pair_minima
+from qbench.measure.pairing import Minima, PairedBlocks, find_minima, pair_blocks
 from qbench.measure.protocol import CONTROL
 from qbench.measure.series import Series
+from qbench.measure.undisturbed_blocks import lowest_level
 from qbench.measure.worker import WorkerSpec
 from qbench.process.child_process import Limits
 
@@ -161,22 +162,33 @@ class LiveCase:
                 raise CaseError(f"{_NAMES[series.case]}: {series.error}")
         return self._summarize(number, opened)
 
+    def _list_minima(self, number: int) -> dict[str, Minima]:
+        """The fastest call of each block of one generation, by arm."""
+        calm_ns = lowest_level(series.list_canary() for series in self._series.values())
+        every = {arm: find_minima(series.list_keys(), series.timings, calm_ns) for arm, series in self._series.items()}
+        return {arm: {key: block for key, block in minima.items() if key[0] == number} for arm, minima in every.items()}
+
     def _summarize(self, number: int, opened: Mapping[str, Sequence[Any]]) -> ProcessPair:
-        minima = {case: _list_minima(series, number) for case, series in self._series.items()}
+        minima = self._list_minima(number)
+
+        def pair_arms(case: str, base: str) -> PairedBlocks:
+            return pair_blocks(minima[case], minima[base])
 
         def ratios(case: str, base: str) -> Any:
-            return pair_minima(minima[case], minima[base]).get(number, ())
+            return pair_arms(case, base).log_ratios.get(number, ())
 
         pair = process_pair(ratios(CONTENDER, BASELINE), ratios(CONTROL, BASELINE))
         if pair is None:
             raise CaseError("none of its blocks can be kept: the machine was suspended in each")
-        speedup = ratios(FP32, CONTENDER) if FP32 in self.specs else ()
+        promised = pair_arms(FP32, CONTENDER) if FP32 in self.specs else PairedBlocks(log_ratios={})
+        speedup = promised.log_ratios.get(number, ())
         arms = [arm for arm in (BASELINE, CONTENDER, FP32) if minima.get(arm)]
         return replace(
             pair,
             speedup=float(np.median(speedup)) if len(speedup) else None,
+            unseen=promised.unseen,
             start=_compare_starts(opened),
-            seconds=tuple(float(np.median(list(minima[arm].values()))) / 1e9 for arm in arms),
+            seconds=tuple(_find_typical_seconds(minima[arm]) for arm in arms),
         )
 
 
@@ -188,10 +200,9 @@ _NAMES = {
 }
 
 
-def _list_minima(series: Series, number: int) -> Minima:
-    """The fastest call of each block of one generation."""
-    keys = zip(series.process, series.round, series.timings, strict=True)
-    return {(process, at): max(1.0, float(timing.calls_ns.min())) for process, at, timing in keys if process == number}
+def _find_typical_seconds(minima: Minima) -> float:
+    """The median of the fastest calls of blocks."""
+    return float(np.median([block.nanoseconds for block in minima.values()])) / 1e9
 
 
 def _compare_starts(opened: Mapping[str, Sequence[Any]]) -> float | None:

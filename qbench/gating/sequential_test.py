@@ -66,7 +66,8 @@ CONTROL_OVER_CHANGE = 4 / 3
 class ProcessPair:
     """One generation of fresh processes, as natural logarithms: ``ratio`` is the contender's time over the first
     copy of the baseline's, ``control`` the second copy's over the first's, ``drift`` how far the contender's ratio
-    moved from the first to the last third of its blocks; ``speedup`` is the fp32's time over the contender's, ``start``
+    moved from the first to the last third of its blocks; ``speedup`` is the fp32's time over the contender's, with the
+    standard error ``unseen`` that no number of process pairs shows (``measure.pairing``), ``start``
     the contender's load and first call over both copies' (None: not measured). ``seconds``: the typical fastest call of
     the baseline, the contender and the fp32, in that order."""
 
@@ -74,6 +75,7 @@ class ProcessPair:
     control: float
     drift: float
     speedup: float | None = None
+    unseen: float = 0.0
     start: float | None = None
     seconds: tuple[float, ...] = ()
 
@@ -172,7 +174,8 @@ def analyze_promise(pairs: Sequence[ProcessPair], promise: float, *, rules: int 
     control may be off by half the distance to the promise: no more could have decided it."""
     speedups = np.asarray([pair.speedup for pair in pairs if pair.speedup is not None])
     room = abs(float(speedups.mean()) - math.log(promise)) / 2
-    return _analyze(pairs, speedups, promise, "above", room, rules)
+    unseen = max(pair.unseen for pair in pairs)
+    return _analyze(pairs, speedups, promise, "above", room, rules, unseen)
 
 
 def analyze_start(pairs: Sequence[ProcessPair], tolerance: float) -> InterimAnalysis:
@@ -200,6 +203,7 @@ def _analyze(
     wanted: Any,
     room: float | None,
     rules: int,
+    unseen: float = 0.0,
 ) -> InterimAnalysis:
     if not is_analysis_due(len(pairs)):
         raise ValueError(f"an interim analysis comes after {ANALYSES} process pairs, not after {len(pairs)}")
@@ -207,7 +211,7 @@ def _analyze(
     controls = np.asarray([pair.control for pair in pairs])
     of_changes, of_control = float(changes.var(ddof=1)), float(controls.var(ddof=1))
     shared = (of_changes + of_control / CONTROL_OVER_CHANGE) / 2
-    ratio = _interval(changes, max(of_changes, shared), freedom, LEVEL)
+    ratio = _interval(changes, max(of_changes, shared), freedom, LEVEL, unseen)
     control = _interval(controls, max(of_control, shared * CONTROL_OVER_CHANGE), freedom, CONTROL_LEVEL)
     outcome = thresholds.decide(ratio, threshold, wanted=wanted)
     side: Any = "above" if wanted == "below" else "below"
@@ -227,15 +231,15 @@ def _analyze(
     )
 
 
-def _interval(logs: NDArray[Any], variance: float, freedom: int, level: float) -> Interval:
-    """A ratio with Student's t limits from the variance of its logs, one a process pair; None where they do not spread:
-    a clock that is too coarse says nothing."""
+def _interval(logs: NDArray[Any], variance: float, freedom: int, level: float, unseen: float = 0.0) -> Interval:
+    """A ratio with Student's t limits from the variance of its logs, one a process pair, and the standard error that
+    they do not show; None where they do not spread: a clock that is too coarse says nothing."""
     from scipy.special import stdtrit
 
     value = float(logs.mean())
     if variance == 0:
         return Interval(value=math.exp(value))
-    half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(variance / len(logs))
+    half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(variance / len(logs) + unseen**2)
     return Interval(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
 
 

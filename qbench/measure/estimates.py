@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from qbench.machine import canary as machine_canary
 from qbench.measure import paired_difference, pairing, percentiles, undisturbed_blocks
+from qbench.measure.core_time import needed_ns
 from qbench.measure.samples import Samples
 from qbench.measure.series import split_controls
 from qbench.measure.time_spread import KNOWN, TimeSpread, pool_cases
@@ -30,11 +31,11 @@ Spreads = Mapping[tuple[str, float], TimeSpread]  # by the calls (``undisturbed`
 
 
 def latency(samples: Samples, calm_ns: float | None = None, spreads: Spreads = MappingProxyType({})) -> Latency:
-    """Percentiles of the kept calls (seconds), with limits around them; null where the calls do not support one, since
-    they are worth too few independent ones (``percentiles``). p50 is that of the undisturbed blocks where there are
-    enough; ``calm_ns`` is what the canary is known to take on this core alone, ``spreads`` what ``pool_spreads`` says
-    of the setting."""
-    seconds = samples.calls_ns / 1e9
+    """Percentiles of the seconds that the kept calls needed (``core_time``), with limits around them; null where the
+    calls do not support one, since they are worth too few independent ones (``percentiles``). p50 is that of the
+    undisturbed blocks where there are enough; ``calm_ns`` is what the canary is known to take on this core alone,
+    ``spreads`` what ``pool_spreads`` says of the setting."""
+    seconds = needed_ns(samples.calls_ns, samples.processor_ns) / 1e9
     if not len(seconds):
         return Latency(**dict.fromkeys(UNKNOWN), n=0)
     groups, unknown = _by_process(seconds, samples), Interval(value=math.nan)
@@ -69,7 +70,7 @@ def pool_spreads(measured: Iterable[Samples], calm_ns: float | None = None) -> S
     """How much the cases of a setting differ from one process to the next."""
     logs: dict[tuple[str, float], list[list[float]]] = {}
     for samples in measured:
-        seconds = samples.calls_ns / 1e9
+        seconds = needed_ns(samples.calls_ns, samples.processor_ns) / 1e9
         calm = undisturbed_blocks.select_calls(samples, calm_ns)
         if calm is not None:
             groups = _by_process(seconds, samples, calm)
@@ -152,19 +153,25 @@ def sequential(samples: Samples, baseline: Samples | None) -> Sequential | None:
     return Sequential(mean_seconds=mean / 1e9, n=len(samples.calls_ns), speedup=speedup)
 
 
-def over_fastest(samples: Samples, fastest: str, fastest_samples: Samples) -> Fastest | None:
-    """The speed-up over the run's fastest fp32, from the rounds that both ran in; None where they never met."""
-    difference = paired_difference.compare_times(fastest_samples, samples)
+def over_fastest(
+    samples: Samples, fastest: str, fastest_samples: Samples, calm_ns: float | None = None
+) -> Fastest | None:
+    """The speed-up over the run's fastest fp32, from the rounds that both ran in (``calm_ns`` as for ``latency``); None
+    where they never met."""
+    difference = paired_difference.compare_times(fastest_samples, samples, calm_ns)
     if difference is None:
         return None
     ratio = difference.ratio()
     return Fastest(baseline=fastest, value=ratio.value, low=ratio.low, high=ratio.high)
 
 
-def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -> Speedup | None:
-    """Baseline time over this case's; from blocks of the same rounds (paired), or of the means (sequential)."""
+def speedup(
+    samples: Samples, baseline: str, baseline_samples: Samples | None, calm_ns: float | None = None
+) -> Speedup | None:
+    """Baseline time over this case's; from blocks of the same rounds (paired; ``calm_ns`` as for ``latency``), or of
+    the means (sequential)."""
     if len(samples.round):
-        return None if baseline_samples is None else _speedup_by_rounds(samples, baseline, baseline_samples)
+        return None if baseline_samples is None else _speedup_by_rounds(samples, baseline, baseline_samples, calm_ns)
     if baseline_samples is None or not len(samples.calls_ns) or not len(baseline_samples.calls_ns):
         return None
     value = float(np.mean(baseline_samples.calls_ns) / np.mean(samples.calls_ns))
@@ -173,10 +180,12 @@ def speedup(samples: Samples, baseline: str, baseline_samples: Samples | None) -
     )
 
 
-def _speedup_by_rounds(samples: Samples, baseline: str, baseline_samples: Samples) -> Speedup | None:
+def _speedup_by_rounds(
+    samples: Samples, baseline: str, baseline_samples: Samples, calm_ns: float | None
+) -> Speedup | None:
     """Limits over generations of processes; with few of them they hold what is known of processes in general."""
-    log_ratios = pairing.pair_blocks(samples, baseline_samples)
-    difference = paired_difference.difference_over_generations(log_ratios)
+    blocks = pairing.pair_samples(samples, baseline_samples, calm_ns)
+    difference = paired_difference.average_blocks(blocks)
     if difference is None:
         return None
     low, high = difference.limits(LEVEL)
@@ -191,6 +200,6 @@ def _speedup_by_rounds(samples: Samples, baseline: str, baseline_samples: Sample
         control=None if control is None else control.ratio(LEVEL),
         protocol=samples.protocol,
         stopped=samples.stopped,
-        steady=stationarity.is_stationary(list(log_ratios.values()), DRIFT_ROOM),
+        steady=stationarity.is_stationary(list(blocks.log_ratios.values()), DRIFT_ROOM),
         measured_seconds=None if math.isnan(samples.seconds) else samples.seconds,
     )

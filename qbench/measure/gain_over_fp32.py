@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from qbench.measure.paired_difference import LEVEL, SHOWN_ERROR, PairedDifference, difference_over_generations
-from qbench.measure.pairing import Minima, pair_minima
+from qbench.measure.paired_difference import LEVEL, SHOWN_ERROR, PairedDifference, compare_minima
+from qbench.measure.pairing import Minima
 
 
 def find_gain(leader: str | None, fastest: str | None, minima: Mapping[str, Minima]) -> PairedDifference | None:
     """How much longer the leader takes than the fastest fp32, as the decision sees it; None without one of them."""
     if leader is None or fastest is None or leader == fastest:
         return None
-    return difference_over_generations(pair_minima(minima[leader], minima[fastest]))
+    return compare_minima(minima[leader], minima[fastest])
 
 
 def is_gain_settled(gain: PairedDifference, enough: float, tried: int) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from qbench.errors import CaseError
 from qbench.measure import warm_up
@@ -128,5 +128,4 @@ class Generation:
         timing = self._workers[series.case].block(series.block.discard + series.block.keep)
         series.seconds += self.pace.clock() - started
         if not timing.suspended:  # the machine slept: the block says nothing of the model
-            kept = replace(timing, calls_ns=timing.calls_ns[series.block.discard :])
-            series.keep(kept, process=self.number, number=self._round)
+            series.keep(timing.without_first(series.block.discard), process=self.number, number=self._round)

@@ -73,7 +73,7 @@ class _Measuring:
         alone = self._measure_alone(list(specs.values()))
         timed = {case: result.samples for case, result in measured.items() if result.samples is not None}
         self.cores.learn(timed.values())
-        fastest = find_fastest_fp32(arms, timed)
+        fastest = find_fastest_fp32(arms, timed, self.cores.calm_ns)
         in_final = list_finalists(arms, timed)
         spreads = estimates.pool_spreads(timed.values(), self.cores.calm_ns)
         latencies = {}
@@ -128,6 +128,7 @@ class _Measuring:
                 staying, fastest, sizes, free_bytes=count_free_bytes(), first=blocks
             ),
             first_process=count_processes(self.folder / "samples", arms[0].case),
+            calm_ns=self.cores.calm_ns,
         )
 
     def _measure_alone(self, specs: Sequence[WorkerSpec]) -> dict[str, Measured]:
@@ -185,7 +186,9 @@ class _Measuring:
             return CaseLatency(reason=f"its samples cannot be written: {error.strerror or error}", observed=observed)
         latency = estimates.latency(result.samples, self.cores.calm_ns, spreads)
         speedup = (
-            None if arm.baseline is None else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline))
+            None
+            if arm.baseline is None
+            else estimates.speedup(result.samples, arm.baseline, timed.get(arm.baseline), self.cores.calm_ns)
         )
         typical = latency.p50_seconds if latency.p50_seconds is not None else latency.mean_seconds
         return CaseLatency(
@@ -195,7 +198,7 @@ class _Measuring:
             speedup=speedup,
             speedup_fastest=None
             if fastest is None
-            else estimates.over_fastest(result.samples, fastest, timed[fastest]),
+            else estimates.over_fastest(result.samples, fastest, timed[fastest], self.cores.calm_ns),
             sequential=sequential,
             interference=estimates.interference(result.samples, self.cores.calm_ns),
             throughput_per_second=spec.batch_size / typical if typical else None,
@@ -214,11 +217,11 @@ class _Measuring:
         return estimates.sequential(result.samples, None if base is None else base.samples)
 
 
-def find_fastest_fp32(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> str | None:
+def find_fastest_fp32(arms: Sequence[Arm], timed: Mapping[str, Samples], calm_ns: float | None = None) -> str | None:
     """The fastest of the fp32 that have samples, from rounds that they share; None where none has."""
-    minima = {arm.case: list_minima(timed[arm.case]) for arm in arms if arm.role == "fp32" and arm.case in timed}
-    known = {case: times for case, times in minima.items() if times}
-    return find_fastest(list(known), known) if known else None
+    fp32 = [arm.case for arm in arms if arm.role == "fp32" and arm.case in timed]
+    minima = {case: blocks for case in fp32 if (blocks := list_minima(timed[case], calm_ns))}
+    return find_fastest(list(minima), minima) if minima else None
 
 
 def list_finalists(arms: Sequence[Arm], timed: Mapping[str, Samples]) -> set[str]:

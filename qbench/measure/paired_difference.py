@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
-from qbench.measure.pairing import pair_blocks
+from qbench.measure.pairing import Minima, PairedBlocks, pair_blocks, pair_samples
 from qbench.measure.samples import Samples
 from qbench.stats.interval_type import Interval
 
@@ -27,6 +27,7 @@ BLOCK_SPREAD, BLOCK_FREEDOM = 0.015, 6
 # The error of "shown to be better than fp32", one side, shared by all variants that were tried: the decision's test,
 # and what the race goes on for.
 SHOWN_ERROR = 0.025
+UNSEEN_FREEDOM = 30  # what the spreads that no block shows are worth: they were measured, on few machines
 LEAST_ERROR = 1e-6  # equal medians show no spread; clocks and caches do not repeat to the millionth
 
 
@@ -58,13 +59,29 @@ class PairedDifference:
         return Interval(value=math.exp(self.value), low=math.exp(low), high=math.exp(high))
 
 
-def compare_times(case: Samples, other: Samples) -> PairedDifference | None:
-    """How much longer ``case`` takes than ``other``; None where they never ran in one round."""
-    return difference_over_generations(pair_blocks(case, other))
+def compare_times(
+    case: Samples, other: Samples, calm_ns: float | None = None, *, alike: bool = False
+) -> PairedDifference | None:
+    """How much longer ``case`` takes than ``other``; None where they never ran in one round. ``calm_ns``: what the
+    canary takes where nobody shares the core; ``alike``: both are int8, or both fp32."""
+    return average_blocks(pair_samples(case, other, calm_ns, alike=alike))
 
 
-def difference_over_generations(log_ratios: Mapping[int, NDArray[np.float64]]) -> PairedDifference | None:
-    """The difference that the log ratios of blocks, by generation, show; None where there is none."""
+def compare_minima(case: Minima, other: Minima, *, alike: bool = False) -> PairedDifference | None:
+    """The same of the fastest calls of their blocks."""
+    return average_blocks(pair_blocks(case, other, alike=alike))
+
+
+def average_blocks(blocks: PairedBlocks) -> PairedDifference | None:
+    """The difference that paired blocks show; None where there are none."""
+    return difference_over_generations(blocks.log_ratios, unseen=blocks.unseen)
+
+
+def difference_over_generations(
+    log_ratios: Mapping[int, NDArray[np.float64]], *, unseen: float = 0.0
+) -> PairedDifference | None:
+    """The difference that the log ratios of blocks, by generation, show; None where there is none. ``unseen``: the
+    standard error that no spread of them shows."""
     series = [values for values in log_ratios.values() if len(values)]
     if not series:
         return None
@@ -72,6 +89,7 @@ def difference_over_generations(log_ratios: Mapping[int, NDArray[np.float64]]) -
     count = len(medians)
     squares = float(((medians - medians.mean()) ** 2).sum())
     coarse = count < ENOUGH
+    freedom: float
     if coarse:
         freedom = FREEDOM + count - 1
         expected = RATIO_SPREAD**2 + float(np.mean([variance_of_median(values) for values in series]))
@@ -79,8 +97,18 @@ def difference_over_generations(log_ratios: Mapping[int, NDArray[np.float64]]) -
     else:
         freedom = count - 1
         variance = squares / freedom
-    error = max(LEAST_ERROR, math.sqrt(variance / count))
+    error, freedom = add_unseen(variance / count, freedom, unseen)
+    error = max(LEAST_ERROR, error)
     return PairedDifference(value=float(medians.mean()), error=error, freedom=freedom, generations=count, coarse=coarse)
+
+
+def add_unseen(variance: float, freedom: float, unseen: float) -> tuple[float, float]:
+    """The standard error of a mean with this ``variance`` and its degrees of freedom, once the standard error that no
+    spread shows is added (Satterthwaite, Biometrics Bulletin 2 (1946), 110-114)."""
+    together = variance + unseen**2
+    if not unseen:
+        return math.sqrt(variance), freedom
+    return math.sqrt(together), together**2 / (variance**2 / freedom + unseen**4 / UNSEEN_FREEDOM)
 
 
 def variance_of_median(log_ratios: NDArray[np.float64]) -> float:

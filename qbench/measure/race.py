@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from qbench.errors import CaseError
 from qbench.measure.generation import Generation, Pace
-from qbench.measure.pairing import Minima, pair_minima
+from qbench.measure.pairing import Minima, find_minima, pair_blocks
 from qbench.measure.protocol import CONTROL, Earlier, Keep, OpenWorker, Outcome, Protocol, Seconds, Watch
 from qbench.measure.race_rules import Arm, RaceRules, Standing, judge
 from qbench.measure.remaining import Remaining
 from qbench.measure.samples import Samples
 from qbench.measure.series import Series, join_controls, resume_series, split_controls
+from qbench.measure.undisturbed_blocks import lowest_level
 from qbench.progress.callback import Progress, tell_nobody
 
 RACING, SCREENED, LEFT, CUT_SHORT = "racing", "screened", "left", "cut_short"
@@ -43,6 +44,7 @@ class Race(Protocol):
     ``heats(arms, fastest, blocks)`` splits those that are in where memory does not hold them all; each heat also brings
     the fastest fp32, and the number of blocks so far turns the order.
     ``first_process`` numbers the first generation, so that blocks of an earlier race are never taken for neighbours.
+    ``calm_ns``: the least that the canary is known to take on this core.
     """
 
     arms: tuple[Arm, ...]
@@ -55,6 +57,7 @@ class Race(Protocol):
     seed: int = 0
     heats: Heats = all_at_once
     first_process: int = 0
+    calm_ns: float | None = None
     name: str = "paired"
 
     def measure(
@@ -134,8 +137,8 @@ class _State:
             advance=self.remaining.advance,
         ).run()
         if fastest is not None:
-            ratios = pair_minima(_list_minima(control), _list_minima(self.series[fastest]))
-            self.controls.update(ratios)
+            minima = self._list_minima([control, self.series[fastest]])
+            self.controls.update(pair_blocks(*minima).log_ratios)
 
     def _set_pace(self, rounds: int, contenders: Sequence[str]) -> Pace:
         rules = self.race.rules
@@ -183,7 +186,7 @@ class _State:
     def judge(self) -> Standing:
         """How the race stands; those that leave are done."""
         racing = [arm for arm in self.race.arms if arm.case not in self.stopped and arm.case not in self.errors]
-        minima = {case: _list_minima(series) for case, series in self.series.items()}
+        minima = dict(zip(self.series, self._list_minima(list(self.series.values())), strict=True))
         spent = {case: series.seconds for case, series in self.series.items()}
         tried = sum(arm.role == "candidate" for arm in self.race.arms)
         standing = judge(racing, minima, self.race.rules, spent=spent, tried=tried)
@@ -192,6 +195,12 @@ class _State:
         for case, how in standing.ended.items():
             self._end(case, how if self.race.rules.most else SCREENED)
         return standing
+
+    def _list_minima(self, every: Sequence[Series]) -> list[Minima]:
+        """The fastest call of each block of each of them, held against one level of the canary."""
+        readings = (series.list_canary() for series in (*every, *self.series.values()))
+        calm_ns = lowest_level(readings, self.race.calm_ns)
+        return [find_minima(series.list_keys(), series.timings, calm_ns) for series in every]
 
     def _end(self, case: str, how: str | CaseError) -> None:
         if isinstance(how, CaseError):
@@ -225,8 +234,3 @@ def _list_candidates(arms: Sequence[Arm]) -> list[str]:
 
 def _list_fp32(arms: Sequence[Arm]) -> list[str]:
     return [arm.case for arm in arms if arm.role == "fp32"]
-
-
-def _list_minima(series: Series) -> Minima:
-    keys = zip(series.process, series.round, strict=True)
-    return {key: max(1.0, float(timing.calls_ns.min())) for key, timing in zip(keys, series.timings, strict=True)}

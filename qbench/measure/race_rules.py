@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
 from qbench.measure.gain_over_fp32 import find_gain, is_gain_settled
 from qbench.measure.paired_difference import (
     LEVEL,
     PairedDifference,
-    difference_over_generations,
+    add_unseen,
+    compare_minima,
     quantile_of_t,
     variance_of_median,
 )
-from qbench.measure.pairing import Minima, pair_minima
+from qbench.measure.pairing import Minima, PairedBlocks, pair_blocks
 
 Role = Literal["fp32", "candidate", "screened_only"]
 # The chance that an arm that is not slower is sent away in one look, shared over the arms: after the screening, which
@@ -179,8 +179,8 @@ def _rank(arms: Sequence[Arm], minima: Mapping[str, Minima]) -> _Ranking:
     if not cases:
         return _Ranking(leader=None, differences={})
     leader = find_fastest(cases, minima)
-    series = {case: pair_minima(minima[case], minima[leader]) for case in cases if case != leader}
-    met = {case: log_ratios for case, log_ratios in series.items() if log_ratios}
+    series = {case: pair_blocks(minima[case], minima[leader], alike=True) for case in cases if case != leader}
+    met = {case: blocks for case, blocks in series.items() if blocks.log_ratios}
     others = [arm for arm in arms if arm.case in series and arm.case not in met]
     apart = _rank(others, minima) if others else None
     return _Ranking(leader=leader, differences=pool_differences(met), apart=apart)
@@ -192,44 +192,45 @@ def find_fastest(cases: Sequence[str], minima: Mapping[str, Minima]) -> str:
     reference = max(cases, key=lambda case: len(minima[case]))
 
     def place(case: str) -> float:
-        difference = difference_over_generations(pair_minima(minima[case], minima[reference]))
+        difference = compare_minima(minima[case], minima[reference])
         if difference is not None:
             return difference.value
-        times = [np.log(list(minima[name].values())).mean() for name in (case, reference)]
+        times = [np.log([block.nanoseconds for block in minima[name].values()]).mean() for name in (case, reference)]
         return float(times[0] - times[1])
 
     return min(cases, key=place)
 
 
-def pool_differences(series: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, PairedDifference]:
-    """The difference of each case to one common other, from its log ratios by generation; all share one estimate of how
+def pool_differences(series: Mapping[str, PairedBlocks]) -> dict[str, PairedDifference]:
+    """The difference of each case to one common other, from its blocks beside it; all share one estimate of how
     many times as much generations differ as is expected of processes in general and of the case's own blocks."""
     medians = {
-        case: np.asarray([float(np.median(ratios)) for ratios in log_ratios.values()])
-        for case, log_ratios in series.items()
+        case: np.asarray([float(np.median(ratios)) for ratios in blocks.log_ratios.values()])
+        for case, blocks in series.items()
     }
     expected = {
-        case: RATIO_SPREAD**2 + float(np.mean([variance_of_median(ratios) for ratios in log_ratios.values()]))
-        for case, log_ratios in series.items()
+        case: RATIO_SPREAD**2 + float(np.mean([variance_of_median(ratios) for ratios in blocks.log_ratios.values()]))
+        for case, blocks in series.items()
     }
     together = 1 / (1 + SHARED * max(0, len(medians) - 1))
     squares = together * sum(
         float(((values - values.mean()) ** 2).sum()) / expected[case] for case, values in medians.items()
     )
-    own_freedom = together * sum(len(values) - 1 for values in medians.values())
-    prior = FREEDOM if squares <= UNHEARD_OF * own_freedom else 0
-    freedom = prior + own_freedom
+    seen_freedom = together * sum(len(values) - 1 for values in medians.values())
+    prior = FREEDOM if squares <= UNHEARD_OF * seen_freedom else 0
+    freedom = prior + seen_freedom
     scale = (prior + squares) / freedom
-    return {
-        case: PairedDifference(
+    differences = {}
+    for case, values in medians.items():
+        error, worth = add_unseen(scale * expected[case] / len(values), freedom, series[case].unseen)
+        differences[case] = PairedDifference(
             value=float(values.mean()),
-            error=math.sqrt(scale * expected[case] / len(values)),
-            freedom=freedom,
+            error=error,
+            freedom=worth,
             generations=len(values),
             coarse=len(values) == 1,
         )
-        for case, values in medians.items()
-    }
+    return differences
 
 
 def _find_end(
@@ -278,7 +279,7 @@ def _list_unsettled(staying: Sequence[Arm], rules: RaceRules, ranking: _Ranking)
 def _list_wide(staying: Sequence[Arm], minima: Mapping[str, Minima], rules: RaceRules) -> list[PairedDifference]:
     """The differences to the like-for-like fp32 that are not yet precise."""
     known = [
-        difference_over_generations(pair_minima(minima[arm.case], minima[arm.baseline]))
+        compare_minima(minima[arm.case], minima[arm.baseline])
         for arm in staying
         if arm.baseline is not None and arm.baseline in minima
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +30,34 @@ def _no_floats() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTiming:
-    """One block as a worker saw it: nanoseconds of each call; of the whole block the share of its time in which
-    another process had the core, involuntary context switches and page faults (None where the system does not tell, the
-    share also of several threads); whether the machine was suspended meanwhile; the canary's
-    nanoseconds just before and just after the calls (``machine.canary``; None: not read)."""
+    """One block as a worker saw it: nanoseconds of each call, and those of them that the process had a core
+    (``processor_ns``; None where the system does not tell, of several threads, or where the calls waited by
+    themselves); of the whole block the share of its time in which another process had the core, involuntary context
+    switches and page faults (None where the system does not tell, the share also of several threads); whether the
+    machine was suspended meanwhile; the canary's nanoseconds just before and just after the calls
+    (``machine.canary``; None: not read)."""
 
     calls_ns: Nanoseconds
+    processor_ns: Nanoseconds | None = None
     off_core: float | None = None
     involuntary: int | None = None
     faults: int | None = None
     suspended: bool = False
     canary_ns: tuple[int, int] | None = None
 
+    def without_first(self, calls: int) -> BlockTiming:
+        """The block less that many calls at its start."""
+        processor = None if self.processor_ns is None else self.processor_ns[calls:]
+        return replace(self, calls_ns=self.calls_ns[calls:], processor_ns=processor)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
     """What was seen of one case.
 
-    ``calls_ns``: every timed call that was kept, with its ``block``; ``baseline_ns`` and ``baseline_block``: those
-    of the neighbouring baseline blocks. ``process``: which process each block ran in; ``round``: in which round of
+    ``calls_ns``: every timed call that was kept, with its ``block``; ``processor_ns``: what of each the process had a
+    core (-1: not known of its block; ``core_time``); ``baseline_ns`` and ``baseline_block``: those of the neighbouring
+    baseline blocks. ``process``: which process each block ran in; ``round``: in which round of
     that process; blocks of two cases with one process and round ran beside each other. ``log_ratios``: ln(case /
     baseline) of the block minima, one a block (none for the baseline); ``control_log_ratios``, with
     ``control_process``: the same for a second copy of the baseline. ``involuntary`` and ``faults``: context switches
@@ -68,6 +77,7 @@ class Samples:
     protocol: str
     stopped: str
     calls_ns: Nanoseconds = field(default_factory=_no_ints)
+    processor_ns: Nanoseconds = field(default_factory=_no_ints)
     block: Nanoseconds = field(default_factory=_no_ints)
     baseline_ns: Nanoseconds = field(default_factory=_no_ints)
     baseline_block: Nanoseconds = field(default_factory=_no_ints)
@@ -129,6 +139,39 @@ def list_canary(samples: Samples) -> list[tuple[int, int] | None]:
     return list(rows) or [None] * len(np.unique(samples.block))
 
 
+def join_processor_times(timings: Sequence[BlockTiming]) -> Nanoseconds:
+    """The processor time of every call, -1 where its block has none; empty where no block has."""
+    if all(timing.processor_ns is None for timing in timings):
+        return _no_ints()
+    return np.concatenate(
+        [
+            np.full(len(timing.calls_ns), -1, dtype=np.int64) if timing.processor_ns is None else timing.processor_ns
+            for timing in timings
+        ]
+    )
+
+
+def list_blocks(samples: Samples) -> list[BlockTiming]:
+    """The blocks of stored samples in their order, as their worker saw them."""
+    starts = np.flatnonzero(np.diff(samples.block)) + 1
+    calls = np.split(samples.calls_ns, starts) if len(samples.calls_ns) else []
+    timings = [
+        BlockTiming(calls_ns=nanoseconds, canary_ns=readings)
+        for nanoseconds, readings in zip(calls, list_canary(samples), strict=True)
+    ]
+    if len(samples.processor_ns):
+        processor = np.split(samples.processor_ns, starts)
+        timings = [
+            replace(timing, processor_ns=None if (nanoseconds < 0).any() else nanoseconds)
+            for timing, nanoseconds in zip(timings, processor, strict=True)
+        ]
+    for name in ("involuntary", "faults", "off_core"):
+        values = getattr(samples, name).tolist()
+        if values:
+            timings = [replace(timing, **{name: value}) for timing, value in zip(timings, values, strict=True)]
+    return timings
+
+
 def joined(blocks: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All calls in a row, and the index of the block of each."""
     if not blocks:
@@ -136,8 +179,3 @@ def joined(blocks: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[
         return empty, empty
     index = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     return np.concatenate(blocks), index.astype(np.int64)
-
-
-def split(calls: Nanoseconds, block: Nanoseconds) -> list[Nanoseconds]:
-    """The calls of each block, in order: what ``joined`` put in a row."""
-    return [calls[block == number] for number in np.unique(block)]

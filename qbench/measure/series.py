@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from qbench.errors import CaseError
 from qbench.measure.block_size import Block
-from qbench.measure.samples import BlockTiming, Samples, canary_rows, counts, joined, list_canary, shares, split
+from qbench.measure.samples import (
+    BlockTiming,
+    Samples,
+    canary_rows,
+    counts,
+    join_processor_times,
+    joined,
+    list_blocks,
+    shares,
+)
 
 
 @dataclass(kw_only=True)
@@ -37,6 +46,14 @@ class Series:
         self.process.append(process)
         self.round.append(number)
 
+    def list_keys(self) -> list[tuple[int, int]]:
+        """The process and the round of each block."""
+        return list(zip(self.process, self.round, strict=True))
+
+    def list_canary(self) -> NDArray[np.int64]:
+        """The canary's readings, one row a block; none where one of the blocks has none."""
+        return canary_rows([timing.canary_ns for timing in self.timings])
+
     def samples(self, protocol: str, stopped: str, controls: Mapping[int, NDArray[np.float64]]) -> Samples:
         """What is stored; ``controls``: the control's log ratios, by process; those of its own processes are kept."""
         calls, block = joined([timing.calls_ns for timing in self.timings])
@@ -45,13 +62,14 @@ class Series:
             protocol=protocol,
             stopped=stopped,
             calls_ns=calls,
+            processor_ns=join_processor_times(self.timings),
             block=block,
             process=np.asarray(self.process, dtype=np.int64),
             round=np.asarray(self.round, dtype=np.int64),
             involuntary=counts([timing.involuntary for timing in self.timings]),
             faults=counts([timing.faults for timing in self.timings]),
             off_core=shares([timing.off_core for timing in self.timings]),
-            canary_ns=canary_rows([timing.canary_ns for timing in self.timings]),
+            canary_ns=self.list_canary(),
             discarded=self.block.discard if self.block else self.discarded,
             seconds=self.seconds,
             **join_controls(own),
@@ -77,15 +95,9 @@ def resume_series(case: str, kept: Samples | None) -> Series:
     """A series that is empty, or that goes on where a killed run was."""
     if kept is None:
         return Series(case=case)
-    blocks = zip(split(kept.calls_ns, kept.block), list_canary(kept), strict=True)
-    timings = [BlockTiming(calls_ns=calls, canary_ns=canary) for calls, canary in blocks]
-    for name in ("involuntary", "faults", "off_core"):
-        values = getattr(kept, name).tolist()
-        if values:
-            timings = [replace(timing, **{name: value}) for timing, value in zip(timings, values, strict=True)]
     return Series(
         case=case,
-        timings=timings,
+        timings=list_blocks(kept),
         process=kept.process.tolist(),
         round=kept.round.tolist(),
         seconds=kept.seconds,

@@ -40,7 +40,7 @@ class TimedCores:
 
     def learn(self, timed: Iterable[Samples]) -> None:
         """Takes the level of the calm canary from what was timed."""
-        self.calm_ns = undisturbed_blocks.lowest_level(timed, self.calm_ns)
+        self.calm_ns = undisturbed_blocks.lowest_level((samples.canary_ns for samples in timed), self.calm_ns)
 
     def mend_peak(self) -> None:
         """Measures the peak again where the canary shows that its core was shared then and is not now."""

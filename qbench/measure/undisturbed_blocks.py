@@ -24,11 +24,11 @@ from qbench.measure.samples import Nanoseconds, Samples
 LEAST_BLOCKS = 3  # so many undisturbed blocks have the 6 calls that a median needs, and one that misleads is outvoted
 
 
-def lowest_level(measured: Iterable[Samples], known_ns: float | None = None) -> float | None:
-    """The calm level that all of these together show, nanoseconds: a case that was disturbed throughout is seen against
-    those measured beside it. None where nothing was read and nothing is known."""
-    for samples in measured:
-        known_ns = calm_level(samples.canary_ns, known_ns)
+def lowest_level(readings: Iterable[Nanoseconds], known_ns: float | None = None) -> float | None:
+    """The calm level that the readings of all cases together show, nanoseconds: a case that was disturbed throughout is
+    seen against those measured beside it. None where nothing was read and nothing is known."""
+    for canary_ns in readings:
+        known_ns = calm_level(canary_ns, known_ns)
     return known_ns
 
 

@@ -80,7 +80,7 @@ class LocalWorker:
             denormals.flush(True)
         self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
         self._runner.context().__enter__()  # for the life of this process
-        self._first_ns = timed_calls(self._runner, self._prepared, FIRST_CALLS, clock)
+        self._first_ns, _ = timed_calls(self._runner, self._prepared, FIRST_CALLS, clock)
         self._canary = Canary()
         self._loaded_rss = resident_bytes()
         child.freeze_garbage_collector()
@@ -100,18 +100,19 @@ class LocalWorker:
 
     def block(self, calls: int) -> BlockTiming:
         """That many calls, one after the other, and what the system and the host did to this process meanwhile."""
-        read = self._canary.read
+        read, alone = self._canary.read, self._spec.threads == 1
         canary_before = read()
-        before, asleep, started = usage(), suspended_ns(), time.perf_counter_ns()
-        calls_ns = timed_calls(self._runner, self._prepared, calls, self._clock)
-        took, after = time.perf_counter_ns() - started, usage()
-        spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
+        before, asleep, started = read_usage(), suspended_ns(), time.perf_counter_ns()
+        processor = time.process_time_ns if alone else no_clock
+        calls_ns, processor_ns = timed_calls(self._runner, self._prepared, calls, self._clock, processor)
+        took, spent = time.perf_counter_ns() - started, read_usage().since(before)
         slept = suspended_ns() - asleep
         return BlockTiming(
             calls_ns=lengthen(calls_ns, self._spec.slowdown),
-            off_core=share_off_core(spent[0], took) if self._spec.threads == 1 else None,
-            involuntary=spent[1],
-            faults=spent[2],
+            processor_ns=lengthen(processor_ns, self._spec.slowdown) if alone and spent.waits == 0 else None,
+            off_core=share_off_core(spent.processor_ns, took) if alone else None,
+            involuntary=spent.involuntary,
+            faults=spent.faults,
             suspended=slept > SUSPENDED_NS,
             canary_ns=(canary_before, read()),
         )
@@ -121,16 +122,26 @@ class LocalWorker:
         return peak_rss_bytes()
 
 
-def timed_calls(runner: Call, prepared: list[Any], calls: int, clock: Clock) -> NDArray[np.int64]:
-    """The timed region: nothing but the call lies between two readings of the clock."""
+def no_clock() -> int:
+    """In place of a clock that tells nothing here: always 0."""
+    return 0
+
+
+def timed_calls(
+    runner: Call, prepared: list[Any], calls: int, clock: Clock, processor: Clock = no_clock
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What each call took by the clock, and by that of the ``processor``. The timed region: nothing but the call lies
+    between two readings of the clock; the processor's, a call of the system, is read outside of them."""
     count = len(prepared)
-    durations = [0] * calls
+    durations, needed = [0] * calls, [0] * calls
     for i in range(calls):
         inputs = prepared[i % count]
+        spent_before = processor()
         before = clock()
         runner(inputs)
         durations[i] = clock() - before
-    return np.asarray(durations, dtype=np.int64)
+        needed[i] = processor() - spent_before
+    return np.asarray(durations, dtype=np.int64), np.asarray(needed, dtype=np.int64)
 
 
 def lengthen(durations: NDArray[np.int64], share: float) -> NDArray[np.int64]:
@@ -139,20 +150,43 @@ def lengthen(durations: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     return longer
 
 
-def usage() -> tuple[int | None, int | None, int | None]:
-    """CPU nanoseconds, involuntary context switches and page faults of this process so far."""
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What this process has had so far, or in a time: nanoseconds of processors, involuntary context switches, waits
+    (voluntary ones) and page faults; None where the system does not tell."""
+
+    processor_ns: int
+    involuntary: int | None = None
+    waits: int | None = None
+    faults: int | None = None
+
+    def since(self, earlier: Usage) -> Usage:
+        """What came after ``earlier``."""
+        counts = {
+            name: None if (now := getattr(self, name)) is None else now - getattr(earlier, name)
+            for name in ("involuntary", "waits", "faults")
+        }
+        return Usage(processor_ns=self.processor_ns - earlier.processor_ns, **counts)
+
+
+def read_usage() -> Usage:
+    """Of this process so far."""
     try:
         import resource
     except ImportError:  # Windows
-        return time.process_time_ns(), None, None
+        return Usage(processor_ns=time.process_time_ns())
     resources = resource.getrusage(resource.RUSAGE_SELF)
-    return time.process_time_ns(), resources.ru_nivcsw, resources.ru_minflt + resources.ru_majflt
+    return Usage(
+        processor_ns=time.process_time_ns(),
+        involuntary=resources.ru_nivcsw,
+        waits=resources.ru_nvcsw,
+        faults=resources.ru_minflt + resources.ru_majflt,
+    )
 
 
-def share_off_core(cpu_ns: int | None, wall_ns: int) -> float | None:
-    """The share of a time in which a process of one thread had no core: another one had it. None where its processor
-    time is not told."""
-    return None if cpu_ns is None or wall_ns <= 0 else min(max(1 - cpu_ns / wall_ns, 0.0), 1.0)
+def share_off_core(processor_ns: int, wall_ns: int) -> float | None:
+    """The share of a time in which a process of one thread had no core: another one had it. None of no time."""
+    return None if wall_ns <= 0 else min(max(1 - processor_ns / wall_ns, 0.0), 1.0)
 
 
 def suspended_ns() -> int:

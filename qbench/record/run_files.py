@@ -21,7 +21,7 @@ GONE = "is not there"
 # What stored arrays are: numpy's letters for their types, and from how many to how many axes they have.
 _FORMS = {
     **dict.fromkeys(("calls_ns", "block", "baseline_ns", "baseline_block", "process", "round"), ("iu", 1, 1)),
-    **dict.fromkeys(("control_process", "involuntary", "faults"), ("iu", 1, 1)),
+    **dict.fromkeys(("processor_ns", "control_process", "involuntary", "faults"), ("iu", 1, 1)),
     **dict.fromkeys(("log_ratios", "control_log_ratios", "off_core"), ("f", 1, 1)),
     "canary_ns": ("iu", 2, 2),
     "values": ("biuf", 1, 1),

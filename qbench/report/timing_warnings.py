@@ -73,4 +73,4 @@ def _judge_speedups(watched: Sequence[tuple[Record, float]]) -> str:
     protocols = {record.speedup.protocol for record, _ in watched if record.speedup is not None}
     if "sequential" in protocols:
         return "speed-ups may be off, since protocol sequential measures one case after the other"
-    return "speed-ups compare blocks of the same round, disturbed or not, and need not be the ratio of two p50"
+    return "speed-ups compare blocks of the same round, undisturbed ones where there are enough"

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from qbench.cache import store
 from qbench.measure.group import measure_group
-from qbench.measure.pairing import pair_blocks
+from qbench.measure.pairing import pair_samples
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
 from qbench.measure.series import split_controls
@@ -72,7 +72,7 @@ def record_pairs(copies: tuple[WorkerSpec, WorkerSpec], processes: int) -> tuple
     samples = [measured[case].samples for case in ("copy", "base")]
     if samples[0] is None or samples[1] is None:
         raise SystemExit(f"nothing was measured: {measured['copy'].error or measured['base'].error}")
-    ratios = np.stack(list(pair_blocks(samples[0], samples[1]).values()))
+    ratios = np.stack(list(pair_samples(samples[0], samples[1]).log_ratios.values()))
     controls = np.stack(list(split_controls(samples[0]).values()))
     return ratios.astype(np.float32), controls.astype(np.float32)
 

@@ -70,7 +70,7 @@ def test_times_that_other_processes_cut_are_said_to_be_so():
     """Where they had the core for 5 % of the time: calls of milliseconds are cut then, short ones are not."""
     assert len(list_time_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.04))) == 2
     assert list_time_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.3))[-1].startswith(
-        "Note: other processes of this machine had the core 30 % of the time meanwhile: calls of milliseconds are cut"
+        "Note: other processes of this machine had the core 30 % of the time meanwhile: calls that they cut"
     )
 
 

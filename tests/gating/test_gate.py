@@ -543,7 +543,7 @@ def test_a_live_verdict_keeps_its_raw_observations() -> None:
     data = json.loads(gate_text.as_json(SITUATIONS["fail_live"].gated()))
     message = data["reruns"][CASE]
     assert len(message["pairs"]) == 6
-    assert set(message["pairs"][0]) == {"ratio", "control", "drift", "speedup", "start", "seconds"}
+    assert set(message["pairs"][0]) == {"ratio", "control", "drift", "speedup", "start", "unseen", "seconds"}
     assert message["look"]["number"] == 2
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from qbench.measure.gain_over_fp32 import find_gain, is_gain_settled
 from qbench.measure.paired_difference import SHOWN_ERROR, PairedDifference
+from qbench.measure.pairing import BlockMinimum
 from qbench.stats import multiple_testing
 
 ENOUGH = 0.03
@@ -57,7 +58,11 @@ def test_what_ends_a_race_as_shown_the_decision_takes_for_shown(
 
 def test_without_a_leader_or_an_fp32_there_is_no_gain() -> None:
     """A race of fp32 alone, or of arms that never met."""
-    minima = {"a": {(0, 0): 1.0}, "fp32": {(0, 0): 2.0}, "late": {(1, 0): 1.0}}
+    minima = {
+        "a": {(0, 0): BlockMinimum(nanoseconds=1.0)},
+        "fp32": {(0, 0): BlockMinimum(nanoseconds=2.0)},
+        "late": {(1, 0): BlockMinimum(nanoseconds=1.0)},
+    }
     assert find_gain(None, "fp32", minima) is None
     assert find_gain("fp32", "fp32", minima) is None
     assert find_gain("late", "fp32", minima) is None

@@ -17,11 +17,11 @@ from qbench.backends import fake
 from qbench.errors import CaseError, MeasureError
 from qbench.measure import worker
 from qbench.measure.group import RemoteWorker, cold_starts, measure_group
-from qbench.measure.pairing import pair_blocks
+from qbench.measure.pairing import pair_samples
 from qbench.measure.protocol import SequentialProtocol
 from qbench.measure.race import Race
 from qbench.measure.race_rules import Arm, RaceRules
-from qbench.measure.worker import LocalWorker, WorkerSpec
+from qbench.measure.worker import LocalWorker, Usage, WorkerSpec
 from qbench.process import imports, threads
 from qbench.process.child_process import Limits
 
@@ -46,7 +46,7 @@ def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
     """Contenders of known speed are found at that speed, pinned to their core, with memory and cold start."""
     base, contender = spec(tmp_path, "base", 1e-3), spec(tmp_path, "fast", 5e-4)
     found = measure_group(base, [contender], protocol=paired("base", "fast"), limits=Limits(seconds=60))
-    ratio = np.exp(np.median(pair_blocks(found["fast"].samples, found["base"].samples)[0]))
+    ratio = np.exp(np.median(pair_samples(found["fast"].samples, found["base"].samples).log_ratios[0]))
     assert ratio == pytest.approx(0.5, rel=0.1)
     facts = found["fast"].facts[0]
     assert facts.observed["affinity"] == [CORE]
@@ -133,8 +133,10 @@ def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
     def call(prepared):
         now[0] += prepared
 
-    seen = worker.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0])
+    seen, processor_ns = worker.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0], lambda: now[0] // 2)
     assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
+    assert processor_ns.tolist() == [500, 1000, 1500, 500, 1000, 1500, 500]
+    assert not worker.timed_calls(call, [1000], 2, lambda: now[0])[1].any()
 
 
 @pytest.mark.parametrize(("slowdown", "expected"), [(0.0, 500), (0.05, 525), (0.075, 538)])
@@ -172,9 +174,19 @@ def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
     assert not seen.suspended
 
 
+@pytest.mark.parametrize(("waits", "told"), [(0, True), (1, False), (None, False)])
+def test_the_processor_time_of_calls_that_wait_by_themselves_is_not_told(tmp_path, monkeypatch, waits, told):
+    """A wait is no time that others took; where the system counts no waits, nobody knows."""
+    monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
+    local = LocalWorker(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))))
+    readings = iter([Usage(processor_ns=5, waits=3), Usage(processor_ns=9, waits=None if waits is None else 3 + waits)])
+    monkeypatch.setattr(worker, "read_usage", lambda: next(readings))
+    assert (local.block(2).processor_ns is not None) == told
+
+
 @pytest.mark.parametrize(
     ("cpu_ns", "wall_ns", "share"),
-    [(900, 1000, 0.1), (1003, 1000, 0.0), (0, 1000, 1.0), (None, 1000, None), (5, 0, None)],
+    [(900, 1000, 0.1), (1003, 1000, 0.0), (0, 1000, 1.0), (5, 0, None)],
 )
 def test_a_process_that_waits_for_its_core_is_seen(cpu_ns, wall_ns, share):
     """What of the time was no processor time of this process: another one had the core."""
@@ -194,7 +206,7 @@ def test_a_block_tells_what_the_host_did(tmp_path, monkeypatch):
     local = LocalWorker(spec(tmp_path, "a", cores=tuple(sorted(os.sched_getaffinity(0)))))
     story, readings = [], iter([5600, 9100])
     monkeypatch.setattr(local._canary, "read", lambda: story.append("canary") or next(readings))
-    monkeypatch.setattr(worker, "usage", lambda: story.append("usage") or (0, 0, 0))
+    monkeypatch.setattr(worker, "read_usage", lambda: story.append("usage") or Usage(processor_ns=0))
     assert local.block(2).canary_ns == (5600, 9100)
     assert story == ["canary", "usage", "usage", "canary"]
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_race import recorded_noises, simulate
 
+from qbench.measure.pairing import BlockMinimum, PairedBlocks
 from qbench.measure.race_rules import Arm, RaceRules, find_fastest, judge, pool_differences
 
 RULES = RaceRules()
@@ -22,11 +23,18 @@ def time_arms(seconds, *, generations=1, rounds=6, noise=0.01, spread=0.02, seed
     for case, typical in seconds.items():
         factors = np.exp(rng.normal(0, spread, generations))
         minima[case] = {
-            (process, number): 1e9 * typical * factors[process] * math.exp(rng.normal(0, noise))
+            (process, number): BlockMinimum(
+                nanoseconds=1e9 * typical * factors[process] * math.exp(rng.normal(0, noise))
+            )
             for process in range(generations)
             for number in range(rounds)
         }
     return minima
+
+
+def pool_blocks(series):
+    """The differences of cases with these log ratios by generation."""
+    return pool_differences({case: PairedBlocks(log_ratios=log_ratios) for case, log_ratios in series.items()})
 
 
 def stand(arms, minima, rules=RULES, spent=0.0):
@@ -70,7 +78,10 @@ def test_the_unit_of_time_is_no_matter(factor, seed):
     """Everything twice as slow: the same standing."""
     seconds = {"fp32": 2.0, "a": 1.0, "b": 1.06, "c": 1.15}
     minima = time_arms(seconds, generations=3, seed=seed)
-    scaled = {case: {key: factor * value for key, value in times.items()} for case, times in minima.items()}
+    scaled = {
+        case: {key: BlockMinimum(nanoseconds=factor * block.nanoseconds) for key, block in times.items()}
+        for case, times in minima.items()
+    }
     arms = [FP32, *int8("a", "b", "c")]
     assert stand(arms, minima) == stand(arms, scaled)
 
@@ -105,14 +116,14 @@ def test_an_arm_leaves_once_it_is_shown_half_the_tie_behind_and_its_estimate_is_
     assert stand(arms, time_arms(seconds, generations=1, spread=0.001, noise=0.001)).leaving == ()
     standing = stand(arms, time_arms(seconds, generations=8, spread=0.001, noise=0.001))
     assert standing.leaving == (("b",) if leaves else ())
-    low = pool_differences({"b": {number: np.full(7, math.log(slower)) for number in range(8)}})["b"].limits(0.98)[0]
+    low = pool_blocks({"b": {number: np.full(7, math.log(slower)) for number in range(8)}})["b"].limits(0.98)[0]
     assert low < math.log1p(RULES.tie)  # not all of the tie
 
 
 def test_what_is_known_of_processes_counts_for_nothing_where_they_differ_far_more():
     """Generations that differ by 15 %: their own variance, with the degrees of freedom that they have."""
     values = (0.15, -0.15, 0.2, -0.2)
-    difference = pool_differences({"a": {number: np.full(7, value) for number, value in enumerate(values)}})["a"]
+    difference = pool_blocks({"a": {number: np.full(7, value) for number, value in enumerate(values)}})["a"]
     assert difference.freedom == 3
     assert difference.error == pytest.approx(np.std(values, ddof=1) / 2)
 
@@ -121,7 +132,7 @@ def test_the_noise_of_blocks_counts_once():
     """Where generations differ as much as their blocks lead to expect, the error is that of their medians."""
     random = np.random.default_rng(0)
     series = {f"{arm}": {n: random.normal(0, 0.06, 7) for n in range(10)} for arm in range(20)}
-    errors = [difference.error for difference in pool_differences(series).values()]
+    errors = [difference.error for difference in pool_blocks(series).values()]
     medians = [[np.median(ratios) for ratios in log_ratios.values()] for log_ratios in series.values()]
     assert np.mean(errors) == pytest.approx(np.std(medians) / math.sqrt(10), rel=0.2)
 
@@ -130,14 +141,21 @@ def test_differences_share_what_is_known_of_processes():
     """One arm that varies widens the error of all; more generations narrow it."""
     calm = {number: np.zeros(7) for number in range(4)}
     wild = {number: np.full(7, 0.1 * (-1) ** number) for number in range(4)}
-    alone, beside = pool_differences({"a": calm})["a"], pool_differences({"a": calm, "b": wild})["a"]
+    alone, beside = pool_blocks({"a": calm})["a"], pool_blocks({"a": calm, "b": wild})["a"]
     assert beside.error > 1.5 * alone.error
-    assert pool_differences({"a": {0: np.zeros(7)}})["a"].error > 1.5 * alone.error
+    assert pool_blocks({"a": {0: np.zeros(7)}})["a"].error > 1.5 * alone.error
+
+
+def test_what_no_block_shows_widens_the_error():
+    """It does not shrink with generations: it is the same in all of them."""
+    calm = {number: np.zeros(7) for number in range(100)}
+    unseen = pool_differences({"a": PairedBlocks(log_ratios=calm, unseen=0.05)})["a"]
+    assert unseen.error == pytest.approx(math.hypot(0.05, pool_blocks({"a": calm})["a"].error))
 
 
 def test_the_fastest_of_arms_that_never_met_is_found_by_plain_times():
     """Two heats: no round is shared."""
-    slow, fast = ({(process, 0): value} for process, value in ((0, 2.0), (1, 1.0)))
+    slow, fast = ({(process, 0): BlockMinimum(nanoseconds=value)} for process, value in ((0, 2.0), (1, 1.0)))
     assert find_fastest(["slow", "fast"], {"slow": slow, "fast": fast}) == "fast"
 
 

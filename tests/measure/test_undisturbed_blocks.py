@@ -70,8 +70,8 @@ def test_a_run_that_is_disturbed_throughout_is_seen_against_what_is_known() -> N
 def test_cases_measured_together_are_held_against_one_level() -> None:
     """A case with six blocks, all disturbed, is seen to be so where another one had the core for itself."""
     disturbed, calm = samples_of([True] * 6), samples_of([False] * 6)
-    level = undisturbed_blocks.lowest_level([disturbed, calm])
-    assert level == undisturbed_blocks.lowest_level([calm, disturbed]) == calm_level(calm.canary_ns)
+    level = undisturbed_blocks.lowest_level([disturbed.canary_ns, calm.canary_ns])
+    assert level == undisturbed_blocks.lowest_level([calm.canary_ns, disturbed.canary_ns]) == calm_level(calm.canary_ns)
     assert estimates.latency(disturbed, level).p50_from == "all"
     assert estimates.latency(calm, level).p50_from == "undisturbed"
     assert undisturbed_blocks.lowest_level([], 5.0) == 5.0
