@@ -1,8 +1,9 @@
 """The change of accuracy that stands beside a verdict, with the limits that were tested; pure.
 
 What is stored has 95 % limits. The accuracy test is one-sided at 5 %, so its limits are those of 90 %; where neither
-flips nor predictions are stored, it reads the stored ones. Whatever shows a change beside a verdict takes it from here,
-so that the limits reach over the margin where, and only where, the verdict is open.
+flips nor predictions are stored, it reads the stored ones. Whatever shows the change of a case, or the score of a
+metric that itself holds it against fp32, takes it from here: table, card, picture, caption, frame, README of a shipped
+folder. So a figure has one interval, which reaches over the margin where, and only where, the verdict is open.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from qbench import formatting
 from qbench.compare import compare
 from qbench.decide.judged import Judged
 from qbench.record.schema import Record
+from qbench.stats import noninferiority
 from qbench.stats.interval_type import Interval
 
 STORED_LEVEL = 0.95
@@ -22,12 +24,13 @@ STORED_LEVEL = 0.95
 @dataclass(frozen=True, kw_only=True)
 class ShownChange:
     """A change of accuracy (or a score, where the metric itself holds it against fp32) in the metric's own scale and
-    direction, with limits at ``level``; ``tested``: they are those of the test. ``bound`` is the margin in the same
-    terms, None where nothing is tested."""
+    direction, with limits at ``level`` that come about by ``method``; ``tested``: they are those of the test. ``bound``
+    is the margin in the same terms, None where nothing is tested."""
 
     interval: Interval
     level: float
     tested: bool
+    method: str | None
     bound: float | None = None
 
 
@@ -38,11 +41,12 @@ def change_of(judged: Judged, record: Record) -> ShownChange | None:
         return None
     test, bound, metric = judged.test_of(record), judged.bound_of(record), judged.metric
     if test is None or metric is None or bound is None:
-        return ShownChange(interval=stored, level=STORED_LEVEL, tested=False)
+        return ShownChange(interval=stored, level=STORED_LEVEL, tested=False, method=_stored_method(record))
     return ShownChange(
         interval=compare.oriented(test.delta, metric.sign),
         level=test.level,
         tested=True,
+        method=_stored_method(record) if test.method == noninferiority.STORED else test.method,
         bound=-metric.sign * bound.loss / metric.scale,
     )
 
@@ -55,7 +59,7 @@ def score_of(judged: Judged, record: Record) -> ShownChange | None:
     change = change_of(judged, record) if holds_against_fp32(judged) else None
     if change is None or not change.tested or change.bound is None or scores.delta is None:
         score = Interval(value=scores.value, low=scores.low, high=scores.high)
-        return ShownChange(interval=score, level=STORED_LEVEL, tested=False)
+        return ShownChange(interval=score, level=STORED_LEVEL, tested=False, method=scores.interval)
     fp32 = scores.value - scores.delta.value
     low, high = (None if limit is None else fp32 + limit for limit in (change.interval.low, change.interval.high))
     if judged.metric is not None and judged.metric.percent and high is not None and scores.value <= 1:
@@ -64,8 +68,13 @@ def score_of(judged: Judged, record: Record) -> ShownChange | None:
         interval=Interval(value=scores.value, low=low, high=high),
         level=change.level,
         tested=True,
+        method=change.method,
         bound=fp32 + change.bound,
     )
+
+
+def _stored_method(record: Record) -> str | None:
+    return None if record.accuracy is None else record.accuracy.interval
 
 
 def shown_of(judged: Judged, record: Record) -> ShownChange | None:
@@ -105,12 +114,19 @@ def write_shown(judged: Judged, record: Record) -> str:
 def describe_levels(judged: Judged, records: Sequence[Record]) -> str:
     """``90 % limits, those of the test``: which limits stand beside the verdicts of these cases."""
     changes = [shown_of(judged, record) for record in records if record.status == "ok"]
-    limited = [change for change in changes if change is not None and change.interval.low is not None]
-    tested = sorted({change.level for change in limited if change.tested})
+    return name_levels(
+        (change.level, change.tested) for change in changes if change is not None and change.interval.low is not None
+    )
+
+
+def name_levels(levels: Iterable[tuple[float, bool]]) -> str:
+    """The same of the level of each, and whether these limits are those of the test."""
+    limited = set(levels)
+    tested = sorted({level for level, of_test in limited if of_test})
     if not tested:
         return _name(STORED_LEVEL)
     tests = f"{_name(tested[0])}, those of the test"
-    other_levels = {*tested[1:], *(change.level for change in limited if not change.tested)} - {tested[0]}
+    other_levels = {*tested[1:], *(level for level, of_test in limited if not of_test)} - {tested[0]}
     return tests if not other_levels else f"{tests} ({max(other_levels) * 100:g} % without predictions to test)"
 
 

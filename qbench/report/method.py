@@ -15,6 +15,7 @@ from qbench.compare.speedup_doubt import NOT_TOLD, UNSTEADY, find_unsteadiness
 from qbench.decide.judged import Judged
 from qbench.decide.limit_text import name_bound
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit
+from qbench.decide.tested_change import describe_levels, shown_of
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo, RunInfo
 
@@ -23,6 +24,14 @@ SERVICE_TIME = (
     "Every time is closed-loop service time: one call after the other from one caller, without a queue, without "
     "preprocessing. It is no response time under load."
 )
+_METHODS = {
+    "score": "the score test of the answers that changed (Tango), of a score alone Wilson's",
+    "exact": "the exact limits of a share (Clopper and Pearson)",
+    "weighted mean": "a weighted mean of the examples (Gaffke), which allows for large losses that were not seen",
+    "jackknife": "the jackknife",
+    "paired bootstrap": "the paired bootstrap",
+    "t": "Student's t",
+}
 _FILTER = re.compile(r"--filter '(.*)' keeps \d+ of \d+ cells", re.DOTALL)
 
 
@@ -105,6 +114,11 @@ def list_facts(records: Sequence[Record], judged: Judged) -> Iterator[tuple[str,
             "accuracy limit",
             f"{_describe_bound(judged.bound, judged.metric)}{_describe_overrides(records, judged)}; "
             "non-inferiority at 5 %, one-sided, each case alone (the gate shares the 5 % among all its rules)",
+        )
+    if methods := {change.method for record in records if (change := shown_of(judged, record)) and change.method}:
+        yield (
+            "limits of accuracy",
+            f"{describe_levels(judged, records)}; by {' and '.join(sorted(_METHODS[method] for method in methods))}",
         )
 
 

@@ -6,10 +6,12 @@ from qbench import formatting, registry
 from qbench.backends.base import Backend
 from qbench.backends.program import Program
 from qbench.decide.names import variant_name
+from qbench.decide.tested_change import ShownChange, change_of, name_levels, score_of
 from qbench.formatting import code, markdown
 from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus, without_native
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
+from qbench.report import build
 from qbench.stats.interval_type import Interval
 
 _BY_HAND = "This case was named by hand; it is not what the run says to ship."
@@ -23,7 +25,9 @@ _TORCH = (
 def write_readme(run: StoredRun, record: Record, program: Program, answer: str | None) -> str:
     """The page as Markdown. ``answer``: the run's decision, where the case is its pick."""
     case, info = record.case, run.info
-    figures = _list_figures(record, info.metric)
+    judged = build.judge(run)
+    change = change_of(judged, record)
+    figures = _list_figures(record, info.metric, score_of(judged, record), change)
     lines = [f"# {markdown(case.model)}: {markdown(variant_name(record))}", ""]
     lines += [_BY_HAND if answer is None else markdown(answer), ""]
     lines += [
@@ -50,7 +54,7 @@ def write_readme(run: StoredRun, record: Record, program: Program, answer: str |
         "|---|---|",
         *(f"| {markdown(name)} | {markdown(value)} |" for name, value in figures),
         "",
-        *(["In brackets are 95 % limits.", ""] if any("[" in value for _, value in figures) else []),
+        *([f"In brackets are {_name_levels(change)}.", ""] if any("[" in value for _, value in figures) else []),
         "## What it must not run on",
         "",
         *(f"- {line}" for line in list_warnings(run, record)),
@@ -76,7 +80,16 @@ def _describe_machine(run: StoredRun) -> str:
     return f"On {environment.get('cpu') or 'an unknown CPU'}, {started.partition('T')[0] or 'at an unknown date'}"
 
 
-def _list_figures(record: Record, metric: MetricInfo | None) -> list[tuple[str, str]]:
+def _name_levels(change: ShownChange | None) -> str:
+    """``95 % limits, of the accuracy change 90 % limits, those of the test``."""
+    if change is None or not change.tested:
+        return "95 % limits"
+    return f"95 % limits, of the change against fp32 {name_levels([(change.level, True)])}"
+
+
+def _list_figures(
+    record: Record, metric: MetricInfo | None, score: ShownChange | None, change: ShownChange | None
+) -> list[tuple[str, str]]:
     figures = []
     latency, speedup, artifact, accuracy = record.latency, record.speedup, record.artifact, record.accuracy
     if latency is not None and latency.p50_seconds is not None:
@@ -86,13 +99,12 @@ def _list_figures(record: Record, metric: MetricInfo | None) -> list[tuple[str, 
     if speedup is not None:
         interval = Interval(value=speedup.value, low=speedup.low, high=speedup.high)
         figures.append((f"times as fast as {speedup.baseline}", formatting.with_limits(interval)))
-    if accuracy is not None and metric is not None:
-        value = Interval(value=accuracy.value, low=accuracy.low, high=accuracy.high)
+    if accuracy is not None and metric is not None and score is not None:
         unit = " %" if metric.percent else f" {metric.own_unit}".rstrip()
-        shown = formatting.with_limits(value, scale=metric.scale, least=metric.least)
+        shown = formatting.with_limits(score.interval, scale=metric.scale, least=metric.least)
         figures.append((accuracy.metric, f"{shown}{unit} on {accuracy.n:,} examples"))
-        if accuracy.delta is not None:
-            figures.append(("change against fp32", metric.show_change(accuracy.delta)))
+        if change is not None:
+            figures.append(("change against fp32", metric.show_change(change.interval)))
     if artifact is not None:
         figures.append(("size of the file", formatting.size(artifact.size_bytes)))
         if artifact.coverage is not None:

@@ -21,6 +21,10 @@ LEVEL = 0.90
 CONTINUITY, CONTINUITY_AGAINST = 0.25, 0.5
 
 
+# How limits come about: from the flips, from the share that agrees with what is right by definition, from the values of
+# all examples, or as they were stored.
+SCORE, EXACT, WEIGHTED, STORED = "score", "exact", "weighted mean", "stored"
+
 # The lowest and the highest that the value of one example may be; None: nobody knows.
 Bounds = tuple[float | None, float | None]
 
@@ -29,8 +33,8 @@ Bounds = tuple[float | None, float | None]
 class NonInferiority:
     """Is the loss smaller than the margin? ``delta`` has two-sided limits at ``level``, better is positive;
     ``p_worse`` is the one-sided p-value of "worse than the margin"; ``examples`` would decide an undecided one
-    (``examples_needed``), and
-    ``reason`` says why it is undecided, where the limits do not."""
+    (``examples_needed``), ``reason`` says why it is undecided, where the limits do not, and ``method`` how the limits
+    come about."""
 
     outcome: Outcome
     delta: Interval
@@ -38,6 +42,7 @@ class NonInferiority:
     p_worse: float | None
     examples: int | None = None
     reason: str | None = None
+    method: str = STORED
 
 
 def assess_examples(
@@ -60,13 +65,13 @@ def assess_examples(
     change = WeightedMean.of(new - old, *_bound_change(new, old, bounds))
     delta = change.interval(level)
     if delta.low is None or delta.high is None:
-        return _conclude(Interval(value=delta.value), margin, level, None, None)
+        return _conclude(Interval(value=delta.value), margin, level, None, None, WEIGHTED)
     examples = (
         examples_needed.for_mean(delta, float((new - old).var()), new.size, margin, level) if margin > 0 else None
     )
     if examples is not None and bounds[0] is None and delta.value > -margin:
         examples = max(UNSEEN, examples)
-    test = _conclude(delta, margin, level, change.p_below(-margin), examples)
+    test = _conclude(delta, margin, level, change.p_below(-margin), examples, WEIGHTED)
     if bounds[0] is None and new.size < UNSEEN and test.outcome == "PASS":
         share = 100 * 0.99**new.size
         reason = f"a large loss of 1 example in 100 goes unseen in {share:.0f} % of samples of {new.size:,}"
@@ -103,7 +108,7 @@ def assess_counts(gained: int, lost: int, n: int, margin: float, level: float = 
     intervals.check_counts(gained, lost, n)
     delta = _score_interval(gained, lost, n, level)
     p_worse = float(ndtr(_score(gained, lost, n, -margin))) if 0 <= margin < 1 else None
-    test = _conclude(delta, margin, level, p_worse, None)
+    test = _conclude(delta, margin, level, p_worse, None, SCORE)
     if test.outcome != "INCONCLUSIVE" or not 0 < margin < 1:
         return test
     return replace(test, examples=examples_needed.for_counts(gained, lost, n, _decider(margin, level)))
@@ -124,7 +129,7 @@ def assess_share(right: int, n: int, margin: float, level: float = LEVEL) -> Non
     high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
     delta = Interval(value=right / n - 1, low=low - 1, high=high - 1)
     p_worse = float(bdtr(right, n, 1 - margin)) if 0 <= margin < 1 else None
-    test = _conclude(delta, margin, level, p_worse, None)
+    test = _conclude(delta, margin, level, p_worse, None, EXACT)
     if test.outcome != "INCONCLUSIVE" or not 0 < margin < 1:
         return test
     return replace(test, examples=examples_needed.for_share(right, n, 1 - margin, tail))
@@ -183,11 +188,11 @@ def assess_interval(delta: Interval, margin: float, level: float = 0.95, n: int 
     if n is not None and margin > 0 and delta.low is not None and delta.high is not None:
         error = (delta.high - delta.low) / 2 / intervals.normal_quantile(level)
         examples = examples_needed.for_mean(delta, error * error * n, n, margin, level)
-    return _conclude(delta, margin, level, p_worse, examples)
+    return _conclude(delta, margin, level, p_worse, examples, STORED)
 
 
 def _conclude(
-    delta: Interval, margin: float, level: float, p_worse: float | None, examples: int | None
+    delta: Interval, margin: float, level: float, p_worse: float | None, examples: int | None, method: str
 ) -> NonInferiority:
     outcome = decide(delta, -margin, wanted="above")
     return NonInferiority(
@@ -196,4 +201,5 @@ def _conclude(
         level=level,
         p_worse=p_worse,
         examples=examples if outcome == "INCONCLUSIVE" else None,
+        method=method,
     )

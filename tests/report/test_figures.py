@@ -94,7 +94,7 @@ def test_a_caption_is_a_conclusion_with_n_and_the_level(pictures: dict[str, Figu
     for key, figure in pictures.items():
         assert re.search(r"\d", figure.caption.partition(".")[0]), key
         assert "n = " in figure.caption, key
-        assert any(word in figure.caption for word in ("95 %", "without intervals", "calls", "peak")), key
+        assert any(word in figure.caption for word in ("95 %", "90 %", "without intervals", "calls", "peak")), key
     assert "keep the accuracy (limit \N{MINUS SIGN}1.0 points), 1 loses more" in pictures["accuracy"].caption
     assert "fp32 peak 115 G/s and int8 peak 428 G/s" in pictures["roofline"].caption
     assert "Farthest from fp32 is conv19, with an SQNR of 21.0 dB" in pictures["layers"].caption

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from qbench import formatting
-from qbench.compare import compare, int8_share
+from qbench.compare import int8_share
 from qbench.compare import text as compare_text
 from qbench.decide import cases
+from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, AccuracyMargin
-from qbench.decide.tested_change import change_of, score_of
+from qbench.decide.tested_change import ShownChange, change_of, score_of
+from qbench.record.schema import Record
 from qbench.report import palette
 from qbench.report.cells import CaseRow, Cell, Tone, accuracy_limit, count_flips, interval_cell
-from qbench.report.columns.column import Family
+from qbench.report.columns.column import Family, Read
 from qbench.stats import mcnemar
 
 
@@ -33,13 +36,19 @@ def _read_least(row: CaseRow) -> float | None:
     return bound.value / metric.scale
 
 
-def _read_test(row: CaseRow, field: str) -> Any:
-    """What the test of the case's change says, its limits in the direction of the score."""
-    test, metric = row.judged.test_of(row.record), row.judged.metric
-    if test is None or metric is None:
+def _read_shown(row: CaseRow, read: Callable[[Judged, Record], ShownChange | None], field: str) -> Any:
+    """A field of what is shown of the score or its change, or of its interval."""
+    change = read(row.judged, row.record)
+    if change is None:
         return None
-    of_limits = field in ("low", "high")
-    return getattr(compare.oriented(test.delta, metric.sign) if of_limits else test, field)
+    if field in ("level", "method"):
+        return None if change.interval.low is None else getattr(change, field)
+    return getattr(change.interval, field)
+
+
+def _read_all(read: Callable[[Judged, Record], ShownChange | None], **columns: str) -> dict[str, Read]:
+    """Readers of those fields, by the names of their columns."""
+    return {column: partial(_read_shown, read=read, field=field) for column, field in columns.items()}
 
 
 family = Family()
@@ -63,20 +72,25 @@ def _score(row: CaseRow) -> Cell:
     scores, score = row.record.accuracy, score_of(row.judged, row.record)
     if scores is None or score is None:
         return Cell()
-    limits = f"; limits: {scores.interval}" if scores.interval else ""
+    limits = f"; limits: {score.method}" if score.method else ""
     cell = interval_cell(score.interval, row.digits.score, scale=row.scale)
     return replace(cell, hint=f"{scores.n:,} examples{limits}")
 
 
-family.list("""
-low|number|metric|its lower limit, 95 %
-high|number|metric|its upper limit, 95 %
+family.list(
+    """
+low|number|metric|its lower limit
+high|number|metric|its upper limit
+level|number|0 to 1|level of these limits
 n|count||evaluation examples
-""")
+""",
+    _read_all(score_of, low="low", high="high", level="level"),
+)
 
 
 @family.drawn(
     "delta.value|number|metric|paired change against the like-for-like fp32|accuracy change{change}",
+    read=partial(_read_shown, read=change_of, field="value"),
     key="delta",
     terminal="{short_metric}",
     markdown="{metric} change{change}",
@@ -95,18 +109,23 @@ def _change(row: CaseRow) -> Cell:
 
 family.list(
     """
-delta.low|number|metric|its lower limit, 95 %
-delta.high|number|metric|its upper limit, 95 %
+delta.low|number|metric|its lower limit, of the test where one was made
+delta.high|number|metric|its upper limit
+delta.level|number|0 to 1|level of these limits
+delta.method|text||how they come about: score, exact, weighted mean; else as `accuracy.interval` has it
 margin|number|metric|the suite's limit: how much may be lost
 at_least|number|metric|the suite's limit, where that is a least score
 """,
-    {"margin": _read_margin, "at_least": _read_least},
+    {"margin": _read_margin, "at_least": _read_least}
+    | _read_all(
+        change_of, **{"delta.low": "low", "delta.high": "high", "delta.level": "level", "delta.method": "method"}
+    ),
 )
 
 
 @family.drawn(
     "verdict|text||PASS, FAIL or INCONCLUSIVE of the test against the margin|accuracy limit",
-    read=partial(_read_test, field="outcome"),
+    read=lambda row: row.judged.outcome(row.record),
     key="judged",
     note="limit",
     hint="does it lose less accuracy than the limit? One-sided 5 % test of each case alone; where it cannot tell, "
@@ -130,15 +149,9 @@ def _verdict(row: CaseRow) -> Cell:
     return Cell(text=text, limits=needed or "", tone=tone, sort=order, hint=hint)
 
 
-family.list(
-    """
-tested.low|number|metric|lower limit of the change as it was tested
-tested.high|number|metric|upper limit of the change as it was tested
-tested.level|number|0 to 1|level of these limits
+family.list("""
 agreement|number|0 to 1|share of examples on which fp32 gives the same answer
-""",
-    {f"tested.{field}": partial(_read_test, field=field) for field in ("low", "high", "level")},
-)
+""")
 
 
 @family.drawn(
@@ -183,18 +196,21 @@ def _seeds(row: CaseRow) -> Cell:
     return Cell(text=f"{low} to {high}", sort=spread.spread, hint=hint, tone="unsure" if doubtful else "")
 
 
-family.list("""
+family.list(
+    """
 calibration.predictions|text||the file of predictions of each
 calibration.reasons|text||why a seed has no score
 shared_examples|count||evaluation examples that calibration or training saw
-interval|text||how the limits come about: score, weighted mean, jackknife or paired bootstrap
+interval|text||how the limits of the score come about: score, exact, weighted mean, jackknife or paired bootstrap
 only_answer|count||the one class that every example is given
 other_runtime.case|text||a case of the same network whose outputs differ by more than rounding
 other_runtime.between_db|number|dB|SQNR of one against the other
 other_runtime.better_db|number|dB|SQNR of the better one against fp32
 other_runtime.layer|text||the first layer that differs
 twin.baseline|text||the fp32 twin of a qat case: the same training without fake quantization
-""")
+""",
+    _read_all(score_of, interval="method"),
+)
 
 
 @family.drawn(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
+from qbench.decide.tested_change import name_levels
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
@@ -58,8 +59,8 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
 
 
 def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
-    """A matplotlib figure of a frame of cases: the paired change of accuracy of each int8 case against fp32, the limits
-    that were tested thick and those of 95 % thin, with the suite's limit."""
+    """A matplotlib figure of a frame of cases: the paired change of accuracy of each int8 case against fp32 with its
+    limits, those of the test, and the suite's limit."""
     chosen, _ = choose_changes(measured_cases(frame, most), most)
     if not chosen:
         raise nothing_to_draw("accuracy", "no int8 case of the frame has a change of accuracy")
@@ -74,12 +75,10 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
 
     def draw(axes: Any, y: float, row: PictureRow) -> None:
         case = by_row[row.key]
-        change, tested = changes[id(case)], tested_of(case)
+        change = changes[id(case)]
         if change is None:
             return
-        rows.draw_interval(axes, change.low, change.high, y - 1, row, across, width=1.2)
-        if tested is not None:
-            rows.draw_interval(axes, *tested, y - 1, row, across, width=4.5)
+        rows.draw_interval(axes, change.low, change.high, y - 1, row, across)
         rows.draw_mark(axes, change.value, y - 1, row, across)
 
     def text(case: FrameCase) -> str:
@@ -128,22 +127,13 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[D
             data=tabulate(
                 chosen,
                 {
-                    f"{'score' if is_absolute(chosen) else 'change'}{unit}, 95 %": show_change,
-                    "as tested": _show_tested,
+                    f"{'score' if is_absolute(chosen) else 'change'}{unit}, {describe_bars(chosen)}": show_change,
                     "verdict": lambda case: str(case["accuracy.verdict"] or formatting.DASH),
                     "examples": lambda case: f"{int(case['accuracy.n'] or 0):,}",
                 },
             ),
             more=more,
         )
-
-
-def _show_tested(case: FrameCase) -> str:
-    change, tested = change_of(case), tested_of(case)
-    if change is None or tested is None:
-        return formatting.DASH
-    interval = Interval(value=change.value, low=tested[0], high=tested[1])
-    return show(interval, signed=not is_absolute([case]), least=1)
 
 
 def _conclude_speedups(cases: Sequence[FrameCase]) -> str:
@@ -172,7 +162,6 @@ def _conclude_changes(cases: Sequence[FrameCase]) -> str:
     limit = limit_of(judged)
     unit = judged[0]["metric.unit"] or ""
     within = "" if limit is None else f" ({f'{name_limit(judged, limit)} {unit}'.rstrip()})"
-    level = next((value for case in judged if (value := case.number("accuracy.tested.level"))), None)
     if not sum(counts.values()):
         first = f"The change of accuracy of {plural(len(judged), 'int8 variant')}; the suite sets no limit"
     else:
@@ -182,11 +171,7 @@ def _conclude_changes(cases: Sequence[FrameCase]) -> str:
         lose = ("is below", "are below") if is_absolute(judged) else ("loses more", "lose more")
         clauses += [f"{counts['FAIL']} {lose[counts['FAIL'] > 1]}"] if counts["FAIL"] else []
         first = ", ".join(clauses)
-    bars = "bars are 95 % intervals"
-    if level is not None:
-        tested, side = (formatting.fixed(share * 100, 0) for share in (level, (1 - level) / 2))
-        bars = f"the thick bar is the tested interval ({tested} %, one side at {side} %), the thin one 95 %"
-    return f"{first}. {count_examples(judged)}, the same for both; {bars}."
+    return f"{first}. {count_examples(judged)}, the same for both; bars are {describe_bars(judged)}."
 
 
 def over_best(case: FrameCase) -> Interval | None:
@@ -220,17 +205,15 @@ def _find_start(case: FrameCase) -> float:
     return (score - change) * (case.number("metric.scale") or 1.0)
 
 
+def describe_bars(cases: Iterable[FrameCase]) -> str:
+    """``90 % limits, those of the test``: what the limits of these changes are."""
+    levels = ((case.number("accuracy.delta.level"), bool(case["accuracy.verdict"])) for case in cases)
+    return name_levels((level, tested) for level, tested in levels if level is not None)
+
+
 def show_change(case: FrameCase) -> str:
     """``-0.2 [-1.0, +0.5]``, or a score without its sign."""
     return show(change_of(case), signed=not is_absolute([case]), least=1)
-
-
-def tested_of(case: FrameCase) -> tuple[float, float] | None:
-    """The limits that the verdict rests on, in shown units; None where the case was not tested."""
-    low, high = case.number("accuracy.tested.low"), case.number("accuracy.tested.high")
-    factor = case.number("metric.scale") or 1.0
-    start = _find_start(case)
-    return None if low is None or high is None else (start + low * factor, start + high * factor)
 
 
 def limit_of(cases: Sequence[FrameCase]) -> float | None:

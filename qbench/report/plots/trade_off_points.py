@@ -98,7 +98,10 @@ def conclude_trade_off(points: Sequence[Point]) -> str:
         word = "To ship" if shipped[0].case.role == "ship" else "Either will do"
         sentences.append(f"{word}: {'; or '.join(map(tell_point, shipped))}")
     sentences += [f"Keep {name_case(point.case)}" for point in points if point.case.role == "keep fp32"][:1]
-    sentences.append(f"{count_examples([p.case for p in points])}, thin lines are 95 % intervals")
+    level = ratios.describe_bars(point.case for point in int8).replace(" limits", "")
+    sentences.append(
+        f"{count_examples([p.case for p in points])}; thin lines are limits: of time 95 %, of accuracy {level}"
+    )
     if shades := _explain_shades(points):
         sentences.append(upper("; ".join(shades)))
     return f"{'. '.join(sentences)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
 from qbench.report.plots import ratios, trade_off_points
 from qbench.report.plots.cases import FrameCase, read_cases
@@ -23,8 +22,8 @@ def read(**columns: float | None) -> list[FrameCase]:
             "accuracy.delta.value": [None, -62.0],
             "accuracy.delta.low": [None, -62.5],
             "accuracy.delta.high": [None, -61.5],
-            "accuracy.tested.low": [None, -62.4],
-            "accuracy.tested.high": [None, -61.6],
+            "accuracy.delta.level": [None, 0.9],
+            "accuracy.verdict": [None, "PASS"],
             "metric.scale": 1.0,
             "metric.higher_is_better": True,
             **columns,
@@ -39,7 +38,7 @@ def test_beside_a_least_score_scores_are_shown() -> None:
     change = ratios.change_of(cases[1])
     assert change is not None
     assert (change.value, change.low, change.high) == (38.0, 37.5, 38.5)
-    assert ratios.tested_of(cases[1]) == pytest.approx((37.6, 38.4))
+    assert ratios.describe_bars(cases) == "90 % limits, those of the test"
     assert ratios.show_change(cases[1]).startswith("38")
     limit = ratios.limit_of(cases)
     assert limit == 10
