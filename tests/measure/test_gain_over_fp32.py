@@ -64,9 +64,31 @@ def test_without_a_leader_or_an_fp32_there_is_no_gain() -> None:
         "late": {(1, 0): BlockMinimum(nanoseconds=1.0)},
     }
     assert find_gain(None, "fp32", minima) is None
+    assert find_gain("a", None, minima) is None
     assert find_gain("fp32", "fp32", minima) is None
     assert find_gain("late", "fp32", minima) is None
     gain = find_gain("a", "fp32", minima)
     assert gain is not None
     assert gain.value == pytest.approx(-math.log(2))
     assert np.isfinite(gain.error)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "tried", "settled"),
+    [
+        (-0.0629, 0.02, 1, False),  # t with 3 degrees of freedom: 3.182 at 2.5 %, one side
+        (-0.0643, 0.02, 1, True),
+        (-0.1160, 0.02, 5, False),  # 5.841 at 0.5 %, for five that were tried
+        (-0.1176, 0.02, 5, True),
+        (0.0643, 0.02, 9, True),  # slower: of one comparison, however many were tried
+        (0.0629, 0.02, 9, False),
+        (0.0, 0.0092, 1, True),  # log 1.03 is 3.182 times 0.00929
+        (0.0, 0.0094, 1, False),
+        (0.0, 0.0050, 5, True),  # and 5.841 times 0.00506
+        (0.0, 0.0051, 5, False),
+    ],
+)
+def test_where_a_gain_begins_to_be_settled(value: float, error: float, tried: int, settled: bool) -> None:
+    """At Student's t for the number tried on the side of a gain, for one on the side of a loss, and where half the
+    width of the limits for that number is within the tie."""
+    assert is_gain_settled(difference(value, error), ENOUGH, tried) == settled

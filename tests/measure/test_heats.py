@@ -43,3 +43,53 @@ def test_other_arms_meet_when_the_order_turns():
 def test_an_fp32_that_nothing_is_compared_with_has_a_heat():
     """A suite of fp32 alone."""
     assert split_heats(FP32, None, SIZES, free_bytes=2**40) == [FP32]
+
+
+def list_heats(arms, fastest, needs, first=0, sizes=SIZES):
+    """The cases of each heat where the workers may hold that many times what one of them needs: 150 MiB, and four times
+    its file of 100 MB."""
+    free = needs * (150 * 2**20 + 4 * 10**8) / 0.67
+    heats = split_heats(arms, fastest, sizes, free_bytes=round(free), first=first)
+    return [" ".join(arm.case for arm in heat) for heat in heats]
+
+
+A_ARMS = [arm for arm in ARMS if arm.case.startswith("a")]
+
+
+def test_a_heat_is_as_large_as_two_thirds_of_the_memory_hold():
+    """An fp32 counts once, however many arms of the heat are held against it."""
+    assert list_heats(A_ARMS, None, 3.001) == ["a32 a0 a1", "a32 a2 a3", "a32 a4"]
+    assert list_heats(A_ARMS, None, 2.999) == ["a32 a0", "a32 a1", "a32 a2", "a32 a3", "a32 a4"]
+    assert list_heats(A_ARMS, None, 0.1) == ["a32 a0", "a32 a1", "a32 a2", "a32 a3", "a32 a4"]
+
+
+def test_the_fastest_fp32_counts_twice():
+    """Its copy is the control; the fp32 of another runtime comes beside it, once."""
+    assert list_heats(A_ARMS, "a32", 4.001) == ["a32 a0 a1", "a32 a2 a3", "a32 a4"]
+    assert list_heats(A_ARMS, "a32", 3.999) == ["a32 a0", "a32 a1", "a32 a2", "a32 a3", "a32 a4"]
+    assert list_heats([*FP32, *INT8[4:7]], "a32", 5.001) == ["a32 b32 a4 b0", "a32 b32 b1"]
+    assert list_heats([*FP32, *INT8[4:7]], "a32", 4.999) == ["a32 a4", "a32 b32 b0", "a32 b32 b1"]
+
+
+def test_larger_files_take_more():
+    """Of two cases that fit together neither does with one of twice the size."""
+    sizes = SIZES | {"a1": 2 * 10**8}
+    assert list_heats(A_ARMS, None, 3.001, sizes=sizes) == ["a32 a0", "a32 a1", "a32 a2 a3", "a32 a4"]
+    assert list_heats(A_ARMS, None, 3.75, sizes=sizes) == ["a32 a0 a1", "a32 a2 a3", "a32 a4"]
+
+
+def test_the_order_turns_by_the_number_of_blocks():
+    """The first arm of the next generation is another one; the heats themselves keep the order of the arms."""
+    assert list_heats(A_ARMS, None, 3.001, first=2) == ["a32 a1 a2", "a32 a3 a4", "a32 a0"]
+    assert list_heats(A_ARMS, None, 3.001, first=len(A_ARMS) + 2) == ["a32 a1 a2", "a32 a3 a4", "a32 a0"]
+    assert split_heats([], None, {}, free_bytes=2**30, first=3) == []
+
+
+def test_an_fp32_that_has_left_is_in_no_heat():
+    """Neither as the fastest nor beside the arms that were held against it."""
+    assert list_heats(INT8[:2], "a32", 9.0) == ["a0 a1"]
+
+
+def test_fp32_that_nothing_is_compared_with_takes_its_turn():
+    """Two kinds of arms in one setting: the fp32 of arms that are gone is an arm like any other."""
+    assert list_heats([*FP32, INT8[0]], "b32", 2.5) == ["b32", "a32 b32 a0"]

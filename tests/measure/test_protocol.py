@@ -41,6 +41,10 @@ def test_sequential_survives_a_case_that_dies():
         ((1.57, 1.11, 1.05, 1.01, 1, 1, 1, 1), 3),
         ((1, 1, 1, 1, 1, 1), 1),
         ((1.2, 1.1, 1, 1), 2),
+        ((1.3, 1.0, 1.2, 1.0, 1, 1, 1, 1), 1),
+        ((1.2, 1.009, 1, 1, 1), 1),
+        ((1.2, 1.011, 1, 1, 1), 2),
+        ((1.1, 1.1, 1.0, 1.0, 1.3), 2),
         ((3, 2.5, 2, 1.5, 1.2, 1.1, 1.05, 1), 4),
     ],
 )
@@ -63,6 +67,25 @@ def test_pilots_are_short(seconds):
     assert 4 <= pilot_calls(seconds) <= 16
 
 
+@pytest.mark.parametrize(
+    ("seconds", "pilot", "block"),
+    [
+        (0.0, 16, Block(discard=4, keep=60)),
+        (1e-5, 16, Block(discard=4, keep=60)),
+        (1e-4, 16, Block(discard=4, keep=50)),
+        (1e-3, 10, Block(discard=4, keep=5)),
+        (1.25e-3, 8, Block(discard=4, keep=4)),
+        (0.005, 4, Block(discard=4, keep=3)),
+        (0.010, 4, Block(discard=4, keep=3)),
+        (0.0101, 4, Block(discard=1, keep=2)),
+    ],
+)
+def test_a_pilot_lasts_ten_milliseconds_and_a_block_keeps_five(seconds, pilot, block):
+    """Within 4 to 16 calls of a pilot, 3 to 60 of a block; ten milliseconds themselves are no long call."""
+    assert pilot_calls(seconds) == pilot
+    assert block_for(seconds, 4) == block
+
+
 @given(st.floats(1e-6, 1.0), st.integers(1, 8))
 def test_blocks_are_short_and_never_empty(seconds, cold):
     """A block keeps about 5 to 10 ms of calls, at most 60 and at least 2; above 10 ms it is 1 and 2."""
@@ -77,9 +100,17 @@ def test_blocks_are_short_and_never_empty(seconds, cold):
 
 def test_one_after_the_other_says_which_is_alone():
     """The literature's protocol names the case that runs and how many there are."""
-    told = []
+    told, done = [], []
     machine = Machine({"base": 0.002, "a": 0.001})
     SequentialProtocol(calls=10).measure(
-        "base", ["a"], machine.open_arm, lambda case: None, tell=lambda text, share: told.append(text)
+        "base", ["a"], machine.open_arm, done.append, tell=lambda text, share: told.append((text, share))
     )
-    assert told == ["base: alone in its process, 1 of 2 here", "a: alone in its process, 2 of 2 here"]
+    assert told == [("base: alone in its process, 1 of 2 here", 0.0), ("a: alone in its process, 2 of 2 here", 0.5)]
+    assert done == ["base", "a"]
+
+
+def test_the_literatures_block_keeps_what_the_system_and_the_canary_told_of_it():
+    """One block of one process, as a race stores its own."""
+    outcome = measure(Machine({"base": 1e-3, "a": 1e-3}), SequentialProtocol(warmup=3, calls=4))["a"]
+    assert (outcome.protocol, outcome.block.tolist(), outcome.process.tolist()) == ("sequential", [0] * 4, [0])
+    assert (outcome.involuntary.tolist(), outcome.faults.tolist(), outcome.canary_ns.tolist()) == ([1], [2], [[2, 3]])

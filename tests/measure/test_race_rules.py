@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t
 from simulated_race import recorded_noises, simulate
 
+from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
+from qbench.measure.paired_difference import difference_over_generations, variance_of_median
 from qbench.measure.pairing import BlockMinimum, PairedBlocks
 from qbench.measure.race_rules import Arm, RaceRules, find_fastest, judge, pool_differences
 
@@ -184,3 +187,186 @@ def test_the_race_goes_on_for_a_gain_that_is_not_shown_for_the_number_tried():
     standing = judge(arms, minima, RULES, spent=spent, tried=9)
     assert not standing.ended
     assert standing.more >= 1
+
+
+def least_that_leaves(rivals: int, generations: int) -> float:
+    """ln(time over the leader's) from which on ``rivals`` equal arms leave, where nothing at all varies."""
+    arms = [FP32, *int8("leader", *(f"a{number}" for number in range(rivals)))]
+
+    def leaves(log_ratio: float) -> bool:
+        seconds = dict.fromkeys((arm.case for arm in arms), math.exp(log_ratio)) | {"fp32": 2.0, "leader": 1.0}
+        left = stand(arms, time_arms(seconds, generations=generations, noise=0.0, spread=0.0)).leaving
+        assert len(left) in (0, rivals)
+        return bool(left)
+
+    low, high = 0.0, 0.5
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if leaves(middle) else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize(("rivals", "generations"), [(1, 1), (6, 1), (1, 3), (6, 3), (1, 5), (6, 20)])
+def test_an_arm_leaves_from_where_it_is_shown_to_be_slower(rivals, generations):
+    """All of the tie at 99.9 % after the screening, half of it at 99 % later, shared over the arms, by Student's t with
+    the freedom of what is known of processes and of what was seen; within the tie never."""
+    seen = rivals * (generations - 1) / (1 + 0.25 * (rivals - 1))
+    expected = RATIO_SPREAD**2 + variance_of_median(np.zeros(6))
+    error = math.sqrt(FREEDOM / (FREEDOM + seen) * expected / generations)
+    chance, shown = (0.001, math.log(1.03)) if generations == 1 else (0.01, math.log(1.03) / 2)
+    beyond = shown + t.ppf(1 - chance / rivals, FREEDOM + seen) * error
+    assert least_that_leaves(rivals, generations) == pytest.approx(max(math.log(1.03), beyond), abs=1e-5)
+
+
+def test_the_error_of_a_difference_is_pooled_over_the_arms():
+    """Two arms of three generations: their squares and degrees of freedom count for 1 / 1.25 each, since both are held
+    against one leader, beside the six of what is known of processes."""
+    medians = {"a": (0.0, 0.02, 0.04), "b": (0.1, 0.1, 0.16)}
+    pooled = pool_blocks(
+        {case: {number: np.full(7, value) for number, value in enumerate(values)} for case, values in medians.items()}
+    )
+    expected = RATIO_SPREAD**2 + variance_of_median(np.zeros(7))
+    scale = (FREEDOM + (0.0008 + 0.0024) / 1.25 / expected) / (FREEDOM + 4 / 1.25)
+    for case, values in medians.items():
+        assert pooled[case].value == pytest.approx(np.mean(values))
+        assert pooled[case].error == pytest.approx(math.sqrt(scale * expected / 3))
+        assert (pooled[case].freedom, pooled[case].generations) == (pytest.approx(FREEDOM + 3.2), 3)
+        assert not pooled[case].coarse
+
+
+@pytest.mark.parametrize(("generations", "coarse"), [(1, True), (2, False)])
+def test_a_difference_of_one_generation_is_coarse(generations, coarse):
+    """Nothing was seen of how processes differ here."""
+    assert pool_blocks({"a": {number: np.zeros(7) for number in range(generations)}})["a"].coarse is coarse
+
+
+@pytest.mark.parametrize(("times", "freedom"), [(3.96, FREEDOM + 1), (4.04, 1)])
+def test_what_is_known_of_processes_holds_up_to_four_times_its_variance(times, freedom):
+    """Two generations: one square about their mean, held against what was to be expected."""
+    expected = RATIO_SPREAD**2 + variance_of_median(np.zeros(7))
+    apart = math.sqrt(times * expected / 2)
+    assert pool_blocks({"a": {0: np.full(7, apart), 1: np.full(7, -apart)}})["a"].freedom == freedom
+
+
+@pytest.mark.parametrize(
+    ("generations", "rules", "more"),
+    [
+        (1, RaceRules(), 3),
+        (2, RaceRules(), 2),
+        (2, RaceRules(least=5), 4),
+        (1, RaceRules(everything=True), 2),
+        (2, RaceRules(everything=True), 1),
+    ],
+)
+def test_the_least_generations_come_after_the_screening(generations, rules, more):
+    """Where everyone is measured there is no screening: the first generation counts."""
+    standing = stand([FP32, *int8("a", "b")], time_arms({"fp32": 2, "a": 1, "b": 1.01}, generations=generations), rules)
+    assert (standing.more, standing.ended) == (more, {})
+
+
+@pytest.mark.parametrize(("a", "slow", "ends"), [(9.99, 0.0, False), (10.0, 0.0, True), (9.99, 99.0, False)])
+def test_the_time_is_up_with_that_of_an_arm_that_stays(a, slow, ends):
+    """As soon as it is spent; what an arm took that leaves is no matter."""
+    minima = time_arms({"fp32": 2.0, "a": 1.0, "b": 1.02, "slow": 1.9}, generations=4)
+    spent = {"fp32": 0.0, "a": a, "b": 0.0, "slow": slow}
+    rules = RaceRules(tie=0.001, precision=0.001, max_seconds=10.0)
+    standing = judge([FP32, *int8("a", "b", "slow")], minima, rules, spent=spent)
+    assert standing.leaving == ("slow",)
+    assert set(standing.ended.values()) == ({"max_seconds"} if ends else set())
+
+
+def as_blocks(times):
+    """Minima of blocks that took so many nanoseconds."""
+    return {
+        case: {key: BlockMinimum(nanoseconds=taken) for key, taken in rounds.items()} for case, rounds in times.items()
+    }
+
+
+def vary(*medians, slower=2.0):
+    """Minima of an arm and of an fp32 that takes so much longer; the ratio differs by that much in each generation."""
+    return as_blocks(
+        {
+            "fp32": {(number, 0): slower * 1e6 for number in range(len(medians))},
+            "a": {(number, 0): 1e6 * math.exp(median) for number, median in enumerate(medians)},
+        }
+    )
+
+
+@pytest.mark.parametrize(("spread", "more"), [(0.01, None), (0.016, 2), (0.018, 3), (0.03, 5), (0.2, 5)])
+def test_a_table_goes_on_for_as_many_generations_as_its_precision_will_take(spread, more):
+    """Limits narrow with the root of the number; never more than there may be, and none once they are narrow."""
+    minima, rules = vary(spread, -spread, spread, -spread), RaceRules(everything=True, precision=0.026, most=9)
+    standing = stand([FP32, *int8("a")], minima, rules)
+    half = difference_over_generations({n: np.asarray([v * spread]) for n, v in enumerate((1, -1, 1, -1))}).limits()[1]
+    if more is None:
+        assert half <= math.log1p(0.026)
+        assert (set(standing.ended.values()), standing.more) == ({"precision"}, 0)
+    else:
+        assert standing.ended == {}
+        assert standing.more == more == min(9, math.ceil(4 * (half / math.log1p(0.026)) ** 2)) - 4
+
+
+@pytest.mark.parametrize(("everything", "last"), [(True, 9), (False, 10)])
+def test_a_race_has_nine_generations_and_a_screening(everything, last):
+    """What is not known after the ninth is not known."""
+    for generations in (last - 1, last):
+        wild = [0.3 * (-1) ** number for number in range(generations)]
+        standing = stand([FP32, *int8("a")], vary(*wild, slower=1.0), RaceRules(everything=everything))
+        assert set(standing.ended.values()) == ({"processes"} if generations == last and everything else
+            {"processes", "decided"} if generations == last else set())  # fmt: skip
+        assert standing.more == (1 if generations < last else 0)
+
+
+def test_arms_of_different_heats_meet_before_the_race_ends():
+    """Each is settled in its own heat, and none is shown slower: one generation more, in which they meet."""
+    minima = {
+        "fp32": {(number, 0): 2e6 for number in range(8)},
+        "a": {(number, 0): 1e6 for number in range(4)},
+        "b": {(number, 0): 1.01e6 for number in range(4, 8)},
+    }
+    standing = stand([FP32, *int8("a", "b")], as_blocks(minima))
+    assert (standing.ended, standing.more, standing.leaving) == ({}, 1, ())
+
+
+def test_an_arm_of_another_heat_leaves_by_its_own_leader():
+    """What is shown slower than the fastest of its heat is slower than the fastest of all."""
+    minima = {
+        "fp32": {(number, 0): 3e6 for number in range(8)},
+        "a": {(number, 0): 1e6 for number in range(4)},
+        "b": {(number, 0): 1.01e6 for number in range(4, 8)},
+        "c": {(number, 0): 1.5e6 for number in range(4, 8)},
+    }
+    assert stand([FP32, *int8("a", "b", "c")], as_blocks(minima)).leaving == ("c",)
+
+
+def test_an_fp32_in_several_heats_has_been_in_no_more_generations():
+    """Those of the candidates count: two heats of one screening are one generation."""
+    minima = {
+        "fp32": {(number, 0): 2e6 for number in range(4)},
+        "a": {(0, 0): 1e6, (2, 0): 1e6},
+        "b": {(1, 0): 1.01e6, (3, 0): 1.01e6},
+    }
+    assert stand([FP32, *int8("a", "b")], as_blocks(minima)).more == 2
+    assert stand([FP32], as_blocks(minima)).ended == {"fp32": "precision"}
+
+
+def test_the_fastest_is_found_by_shared_rounds_with_whoever_ran_most():
+    """Where the host was slow in the rounds of one of them, its plain times say the contrary."""
+    minima = {
+        "most": {(0, number): 2.0 if number < 3 else 8.0 for number in range(6)},
+        "early": {(0, number): 1.5 for number in range(3)},
+        "late": {(0, number): 4.0 for number in range(3, 6)},
+    }
+    assert find_fastest(list(minima), as_blocks(minima)) == "late"
+    assert find_fastest(["most", "early"], as_blocks(minima)) == "early"
+
+
+def test_how_each_arm_stopped_is_named():
+    """The leader is tied where all its rivals are, and decided where it has none; beside one that is neither tied nor
+    slower, the race ended since that is known precisely, as of the fp32."""
+    times = {"fp32": 2.0, "a": 1.0, "b": 1.001, "c": 1.0}
+    arms, still = [FP32, *int8("a", "b", "c")], {"generations": 10, "noise": 0.0, "spread": 0.0}
+    assert stand(arms, time_arms(times, **still)).ended == dict.fromkeys("abc", "tied") | {"fp32": "precision"}
+    near = stand(arms, time_arms(times | {"c": 1.025}, **still))
+    assert near.ended == {"fp32": "precision", "a": "precision", "b": "tied", "c": "precision"}
+    assert stand([FP32, *int8("a")], time_arms(times, **still)).ended == {"fp32": "precision", "a": "decided"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from qbench.measure.block_size import Block
 from qbench.measure.samples import BlockTiming
-from qbench.measure.warm_up import count_left, warm
+from qbench.measure.warm_up import count_left, find_block, warm
 
 
 @pytest.mark.parametrize(("calls", "loading", "left"), [(10, 5, 5), (5, 5, 1), (0, 5, 1), (200, 5, 195)])
@@ -61,3 +62,48 @@ def test_a_slow_network_is_warm_when_a_call_is_about_as_fast_as_the_one_before(
     worker = Slower(*seconds)
     assert warm(worker, calls=5, seconds=9.0, clock=lambda: worker.now) == pytest.approx(fastest)
     assert worker.calls == calls
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.005, 2), (0.0049, 1 + 5)])
+def test_a_call_is_slow_from_five_milliseconds_on(seconds: float, calls: int) -> None:
+    """It is compared with the next; a faster network is called as often as the suite asks."""
+    worker = Slower(seconds)
+    assert warm(worker, calls=5, seconds=0.0, clock=lambda: worker.now) == pytest.approx(seconds)
+    assert worker.calls == calls
+
+
+def test_a_slow_call_up_to_a_twentieth_faster_than_the_one_before_is_as_fast() -> None:
+    """5 % is warm, 6 % is not; the faster of the two is what a call takes, whichever came first."""
+    for seconds, calls, fastest in (((0.0525, 0.05), 2, 0.05), ((0.053, 0.05, 0.06), 3, 0.05)):
+        worker = Slower(*seconds)
+        assert warm(worker, calls=9, seconds=0.0, clock=lambda worker=worker: worker.now) == pytest.approx(fastest)
+        assert worker.calls == calls
+
+
+class Switched(Slower):
+    """A worker whose first ``cold`` calls after a switch take twice as long."""
+
+    def __init__(self, seconds: float, cold: int) -> None:
+        super().__init__(seconds)
+        self.typical, self.cold, self.switches = seconds, cold, list[int]()
+
+    def switch(self, calls: int) -> None:
+        """Another worker's calls."""
+        self.switches.append(calls)
+        self.calls, self.seconds = 0, [2 * self.typical] * self.cold + [self.typical]
+
+
+def test_as_many_calls_are_discarded_as_are_cold_after_a_switch() -> None:
+    """Five pilot blocks tell, each behind as many calls of another worker."""
+    worker = Switched(0.001, cold=3)
+    assert find_block(worker, 0.001, worker.switch) == Block(discard=3, keep=5)
+    assert worker.switches == [10] * 5
+
+
+def test_pilots_tell_nothing_of_long_calls_and_without_another_worker() -> None:
+    """Above ten milliseconds one call is discarded; alone, four are. Neither costs a call."""
+    worker = Switched(0.02, cold=3)
+    assert find_block(worker, 0.0101, worker.switch) == Block(discard=1, keep=2)
+    assert find_block(worker, 0.001, None) == Block(discard=4, keep=5)
+    assert (worker.switches, worker.calls) == ([], 0)
+    assert find_block(worker, 0.010, worker.switch) == Block(discard=2, keep=3)  # half of a pilot of four

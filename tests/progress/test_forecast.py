@@ -121,13 +121,21 @@ def test_a_part_of_a_stage_goes_on_with_it(clock: Clock) -> None:
     ("seconds", "told"),
     [
         (0, "a few seconds"),
-        (20, "about half a minute"),
-        (50, "about 1 min"),
-        (130, "about 2 min"),
-        (560, "about 9 min"),
-        (900, "about 15 min"),
-        (3600, "about 1 h"),
-        (5400, "about 1.5 h"),
+        (14.9, "a few seconds"),
+        (15, "about half a minute"),
+        (44.9, "about half a minute"),
+        (45, "about 1 min"),
+        (89, "about 1 min"),
+        (91, "about 2 min"),
+        (569, "about 9 min"),
+        (571, "about 10 min"),
+        (749, "about 10 min"),
+        (800, "about 15 min"),
+        (3440, "about 55 min"),
+        (3451, "about 1 h"),
+        (4400, "about 1 h"),
+        (4600, "about 1.5 h"),
+        (7200, "about 2 h"),
     ],
 )
 def test_what_is_left_is_said_coarsely(seconds: float, told: str) -> None:
@@ -145,3 +153,90 @@ def test_any_state_gives_a_text(spent: float, share: float, stage: str, known: b
     clock.now = spent
     forecast.reach(share, stage)
     assert forecast.text() == "" or forecast.text().endswith(" left")
+
+
+def test_the_report_counts_for_a_run_that_was_never_measured(clock: Clock) -> None:
+    """Five seconds, unless an earlier run says otherwise."""
+    for earlier, told in (({}, "a few seconds left"), ({"report": 20.0}, "about half a minute left")):
+        forecast = Forecast(clock)
+        forecast.expect(earlier)
+        forecast.begin("report")
+        assert forecast.text() == told
+
+
+def start(clock: Clock, expected: float | None, *, share: float, seconds: float) -> Forecast:
+    """A forecast of a run whose measuring is that far after so many seconds."""
+    forecast = Forecast(clock)
+    forecast.expect({} if expected is None else {"measure": expected})
+    clock.now = 1000.0
+    forecast.begin("measure")
+    clock.now += seconds
+    forecast.reach(share, "measure")
+    return forecast
+
+
+@pytest.mark.parametrize(
+    ("share", "seconds", "told"),
+    [
+        (0.099, 60.0, ""),
+        (0.1, 60.0, "about 9 min left"),
+        (0.5, 2.9, ""),
+        (0.5, 3.0, "a few seconds left"),
+        (1.0, 60.0, "a few seconds left"),
+    ],
+)
+def test_the_pace_of_a_stage_tells_from_a_tenth_and_three_seconds_on(
+    clock: Clock, share: float, seconds: float, told: str
+) -> None:
+    """Before, it says nothing; 540 seconds and the report's five are nine minutes."""
+    assert start(clock, None, share=share, seconds=seconds).text() == told
+
+
+@pytest.mark.parametrize(
+    ("expected", "share", "seconds", "told"),
+    [
+        (600.0, 0.0, 300.0, "about 5 min left"),  # as long as the earlier run
+        (600.0, 0.05, 700.0, "about 1 min left"),  # longer than it: a tenth of its 95 % are left
+        (6000.0, 0.05, 7000.0, "about 10 min left"),
+        (1200.0, 0.5, 2400.0, "about 20 min left"),  # half of the pace's 40 min and of the tenth of 10 min
+        (1200.0, 0.25, 600.0, "about 15 min left"),  # a quarter of 30 min and three of 10 min
+    ],
+)
+def test_the_earlier_run_and_the_pace_are_weighed_by_how_far_the_stage_is(
+    clock: Clock, expected: float, share: float, seconds: float, told: str
+) -> None:
+    """The pace counts as much as the share that it was seen for; a stage that takes longer than before is not over."""
+    assert start(clock, expected, share=share, seconds=seconds).text() == told
+
+
+def test_steps_count_towards_the_pace_and_never_back(clock: Clock) -> None:
+    """Of the stage in hand and of a known number; more steps than there were to be are all of them."""
+    forecast = start(clock, None, share=0.0, seconds=0.0)
+    forecast.begin("measure")
+    clock.now += 60.0
+    for done, total, stage in ((8, None, "measure"), (8, 10, "build"), (1, 0, "measure")):
+        forecast.count(done, total, stage)
+        assert forecast.text() == ""
+    for done, told in ((5, "about 1 min left"), (2, "about 1 min left"), (12, "a few seconds left")):
+        forecast.count(done, 10, "measure")
+        assert forecast.text() == told
+    forecast.reach(0.1, "measure")
+    assert forecast.text() == "a few seconds left"
+
+
+def test_a_new_stage_starts_at_nothing(clock: Clock) -> None:
+    """Neither the share nor the seconds of the one before count, and its steps do again."""
+    forecast = start(clock, None, share=0.9, seconds=90.0)
+    forecast.begin("measure")
+    clock.now += 50.0
+    assert forecast.text() == ""
+    forecast.count(5, 10, "measure")
+    assert forecast.text() == "about 1 min left"
+
+
+def test_more_than_all_of_a_stage_is_all_of_it(clock: Clock) -> None:
+    """A share above one leaves no time below zero."""
+    forecast = start(clock, 100.0, share=3.0, seconds=60.0)
+    assert forecast.text() == "a few seconds left"
+    forecast.expect({"measure": 100.0, "report": 60.0})
+    assert forecast.text() == "about 1 min left"
