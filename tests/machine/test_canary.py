@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbench.machine.canary import Canary, calm_level, wait_for_calm
+from qbench.machine.canary import Canary, calm_level, share_disturbed, wait_for_calm
 
 
 def read_with(parts: list[int]) -> int:
@@ -55,3 +55,48 @@ def test_calm_is_waited_for_a_few_seconds(readings: list[int], calm: bool) -> No
     left, passed = iter(readings), iter(range(0, 4_000_000_000, 1_000_000_000))
     assert wait_for_calm(lambda: next(left), 5600.0, clock=lambda: next(passed)) is calm
     assert list(left) == []
+
+
+@pytest.mark.parametrize(("readings", "rank"), [(1, 0), (4, 0), (5, 1), (8, 1), (9, 2), (100, 2)])
+def test_of_few_readings_a_smaller_one_is_the_level(readings: int, rank: int) -> None:
+    """The smallest of up to four, the second of up to eight, the third of more, in whatever order they were read."""
+    values = np.arange(5600, 5600 + readings)
+    assert calm_level(np.random.default_rng(0).permutation(values)) == 5600 + rank
+
+
+def test_what_is_known_of_the_core_counts_where_it_is_less() -> None:
+    """A core that was shared all the while is seen against an earlier reading; one that is faster now, by itself."""
+    readings = np.asarray([9000, 9000])
+    assert calm_level(readings, 5600.0) == 5600.0
+    assert calm_level(readings, 9500.0) == 9000
+
+
+def test_a_reading_is_disturbed_from_five_quarters_of_the_level_on() -> None:
+    """In the valley between the two states; of nothing there is no share."""
+    assert share_disturbed(np.asarray([4000, 4999, 5000, 9000]), 4000.0) == 0.5
+    assert share_disturbed(np.asarray([], dtype=np.int64), 4000.0) is None
+
+
+@pytest.mark.parametrize(
+    ("readings", "seconds", "calm"),
+    [
+        ([4999], [0], True),
+        ([5000, 4000], [0, 1], True),
+        ([5000, 4000], [0, 2.999], True),
+        ([5000, 5000], [0, 1, 3], False),
+        ([5000], [7, 10], False),
+    ],
+)
+def test_the_wait_ends_with_the_first_calm_reading_or_after_three_seconds(
+    readings: list[int], seconds: list[float], calm: bool
+) -> None:
+    """Calm is what is not disturbed; the three seconds begin as it starts to wait."""
+    left, passed = iter(readings), iter(seconds)
+    assert wait_for_calm(lambda: next(left), 4000.0, clock=lambda: round(next(passed) * 1e9)) is calm
+    assert (list(left), list(passed)) == ([], [])
+
+
+def test_the_arithmetic_is_that_of_values_between_minus_one_and_one() -> None:
+    """No overflow, no denormal: those take another time than the polynomial."""
+    values = Canary()._values
+    assert (len(values), values[0], values[-1]) == (1024, -1, 1)

@@ -138,6 +138,26 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
             },
             None,
         ),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000\n"}, 1.5),
+        ({"proc/self/cgroup": "4:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000\n"}, 0.5),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/a\n",
+                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "200000\n",
+            },
+            1.5,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpuacct:/a\n5:cpuset:/a\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpuacct/a/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpu.max": "150000 100000\n",
+            },
+            None,
+        ),
+        ({"proc/self/cgroup": "4:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "0\n"}, None),
     ],
     ids=[
         "no limit file",
@@ -147,6 +167,11 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
         "outside the namespace",
         "v1 in a container",
         "v1 none",
+        "v2 without a period",
+        "v1 without a period",
+        "v1 below cpu alone",
+        "v1 of other controllers",
+        "v1 none at zero",
     ],
 )
 def test_quota_is_the_tightest_of_all_levels(tmp_path: Path, files: dict[str, str], quota: float | None) -> None:
@@ -183,6 +208,16 @@ def test_allowed_cores_are_the_affinity_cut_to_whole_cores_of_the_quota(
             "none",
         ),
         ({"proc/cpuinfo": "Features\t: asimd\n"}, None),
+        ({"proc/cpuinfo": "flags\t: fpu avx2\n", "sys/class/dmi/id/sys_vendor": "QEMU\n"}, "none"),
+        ({"proc/cpuinfo": "flags\t: fpu hypervisor\n", "sys/class/dmi/id/product_name": "KVM\n"}, "kvm"),
+        (
+            {
+                "proc/cpuinfo": "flags\t: fpu hypervisor\n",
+                "sys/class/dmi/id/sys_vendor": "Microsoft Corporation\n",
+                "sys/class/dmi/id/product_name": "Virtual Machine\n",
+            },
+            "hyper-v",
+        ),
     ],
 )
 def test_hypervisor_is_named_where_something_tells(tmp_path: Path, files: dict[str, str], name: str | None) -> None:

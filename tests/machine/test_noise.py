@@ -162,3 +162,76 @@ def test_what_the_host_did_is_heard() -> None:
     assert judged(throughout, core=None).shared == 0.0
     assert judged(throughout, core=None, calm_seconds=5.6e-6).shared == 1.0
     assert judged(replace(seen, canary_ns=()), core=None).shared is None
+
+
+def test_the_figures_of_what_was_watched() -> None:
+    """The middle 95 % of 41 pairs end at the second and the last but one; of 21 calls the slowest 5 % begin near the
+    longest, which is held against the median."""
+    logs = tuple(0.001 * (number - 20) for number in range(41))
+    calls = (*(1.0 + 0.01 * number for number in range(20)), 2.0)
+    found = judged(Watched(log_ratios=logs, calls=calls, seconds=3.5), core=3, tolerance=0.02)
+    assert found.ratio.value == pytest.approx(1.0)
+    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(-0.007), math.exp(0.007)))
+    assert found.pair_spread == pytest.approx(math.expm1(0.019))
+    assert found.call_spread == pytest.approx((1.19 + 0.9 * 0.81) / 1.1 - 1)
+    assert (found.pairs, found.seconds, found.core, found.tolerance) == (41, 3.5, 3, 0.02)
+    assert found.decidable
+    assert not judged(Watched(log_ratios=logs, calls=calls, seconds=3.5), core=3, tolerance=0.01).decidable
+
+
+def test_a_machine_that_is_never_disturbed_has_no_time_beside_another() -> None:
+    """A reading exactly a quarter above the calm one is disturbed, one below that is not."""
+    pairs = Watched(log_ratios=(0.0,) * 6, calls=(1.0, 1.0), seconds=1.0, canary_ns=(4000, 4000, 4999))
+    found = judged(pairs, core=None)
+    assert (found.shared, found.calm_seconds, found.shared_seconds) == (0.0, 4e-6, None)
+    shared = judged(replace(pairs, canary_ns=(4000, 4000, 5000, 7000)), core=None)
+    assert (shared.shared, shared.calm_seconds, shared.shared_seconds) == (0.5, 4e-6, 6e-6)
+    unread = judged(replace(pairs, canary_ns=()), core=None)
+    assert (unread.shared, unread.calm_seconds, unread.shared_seconds) == (None, None, None)
+    known = judged(replace(pairs, canary_ns=()), core=None, calm_seconds=4e-6)
+    assert (known.shared, known.calm_seconds, known.shared_seconds) == (None, pytest.approx(4e-6), None)
+
+
+def test_a_call_is_as_long_as_that_of_a_small_model() -> None:
+    """0.7 ms, by the best of three: a single interrupted call does not make it shorter; work that takes longer by
+    itself is done once."""
+    machine = Machine(factor=9.0, slow_every=2)
+    sizes: list[int] = []
+
+    def work(arm: int, size: int) -> None:
+        sizes.append(size)
+        machine.work(arm, size)
+
+    watched(0.0, clock=machine.clock, work=work, read=lambda: 5600)
+    assert set(sizes[-120:]) == {7000}
+    slow = Machine()
+    slow_sizes: list[int] = []
+
+    def work_slowly(arm: int, size: int) -> None:
+        slow_sizes.append(size)
+        slow.work(arm, size * 100_000)
+
+    watched(0.0, clock=slow.clock, work=work_slowly, read=lambda: 5600)
+    assert set(slow_sizes) == {1}
+
+
+def test_the_order_of_the_arms_is_drawn_and_each_block_runs_one_of_them() -> None:
+    """Two calls that are cold and eight that are kept, of one arm and then of the other; which comes first varies, by
+    the seed alone; a reading of the canary before each pair."""
+    orders = []
+    for seed in (0, 0, 1):
+        machine, arms, readings = Machine(), list[int](), iter(range(100))
+
+        def work(arm: int, size: int, machine: Machine = machine, arms: list[int] = arms) -> None:
+            arms.append(arm)
+            machine.work(arm, size)
+
+        seen = watched(0.0, clock=machine.clock, work=work, read=lambda readings=readings: next(readings), seed=seed)  # type: ignore[misc]
+        blocks = [arms[-120:][at : at + 10] for at in range(0, 120, 10)]
+        assert all(len(set(block)) == 1 for block in blocks)
+        firsts = [block[0] for block in blocks[::2]]
+        assert [block[0] for block in blocks[1::2]] == [1 - first for first in firsts]
+        assert (len(seen.calls), seen.canary_ns) == (6 * 16, tuple(range(6)))
+        orders.append(firsts)
+    assert set(orders[0]) == {0, 1}
+    assert orders[0] == orders[1] != orders[2]

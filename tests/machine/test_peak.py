@@ -104,6 +104,7 @@ class Made:
     def __init__(self) -> None:
         self.now = 0.0
         self.tried: list[tuple[str, int]] = []
+        self.told: list[tuple[str, float]] = []
 
     def kernel(self, name: str, precision: str, rate: float) -> Kernel:
         def make(size: int) -> Callable[[], None]:
@@ -174,6 +175,92 @@ def test_no_new_size_is_begun_after_the_deadline(made: Made, monkeypatch: pytest
     monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 1e9)])
     late = Effort(sizes=(32, 64), screen_seconds=0.0, finalists=1, final_seconds=0.0, deadline_seconds=-1.0)
     assert peak.in_this_process(late, progress=lambda text, share: None).fp32_size == 32
+
+
+def run_screening(made: Made, monkeypatch: pytest.MonkeyPatch, effort: Effort, *kernels: Kernel) -> Peak:
+    """The peak by these kernels, with what was told of it in ``made.told``."""
+    monkeypatch.setattr(peak, "kernels", lambda: list(kernels))
+    return peak.in_this_process(effort, progress=lambda text, share: made.told.append((text, share)))
+
+
+def test_a_kernel_up_to_three_times_slower_is_tried_on_larger_sizes(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger products may suit it better; each precision has its own best."""
+    run_screening(
+        made, monkeypatch, TINY,
+        made.kernel("best", "int8", 3e9), made.kernel("third", "int8", 1.0001e9), made.kernel("less", "int8", 0.999e9),
+        made.kernel("fp32", "fp32", 1e6),
+    )  # fmt: skip
+    assert [name for name, size in made.tried if size == 64] == ["best", "third", "fp32"]
+    assert made.told == [("products of 32 x 32", 0.0), ("products of 64 x 64", 0.5)]
+
+
+def test_the_finalists_take_turns_with_the_canary_between(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three turns of the best of the screening, a third of the seconds each; who is best at last wins, and the rates of
+    the others stay those of the screening."""
+    read, timed = [], []
+    monkeypatch.setattr(canary.Canary, "read", lambda self: read.append(len(timed)) or 5600 - len(read))
+    timer = peak.least_seconds
+
+    def least_seconds(call: Callable[[], None], seconds: float) -> float:
+        timed.append(seconds)
+        return timer(call, seconds)
+
+    monkeypatch.setattr(peak, "least_seconds", least_seconds)
+    effort = Effort(sizes=(32,), screen_seconds=0.01, finalists=2, final_seconds=0.3)
+    rates = {"a": 1e9, "b": 3e9, "c": 2e9}
+    kernels = [made.kernel(f"{name}{p}", p, rate) for p in ("fp32", "int8") for name, rate in rates.items()]
+    seen = run_screening(made, monkeypatch, effort, *kernels)
+    assert timed == pytest.approx([0.01] * 6 + [0.1] * 12)
+    assert read == list(range(6, 18))
+    assert (seen.fp32_kernel, seen.int8_kernel, seen.fp32_size) == ("bfp32", "bint8", 32)
+    assert seen.canary_seconds == pytest.approx((5600 - 12) / 1e9)
+
+
+def test_the_best_size_of_a_kernel_is_its_rate(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is slower on the larger product keeps what it did on the smaller one, in the peak and in the list
+    of all."""
+
+    def make(size: int) -> Callable[[], None]:
+        def call() -> None:
+            made.now += 2 * size**3 / (4e9 if size == 32 else 2e9)
+
+        return call
+
+    seen = run_screening(
+        made, monkeypatch, TINY, Kernel(name="small", precision="fp32", make=make), made.kernel("b", "int8", 1e9)
+    )
+    assert (seen.fp32_size, seen.fp32_flops_per_second) == (32, pytest.approx(4e9))
+    assert seen.kernels == pytest.approx({"small": 4e9, "b": 1e9})
+
+
+@pytest.mark.parametrize(
+    ("canary_seconds", "calm", "shared"),
+    [(4.99e-6, 4e-6, False), (5e-6, 4e-6, True), (None, 4e-6, None), (5e-6, None, None)],
+)
+def test_a_peak_was_shared_where_the_canary_was_never_calm(
+    canary_seconds: float | None, calm: float | None, shared: bool | None
+) -> None:
+    """From five quarters of the calm level on; unknown where either was not read."""
+    assert made_up(canary_seconds=canary_seconds).is_shared(calm) is shared
+
+
+def test_of_two_peaks_the_one_of_the_faster_canary_is_taken() -> None:
+    """Of equal ones the first."""
+    stored, faster, slower = (made_up(canary_seconds=level, seconds=level) for level in (6e-6, 5e-6, 7e-6))
+    assert peak.choose_calmer(stored, faster) is faster
+    assert peak.choose_calmer(stored, slower) is stored
+    assert peak.choose_calmer(stored, made_up(canary_seconds=6e-6)) is stored
+    assert peak.choose_calmer(made_up(), faster) == made_up()
+
+
+def test_a_call_of_nothing_has_no_share_and_is_none_of_its_peak() -> None:
+    """No multiply-accumulates in some time are 0 of the peak."""
+    assert fraction(0, 1.0, 1.0) == 0.0
+    for macs, seconds, ops in ((1, -1.0, 1.0), (1, 1.0, -1.0)):
+        with pytest.raises(ValueError, match="is no share"):
+            fraction(macs, seconds, ops)
 
 
 # --- really measured ------------------------------------------------------------------------------------------
