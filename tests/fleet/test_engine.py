@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,151 @@ def test_nobody_waits_for_a_node_once_the_run_ends():
         engine.get(SilentRay(times=3), "answer", ending)
 
 
+@pytest.mark.parametrize("on", ["local-cluster", "local-cluster:1", "local-cluster:999", "ray://h:10001", "h.x:6379"])
+def test_what_names_a_cluster_is_taken_as_it_is(monkeypatch, on):
+    """Whatever RAY_ADDRESS says."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("RAY_ADDRESS", "other:1")
+    assert engine.read_target(on) == on
+
+
+@pytest.mark.parametrize("address", ["auto", "h:6379", "ray://h:10001"])
+def test_the_address_of_the_environment_is_taken_where_it_is_asked_for(monkeypatch, address):
+    """Ray's own word for the cluster that this machine is a node of is one, too."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert engine.read_target("ray") == address
+
+
+@pytest.mark.parametrize("on", ["local-cluster:1000", "auto", "h:123456", "h:", ":1", "ray://local-cluster:1x"])
+def test_what_is_nearly_a_cluster_is_refused(monkeypatch, on):
+    """More nodes than three digits say, ports of more than five, no host."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    with pytest.raises(UsageError, match="expected ray://HOST:PORT"):
+        engine.read_target(on)
+
+
+def test_rays_client_needs_grpc_and_nothing_else_does(monkeypatch):
+    """An installation of Ray without it reaches a cluster by its own port."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else name)
+    assert engine.read_target("h:6379") == "h:6379"
+    with pytest.raises(UsageError, match="Ray's client needs grpcio"):
+        engine.read_target("ray://h:10001")
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("", "ValueError"),
+        ("one", "one"),
+        ("\n first \n in Ray\n last\n\n", "first last"),
+        ("x" * 400, "x" * 300),
+    ],
+)
+def test_of_what_ray_says_the_first_and_the_last_line_are_told(text, short):
+    """Between them is where in Ray it was; nothing said is the kind of the error."""
+    assert engine._shorten(ValueError(text)) == short
+
+
+def test_the_nodes_of_a_cluster_share_its_cores():
+    """Each core is one node's, as evenly as that goes; with more nodes than cores some have none."""
+    cores = (3, 5, 7, 9, 11)
+    assert [engine.share_cores(cores, number, 2) for number in range(2)] == [(3, 5), (7, 9, 11)]
+    assert [engine.share_cores(cores, number, 5) for number in range(5)] == [(core,) for core in cores]
+    assert engine.share_cores(cores, 0, 6) == ()
+
+
+def test_more_nodes_than_cores_are_refused(tmp_path, monkeypatch):
+    """Before anything starts."""
+    monkeypatch.setattr(engine.fingerprint, "allowed_cores", lambda: (0, 1))
+    with (
+        pytest.raises(UsageError, match=r"local-cluster:3: this process may use 2 cores, and each node needs one"),
+        engine._start_here(3, tmp_path),
+    ):
+        pass
+
+
+def test_living_nodes_that_offer_themselves_are_listed():
+    """With the label that their owner gave; a dead one, and one without the resource, are none."""
+    node = {"NodeID": "1", "NodeManagerAddress": "10.0.0.1", "Alive": True, "Resources": {"qbench": 1.0}}
+    listed = [
+        {**node, "Labels": {"qbench-class": "zen4"}},
+        {**node, "NodeID": "2"},
+        {**node, "NodeID": "3", "Alive": False},
+        {**node, "NodeID": "4", "Resources": {"CPU": 8}},
+        {**node, "NodeID": "5", "Resources": {"qbench": 0.5}},
+    ]
+    assert engine.list_nodes(SimpleNamespace(nodes=lambda: listed)) == [
+        engine.FoundNode(name="1", address="10.0.0.1", label="zen4"),
+        engine.FoundNode(name="2", address="10.0.0.1", label=None),
+    ]
+
+
+def test_variables_are_set_and_set_back(monkeypatch):
+    """What was not there is removed again."""
+    monkeypatch.setenv("QBENCH_TEST_A", "old")
+    monkeypatch.delenv("QBENCH_TEST_B", raising=False)
+    saved = engine._set({"QBENCH_TEST_A": None, "QBENCH_TEST_B": "new"})
+    assert saved == {"QBENCH_TEST_A": "old", "QBENCH_TEST_B": None}
+    assert (os.environ.get("QBENCH_TEST_A"), os.environ.get("QBENCH_TEST_B")) == (None, "new")
+    engine._set(saved)
+    assert (os.environ.get("QBENCH_TEST_A"), os.environ.get("QBENCH_TEST_B")) == ("old", None)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no process")
+def test_what_starts_meanwhile_has_the_cores_of_its_node_alone():
+    """And this process all of its own afterwards, also where a start fails."""
+    before = os.sched_getaffinity(0)
+
+    def start():
+        with engine._only_on((min(before),)):
+            assert os.sched_getaffinity(0) == {min(before)}
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        start()
+    assert os.sched_getaffinity(0) == before
+
+
+class Gone(Exception):
+    """As Ray's own errors."""
+
+
+@pytest.mark.parametrize("error", [None, Gone(), ConnectionError()])
+def test_an_agent_that_is_gone_is_ended(error):
+    """So is one behind a connection that is lost; any other error is a fault."""
+    killed = []
+
+    def kill(agent):
+        killed.append(agent)
+        if error is not None:
+            raise error
+
+    engine.end_agent(SimpleNamespace(kill=kill, exceptions=SimpleNamespace(RayError=Gone)), "agent")
+    assert killed == ["agent"]
+
+
+def test_a_start_that_fails_is_one_message():
+    """Whatever Ray raises, with what to do; what qbench raises itself passes as it is."""
+    with pytest.raises(UsageError, match=r"local-cluster:2: a node of it did not start: no port; is there memory"):
+        fail_within(engine._explain_start(2), Gone("no port"))
+    with pytest.raises(UsageError, match="^mine$"):
+        fail_within(engine._explain_start(2), UsageError("mine"))
+
+
+def fail_within(around, error):
+    with around:
+        raise error
+
+
+def test_the_token_of_a_cluster_is_nobodys_guess():
+    """One for a process, of 32 random bytes."""
+    token = engine._make_token()
+    assert token is engine._make_token()
+    assert token["RAY_AUTH_MODE"] == "token"
+    assert len(bytes.fromhex(token["RAY_AUTH_TOKEN"])) == 32
+
+
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install -e '.[cluster]'")
 
 KEPT = """
@@ -138,3 +284,28 @@ def test_what_ray_hears_of_nodes_stays_out_of_the_result(quiet):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert ("marked dead" in done.stdout) is not quiet
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("address", "failures", "attempts"), [("ray://h:1", 2, 3), ("ray://h:1", 3, 3), ("h:1", 1, 1), ("h:1", 0, 1)]
+)
+def test_a_connection_by_rays_client_is_tried_three_times(monkeypatch, address, failures, attempts):
+    """Its server forks while it serves others; a cluster's own port either takes the connection or does not."""
+    import ray
+
+    tried = []
+
+    def init(**options):
+        tried.append(options["address"])
+        if len(tried) <= failures:
+            raise ConnectionError("no answer\nin Ray\nat all")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(engine, "_keep_sigterm", lambda: None)
+    if failures >= attempts:
+        with pytest.raises(UsageError, match="--on cluster: no connection to the cluster: no answer at all$"):
+            engine._init("cluster", address)
+    else:
+        assert engine._init("cluster", address) is ray
+    assert tried == [address] * attempts

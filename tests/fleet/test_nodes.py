@@ -66,3 +66,89 @@ def test_other_code_of_qbench_and_low_priority_are_refused():
     assert nodes.explain_refusal(OWN, OWN) is None
     assert "other code" in str(nodes.explain_refusal(replace(OWN, code="x"), OWN))
     assert "RAY_worker_niceness=0" in str(nodes.explain_refusal(replace(OWN, niceness=15), OWN))
+
+
+def test_a_class_is_named_by_what_is_told():
+    """Without trade marks and clock; at most 34 characters of the processor, else the architecture, else nothing."""
+    names = {
+        "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz": "intel-xeon-platinum-8481c-2c",
+        "a" * 33 + " bc": f"{'a' * 33}-2c",
+        None: "arm64-2c",
+    }
+    for cpu, name in names.items():
+        (formed,), _ = nodes.form_classes([node("1", fingerprint={**PRINT, "cpu": cpu, "arch": "arm64"})])
+        assert formed.label == name
+    (formed,), _ = nodes.form_classes([node("1", fingerprint={**PRINT, "cpu": None})])
+    assert formed.label == "unknown-2c"
+
+
+def test_a_class_has_as_many_cores_as_each_of_its_nodes_has():
+    """One label may hold nodes whose children may use more."""
+    (formed,), _ = nodes.form_classes([node("2", cores=(0, 1, 2)), node("1", cores=(0, 1))])
+    assert (formed.cores, [each.name for each in formed.nodes]) == (2, ["1", "2"])
+    assert formed.nodes[0].title == "10.0.0.1 (1)"
+    assert replace(OWN, name="0123456789abcdef").title == "here (01234567)"
+
+
+def test_every_node_of_the_second_kind_is_named():
+    """Each is a machine that its owner expects to work."""
+    others = [node(name, label="a", fingerprint={**PRINT, "cpu": "Graviton"}) for name in "23"]
+    _, problems = nodes.form_classes([node("1", label="a"), *others])
+    assert [problem.partition(" is left out")[0] for problem in problems] == [
+        "node 10.0.0.2 (2)",
+        "node 10.0.0.3 (3)",
+    ]
+
+
+def test_of_several_classes_like_this_machine_the_largest_is_home():
+    """It has the most places."""
+    classes, _ = nodes.form_classes([node("1", label="z"), node("2", label="a"), node("3", label="a")])
+    home = nodes.choose_home(classes, PRINT)
+    assert home is not None
+    assert home.label == "a"
+
+
+def test_a_library_that_is_missing_is_said_to_be():
+    """There, or here; what both lack is no difference."""
+    own = replace(OWN, versions={"torch": "2", "ray": None, "numpy": None})
+    refusal = nodes.explain_refusal(replace(own, versions={"torch": None, "ray": "2.60"}), own)
+    assert refusal == (
+        "node here (): torch is not installed (here 2); ray 2.60 (here not installed); install the same versions there"
+    )
+    assert nodes.explain_refusal(replace(own, niceness=1), own) is not None
+    assert nodes.explain_refusal(replace(own, niceness=-5), own) is None
+
+
+def test_the_niceness_is_the_highest_that_remains(monkeypatch, tmp_path):
+    """Each thread is set to 0 where that is allowed; one that has ended says nothing."""
+    import os
+
+    threads, tried = {1: 0, 2: 5, 3: 9, 4: 12}, []
+
+    def get(kind, thread):
+        assert kind == os.PRIO_PROCESS
+        if thread == 4:
+            raise ProcessLookupError
+        return threads[thread]
+
+    def set_priority(kind, thread, niceness):
+        tried.append((kind, thread, niceness))
+        if thread == 3:
+            raise PermissionError
+        threads[thread] = niceness
+
+    class Tasks:
+        def __init__(self, name):
+            assert name == "/proc/self/task"
+
+        def exists(self):
+            return True
+
+        def iterdir(self):
+            return [tmp_path / str(thread) for thread in threads]
+
+    monkeypatch.setattr(os, "getpriority", get)
+    monkeypatch.setattr(os, "setpriority", set_priority)
+    monkeypatch.setattr(nodes, "Path", Tasks)
+    assert nodes.count_niceness() == 9
+    assert tried == [(os.PRIO_PROCESS, 2, 0), (os.PRIO_PROCESS, 3, 0)]

@@ -127,3 +127,71 @@ def test_a_run_that_ends_lets_nobody_wait():
     schedule.close()
     with pytest.raises(CaseError, match="ended"):
         schedule.take_machine("a")
+
+
+def test_places_nodes_and_machines_are_counted_by_class():
+    """Nodes of one machine share it; what is lost counts no more."""
+    schedule = make(2, machine="one")
+    schedule.add(FleetNode(name="c", group="a", machine="two", places=3))
+    schedule.add(FleetNode(name="d", group="b", machine="three", places=5))
+    assert (schedule.count("a"), schedule.machines("a"), schedule.count("b"), schedule.count("x")) == (7, 2, 5, 0)
+    assert schedule.names() == {"n0", "n1", "c", "d"}
+    schedule.lose("c")
+    assert (schedule.count("a"), schedule.machines("a"), schedule.names()) == (4, 1, {"n0", "n1", "d"})
+
+
+def test_a_full_node_is_given_to_nobody_else():
+    """The last place of it is; beyond that, only to whoever holds places already."""
+    schedule = make(1, places=2)
+    assert [schedule._find_free("a") is None for _ in range(3)] == [False, False, True]
+    assert schedule._find_free("a", beyond=True).name == "n0"
+
+
+def test_the_work_of_the_other_node_on_a_machine_keeps_it_from_being_measured_on():
+    """The last that ends frees the machine, for either node."""
+    schedule = make(2, machine="one", places=1)
+    first, second = schedule.take_place("a"), schedule.take_place("a")
+    schedule.give_back(first)
+    assert schedule._find_idle("a") is None
+    schedule.give_back(second)
+    assert schedule._find_idle("a") is not None
+    assert schedule._find_idle("a") is None
+
+
+def test_shared_work_goes_to_no_node_that_is_full_measured_on_or_lost():
+    """Nor is what one class shares known to another."""
+    schedule = make(3, places=1)
+    first = schedule.take_place("a", near="digits")
+    assert schedule._find_last("a", "digits") is None
+    schedule.give_back(first)
+    assert schedule._find_last("a", "digits") == first
+    assert schedule._find_last("b", "digits") is None
+    assert schedule._find_last("a", "other") is None
+    measured = schedule.take_machine("a")
+    while measured.name != first.name:
+        measured = schedule.take_machine("a")
+    assert schedule._find_last("a", "digits") is None
+    schedule.give_machine_back(measured)
+    assert schedule._find_last("a", "digits") == first
+    schedule.lose(first.name)
+    assert schedule._find_last("a", "digits") is None
+
+
+def test_work_that_shares_nothing_is_not_remembered():
+    """It goes to the least busy node, whoever had such work before."""
+    schedule = make(2, places=2)
+    first = schedule.take_place("a")
+    assert schedule.take_place("a").name != first.name
+
+
+def test_a_class_with_nodes_is_waited_for_beyond_the_patience():
+    """All are busy: that is no reason to give up."""
+    schedule = make(1, places=1, patience=0.01)
+    taken, names = schedule.take_place("a"), []
+    waiting = threading.Thread(target=lambda: names.append(schedule.take_place("a").name))
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    schedule.give_back(taken)
+    waiting.join(10)
+    assert names == ["n0"]

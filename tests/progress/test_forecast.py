@@ -198,6 +198,7 @@ def test_the_pace_of_a_stage_tells_from_a_tenth_and_three_seconds_on(
         (600.0, 0.0, 300.0, "about 5 min left"),  # as long as the earlier run
         (600.0, 0.05, 700.0, "about 1 min left"),  # longer than it: a tenth of its 95 % are left
         (6000.0, 0.05, 7000.0, "about 10 min left"),
+        (3000.0, 0.09, 9000.0, "about 5 min left"),
         (1200.0, 0.5, 2400.0, "about 20 min left"),  # half of the pace's 40 min and of the tenth of 10 min
         (1200.0, 0.25, 600.0, "about 15 min left"),  # a quarter of 30 min and three of 10 min
     ],
