@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
@@ -147,6 +148,15 @@ def test_bars_show_stage_count_text_and_notes() -> None:
     assert "1/4" in text
     assert "[bold]weights were damaged" in text
     assert "measure" in text
+
+
+def test_a_bar_leaves_most_of_a_terminal_to_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 of 80 characters are the bar's, whatever the number of steps."""
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    with live(stream) as progress:
+        progress.stage("measure", 10)
+    assert max(line.count("\u2501") for line in re.split("[\r\n]", stream.getvalue())) == 24
 
 
 def test_a_note_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -18,8 +19,9 @@ from short_measurements import PEAK
 from qbench.cache.store import open_cache
 from qbench.machine.peak import measure_peak
 from qbench.process.child_process import Limits
+from qbench.progress.live import Silent
 from qbench.pytest_plugin import items
-from qbench.pytest_plugin.judged import ItemVerdict, match_exactly
+from qbench.pytest_plugin.judged import ItemVerdict, JudgedRun, match_exactly
 
 pytest_plugins = ["pytester"]
 
@@ -249,3 +251,206 @@ def test_verdicts_settle_a_test(effects, outcome, words):
         items.settle(verdicts, item)
     assert outcome is None or str(raised.value) == words
     assert item.user_properties == [("qbench", verdict.text) for verdict in verdicts]
+
+
+class Terminal:
+    """pytest's terminal, and what is captured: the lines, and whether capturing was off for each."""
+
+    def __init__(self, *, captures=True):
+        self.lines, self.off = [], False
+        capture = SimpleNamespace(global_and_fixture_disabled=self.uncapture) if captures else None
+        self.config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: capture))
+
+    @contextlib.contextmanager
+    def uncapture(self):
+        self.off = True
+        yield
+        self.off = False
+
+    def ensure_newline(self):
+        self.lines.append("")
+
+    def write_line(self, line):
+        self.lines.append((line, self.off))
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_each_stage_of_a_run_is_a_line_once(captures):
+    """On a line of its own, seen though output is captured; a stage that is named again is the same."""
+    terminal = Terminal(captures=captures)
+    lines = items.StageLines(terminal, "small")
+    for name, total in (("build", 3), ("build", 3), ("measure", None)):
+        lines.stage(name, total)
+    told = [("qbench small: build (3) ...", captures), ("qbench small: measure ...", captures)]
+    assert terminal.lines == ["", told[0], "", told[1]]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "verbosity", "worker", "shown"),
+    [
+        (True, 0, False, True),
+        (True, 1, False, True),
+        (True, -1, False, False),
+        (True, 0, True, False),
+        (False, 0, False, False),
+    ],
+)
+def test_stages_are_shown_where_somebody_looks(terminal, verbosity, worker, shown):
+    """Not with ``-q``, and not in a worker of xdist."""
+    plugin = Terminal() if terminal else None
+    config = SimpleNamespace(
+        pluginmanager=SimpleNamespace(get_plugin=lambda name: plugin if name == "terminalreporter" else None),
+        get_verbosity=lambda: verbosity,
+        **({"workerinput": {}} if worker else {}),
+    )
+    assert type(items.show_stages(config, "small")) is (items.StageLines if shown else Silent)
+
+
+class File(SimpleNamespace):
+    """A suite's file as its methods see it; compared by identity, as pytest's are."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+
+def request_run(selected, **options):
+    """What is asked for where these items of two suites' are selected."""
+    given = {"qbench_out": None, "qbench_baseline": None, "qbench_stored": False} | options
+    plugins = SimpleNamespace(get_plugin=lambda name: None)
+    file = File(
+        suite=SimpleNamespace(suite="small"), cases=("a", "b"),
+        config=SimpleNamespace(getoption=given.__getitem__, pluginmanager=plugins, get_verbosity=lambda: 0),
+    )  # fmt: skip
+    if "worker" in options:
+        file.config.workerinput = options["worker"]
+    listed = [SimpleNamespace(name=name, parent=file) for name in selected]
+    session = SimpleNamespace(items=[*listed, SimpleNamespace(name="b", parent=File())])
+    return items.SuiteFile._request(file, session), items.SuiteFile._has_gate(file, session)
+
+
+@pytest.mark.parametrize(
+    ("selected", "cases"),
+    [("ab", None), (("a", "b", "gate"), None), (("gate",), None), ("a", ("a",)), (("b", "gate"), ("b",)), ("ba", None)],
+)
+def test_what_is_selected_is_run(selected, cases):
+    """All of a suite is no filter, and neither is its gate alone, which is about every case; items of another suite do
+    not count."""
+    asked, has_gate = request_run(selected)
+    assert (asked.cases, has_gate) == (cases, "gate" in selected)
+    assert (asked.out, asked.baseline, asked.stored, asked.session) == (None, None, False, None)
+    assert type(asked.progress) is Silent
+
+
+def test_the_options_reach_the_run():
+    """And the session of xdist, by its own number."""
+    asked, _ = request_run(
+        "a", qbench_out="o", qbench_baseline="b.jsonl", qbench_stored=True, worker={"testrunuid": "7"}
+    )
+    assert (asked.out, asked.baseline, asked.stored, asked.session) == (Path("o"), Path("b.jsonl"), True, "7")
+
+
+def check(monkeypatch, record, verdicts=(), *, seconds=(), gate=True, benchmark=None):
+    """Runs the test of the case ``c`` of a judged run that has that record."""
+    judged = JudgedRun(folder=Path("run"), verdicts=tuple(verdicts))
+    file = SimpleNamespace(_judge=lambda request: judged, _has_gate=lambda session: gate, cases=("c", "d"))
+    run = SimpleNamespace(by_id={} if record is None else {"c": record})
+    monkeypatch.setattr(items, "read_run", lambda folder: run if folder == Path("run") else None)
+    monkeypatch.setattr(items.pytest_benchmark, "call_seconds", lambda run, record: list(seconds))
+    monkeypatch.setattr(items.pytest_benchmark, "extra_info", lambda record: {"mode": "static"})
+    marker = SimpleNamespace(kwargs={"timer": items.Replay()})
+    node = SimpleNamespace(user_properties=[], get_closest_marker=lambda name: marker)
+    items.SuiteFile._check_case(file, "c", SimpleNamespace(node=node, session=None), benchmark)
+    return marker.kwargs["timer"].seconds
+
+
+def test_a_case_is_settled_by_its_own_verdicts(monkeypatch):
+    """Those on the run as a whole are the gate's, or its own where the gate is deselected; another case's never."""
+    whole, other = ItemVerdict(case="run", effect="fail", text="whole"), ItemVerdict(case="d", effect="fail", text="d")
+    record = SimpleNamespace(status="ok")
+    check(monkeypatch, record, [whole, other])
+    with pytest.raises(pytest.fail.Exception, match="^whole$"):
+        check(monkeypatch, record, [whole, other], gate=False)
+    with pytest.raises(pytest.fail.Exception, match="^slow$"):
+        check(monkeypatch, record, [ItemVerdict(case="c", effect="fail", text="slow")])
+
+
+@pytest.mark.parametrize(
+    ("record", "outcome", "words"),
+    [
+        (None, pytest.fail.Exception, "the run did not reach it"),
+        (SimpleNamespace(status="failed", stage="build", reason="no"), pytest.fail.Exception, "build: no"),
+        (SimpleNamespace(status="skipped", stage="plan", reason="no engine"), pytest.skip.Exception, "no engine"),
+    ],
+)
+def test_a_case_without_a_result_says_why(monkeypatch, record, outcome, words):
+    """Also where the gate says nothing of it."""
+    with pytest.raises(outcome, match=f"^{words}$"):
+        check(monkeypatch, record)
+
+
+def test_the_calls_of_the_run_are_the_rounds_of_the_benchmark(monkeypatch):
+    """One call a round; a case that has none is no benchmark, nor is one without a record."""
+    record, rounds = SimpleNamespace(status="ok"), []
+    benchmark = SimpleNamespace(
+        disabled=False, extra_info={}, pedantic=lambda function, **options: rounds.append(options)
+    )
+    assert check(monkeypatch, record, seconds=[0.5, 0.25], benchmark=benchmark) == [0.5, 0.25]
+    assert (benchmark.disabled, rounds, benchmark.extra_info) == (
+        False,
+        [{"rounds": 2, "iterations": 1}],
+        {"mode": "static"},
+    )
+    assert check(monkeypatch, record, benchmark=benchmark) == []
+    assert (benchmark.disabled, rounds[1:]) == (True, [{}])
+
+
+def test_a_benchmark_without_its_marker_has_no_rounds(monkeypatch):
+    """Somebody's own fixture of that name has no timer that could give the calls back."""
+    calls = []
+    benchmark = SimpleNamespace(disabled=False, pedantic=lambda function, **rounds: calls.append(rounds))
+    item = SimpleNamespace(get_closest_marker=lambda name: None)
+    items._replay(benchmark, item, [0.5], SimpleNamespace())
+    assert (benchmark.disabled, calls) == (True, [{}])
+
+
+@pytest.mark.parametrize("folder", [Path("run"), None])
+def test_the_error_of_the_run_fails_every_item(monkeypatch, folder):
+    """It is made once; where a folder was made, each report names it."""
+    made, reports = [], []
+
+    def judge_run(request):
+        made.append(request)
+        return JudgedRun(folder=folder, error="no baseline")
+
+    monkeypatch.setattr(items, "judge_run", judge_run)
+    file = SimpleNamespace(_judged=None, _request=lambda session: session)
+    for _ in range(2):
+        node = SimpleNamespace(user_properties=[])
+        with pytest.raises(pytest.fail.Exception, match="^no baseline$"):
+            items.SuiteFile._judge(file, SimpleNamespace(session="asked", node=node))
+        reports.append(node.user_properties)
+    assert made == ["asked"]
+    assert reports == [[] if folder is None else [("qbench_run", "run")]] * 2
+
+
+def test_a_suite_is_named_as_from_here(tmp_path, monkeypatch):
+    """Messages name no machine's folders, but for a suite that lies elsewhere."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert items._beside(tmp_path / "here" / "s" / "a.yaml") == Path("s/a.yaml")
+    assert items._beside(tmp_path / "a.yaml") == tmp_path / "a.yaml"
+
+
+def test_an_item_stands_at_the_matrix_of_its_suite():
+    """pytest counts lines from 0."""
+    item = SimpleNamespace(path=Path("a.yaml"), line=5, name="c")
+    assert items.CaseItem.reportinfo(item) == (Path("a.yaml"), 4, "c")
+
+
+@pytest.mark.parametrize("effect", ["fail", "invalid", "hold"])
+def test_what_could_not_be_judged_fails_as_what_is_too_slow(effect):
+    """A gate that holds for a person is no pass."""
+    with pytest.raises(pytest.fail.Exception, match="^a\\nb$"):
+        items.settle([ItemVerdict(case="c", effect=effect, text="a\nb")], SimpleNamespace(user_properties=[]))
