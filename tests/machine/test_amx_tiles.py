@@ -45,6 +45,16 @@ def test_without_amx_nothing_is_told(tmp_path: Path) -> None:
     assert amx_tiles.are_in_use(tmp_path) is None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that may be executed, as Linux gives it")
+def test_the_instruction_is_read_from_memory_that_may_be_executed() -> None:
+    """It is laid there and not run: a CPU without AMX may not have it."""
+    reader = amx_tiles._load_reader()
+    assert reader is not None
+    memory, _ = reader
+    assert memory[:19] == bytes.fromhex("b9010000000f01d048c1e2204809d0c3").ljust(19, b"\0")
+    assert amx_tiles._load_reader() is reader
+
+
 @pytest.mark.skipif(not HAS_AMX, reason="needs a CPU with AMX")
 def test_a_thread_that_computed_nothing_has_none_in_use() -> None:
     """A process starts with its tiles empty."""

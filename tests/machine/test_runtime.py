@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 
 import pytest
+import torch
 
 from qbench.errors import MeasureError
 from qbench.explain.causes import machine
@@ -57,6 +60,9 @@ def test_onednn_says_its_instruction_set_in_its_header(said: str | None, isa: st
     assert onednn_isa(said) == isa
 
 
+HAS_ONEDNN, HAS_MKL = torch.backends.mkldnn.is_available(), torch.backends.mkl.is_available()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads back affinity and /proc, which Linux has")
 def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
     """What is set from outside is read back inside."""
@@ -64,6 +70,9 @@ def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
     seen = runtime.look_inside(limits=Limits(seconds=60), cores=(core,))
     assert (seen.cores, seen.threads) == ((core,), 1)
     assert seen.torch_isa
+    assert (seen.mkl_isa is not None) is HAS_MKL
+    if "avx512_vnni" in fingerprint.isa():  # others may multiply bytes without it
+        assert (seen.onednn_isa is not None) is HAS_ONEDNN
     assert seen.allocator in ("system", *runtime.ALLOCATORS)
     assert seen.amx_granted is None or "amx_tile" in fingerprint.isa()
     assert (seen.onnxruntime_amx is None) is ("amx_tile" not in fingerprint.isa())
@@ -118,3 +127,24 @@ def test_another_malloc_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     with pytest.raises(MeasureError, match="malloc does not take MALLOC_MMAP_MAX_=0"):
         runtime.set_malloc({"MALLOC_MMAP_MAX_": "0"})
+
+
+def test_what_c_code_writes_lands_in_the_file_and_then_where_it_did(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where something fails within; no descriptor is left open."""
+    spare = os.dup(1)
+    os.close(spare)
+    for error in (None, KeyError):
+        with tempfile.TemporaryFile("w+") as file:
+            try:
+                with runtime._stdout_into(file):
+                    os.write(1, b"inside")
+                    if error is not None:
+                        raise error
+            except KeyError:
+                pass
+            os.write(1, b"after")
+            file.seek(0)
+            assert file.read() == "inside"
+        assert capfd.readouterr().out == "after"
+    assert os.dup(1) == spare
+    os.close(spare)

@@ -1,0 +1,78 @@
+"""The products that a peak is measured by: what each multiplies, and in which layout."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qbench.machine import gemm
+
+
+def look_into(call: Any) -> dict[str, Any]:
+    """What a call multiplies."""
+    return dict(inspect.getclosurevars(call).nonlocals)
+
+
+@pytest.mark.parametrize("name", ["torch.mm", "torch._int_mm"])
+def test_both_layouts_of_torchs_products_are_tried(name: str) -> None:
+    """A library may prefer either; each is of two square matrices, and of bytes where it says so."""
+    made = {kernel.name: kernel.make(16) for kernel in gemm.kernels() if kernel.name.startswith(name)}
+    assert set(made) == {name, f"{name} transposed"}
+    for title, call in made.items():
+        right = look_into(call)["right"]
+        assert right.is_contiguous() is ("transposed" not in title)
+        assert tuple(right.shape) == tuple(look_into(call)["a"].shape) == (16, 16)
+        assert str(right.dtype) == ("torch.int8" if "int" in name else "torch.float32")
+
+
+def test_every_kernel_says_its_precision_and_has_a_name_of_its_own() -> None:
+    """A peak names the kernel that reached it."""
+    listed = gemm.kernels()
+    assert len({kernel.name for kernel in listed}) == len(listed)
+    for kernel in listed:
+        is_int8 = any(word in kernel.name for word in ("_int_mm", "quantized", "Integer", "QLinear"))
+        assert kernel.precision == ("int8" if is_int8 else "fp32")
+
+
+def read_product(call: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The left side and the result of a product of ONNX Runtime, which writes it in place."""
+    call()
+    x, result = call.__defaults__[0]
+    return x, result
+
+
+@pytest.mark.parametrize(("left", "operator"), [("uint8", "MatMulInteger"), ("int8", "MatMulInteger")])
+def test_onnxruntimes_sums_are_those_of_the_product_alone(left: str, operator: str) -> None:
+    """No zero point, whose row sums would be further work; in 32 bits."""
+    pytest.importorskip("onnxruntime")
+    x, result = read_product(gemm._ort_int8(left, operator)(32))
+    weight = draw_weight(32)
+    assert result.dtype == np.int32
+    assert np.array_equal(result, x.astype(np.int64) @ weight)
+
+
+def test_onnxruntimes_requantized_product_has_no_zero_point_either() -> None:
+    """Scales of a tenth: the sum over ten."""
+    pytest.importorskip("onnxruntime")
+    x, result = read_product(gemm._ort_int8("uint8", "QLinearMatMul")(32))
+    assert result.dtype == np.uint8
+    assert np.array_equal(result, np.clip(np.rint(x.astype(np.int64) @ draw_weight(32) * np.float32(0.1)), 0, 255))
+
+
+def draw_weight(size: int) -> np.ndarray[Any, Any]:
+    """The right side, drawn behind the left one."""
+    rng = np.random.default_rng(0)
+    rng.integers(0, 8, (size, size))
+    return rng.integers(-8, 8, (size, size))
+
+
+def test_onnxruntimes_floats_are_multiplied() -> None:
+    """One thread, no copy."""
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    x, weight = (rng.standard_normal((32, 32), dtype=np.float32) for _ in range(2))
+    _, result = read_product(gemm._ort_fp32(32))
+    assert np.allclose(result, x @ weight, atol=1e-4)
