@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import subprocess
@@ -217,6 +218,68 @@ def test_the_token_of_a_cluster_is_nobodys_guess():
     assert token is engine._make_token()
     assert token["RAY_AUTH_MODE"] == "token"
     assert len(bytes.fromhex(token["RAY_AUTH_TOKEN"])) == 32
+
+
+class Connected:
+    """What connecting does, in order."""
+
+    def __init__(self, monkeypatch, problem=None):
+        self.done = []
+
+        @contextlib.contextmanager
+        def start_here(count, cache):
+            self.done.append(("start", count, cache))
+            yield "127.0.0.1:1"
+            self.done.append("end")
+
+        def init(on, where):
+            self.done.append(("init", on, where))
+            return SimpleNamespace(shutdown=lambda: self.done.append("shutdown"))
+
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+        monkeypatch.setattr(engine, "_start_here", start_here)
+        monkeypatch.setattr(engine, "_init", init)
+        monkeypatch.setattr(engine, "_keep_quiet", lambda: self.done.append("quiet"))
+        monkeypatch.setattr(
+            engine, "explain_unreachable", lambda address: self.done.append(("ask", address)) or problem
+        )
+        monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
+
+
+@pytest.mark.parametrize(("on", "count"), [("local-cluster", 1), ("local-cluster:3", 3)])
+def test_a_cluster_that_is_started_here_ends_with_its_connection(monkeypatch, tmp_path, on, count):
+    """One node unless told; nobody is asked whether it answers, and no usage is reported."""
+    made = Connected(monkeypatch)
+    with engine.connect(on, tmp_path):
+        assert os.environ.pop("RAY_USAGE_STATS_ENABLED") == "0"
+    around = [("start", count, tmp_path), ("init", on, "127.0.0.1:1"), "quiet", "shutdown", "end"]
+    assert made.done == around
+
+
+@pytest.mark.parametrize(("address", "asked"), [("h:6379", True), ("auto", False)])
+def test_a_cluster_that_is_there_is_asked_and_left(monkeypatch, tmp_path, address, asked):
+    """Also where the run fails; what Ray knows itself, as a node of it, is not asked. A setting of the user's own for
+    usage stays."""
+    made = Connected(monkeypatch)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+
+    def fail():
+        with engine.connect("ray", tmp_path):
+            assert os.environ["RAY_USAGE_STATS_ENABLED"] == "1"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert made.done == [*([("ask", address)] if asked else []), ("init", "ray", address), "quiet", "shutdown"]
+
+
+def test_a_cluster_that_is_not_reached_is_not_connected_to(monkeypatch, tmp_path):
+    """Ray would try for minutes."""
+    made = Connected(monkeypatch, problem="nothing answers")
+    with pytest.raises(UsageError, match="^--on h:6379: nothing answers$"), engine.connect("h:6379", tmp_path):
+        pass
+    assert made.done == [("ask", "h:6379")]
 
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install -e '.[cluster]'")

@@ -282,3 +282,13 @@ def test_versions_are_null_for_what_is_not_installed() -> None:
     """A distribution that is not there has no version, and that is no error."""
     found = fingerprint.versions(("pytest", "no-such-distribution"))
     assert found == {"pytest": pytest.__version__, "no-such-distribution": None}
+
+
+def test_where_no_file_tells_the_load_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has no /proc; Windows has neither. Of another machine's files nothing is asked here."""
+    monkeypatch.setattr(fingerprint, "_text", lambda path: None)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.75, 0.5, 0.25), raising=False)
+    assert fingerprint.load_average() == 0.75
+    assert fingerprint.load_average(tmp_path) is None
+    monkeypatch.delattr(os, "getloadavg")
+    assert fingerprint.load_average() is None
