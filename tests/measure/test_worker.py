@@ -1,0 +1,134 @@
+"""What a measuring process reads of itself, and what it refuses; in real processes: tests/measure/test_group.py."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qbench.errors import MeasureError
+from qbench.measure import worker
+from qbench.measure.worker import WorkerSpec
+
+
+def specify(**changes: Any) -> WorkerSpec:
+    """A case of two threads on the cores 3 and 1."""
+    values: dict[str, Any] = {"case": "a", "backend": "fake", "file": Path("m"), "threads": 2, "batch_size": 1}
+    return WorkerSpec(**values | {"cores": (3, 1), "inputs": ()} | changes)
+
+
+AS_SET = {
+    "threads": 2,
+    "interop_threads": 1,
+    "affinity": [1, 3],
+    "spinning": False,
+    "denormals_flushed": False,
+    "inference_precision": "f32",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threads", 1),
+        ("interop_threads", 2),
+        ("affinity", [1]),
+        ("spinning", True),
+        ("denormals_flushed", True),
+        ("inference_precision", "bf16"),
+    ],
+)
+def test_anything_that_is_not_as_set_is_another_case(name: str, value: Any) -> None:
+    """Cores in any order; what is not told is not held against it."""
+    worker.require_as_set(AS_SET, specify())
+    worker.require_as_set(AS_SET | {name: None}, specify())
+    worker.require_as_set({key: told for key, told in AS_SET.items() if key != name}, specify())
+    with pytest.raises(MeasureError, match=f"^set {name} to .* but {name} is .*: not measured, since it is another"):
+        worker.require_as_set(AS_SET | {name: value}, specify())
+
+
+def test_denormals_are_flushed_where_that_was_asked_for() -> None:
+    """And only there."""
+    worker.require_as_set(AS_SET | {"denormals_flushed": True}, specify(flush_denormals=True))
+    with pytest.raises(MeasureError, match="set denormals_flushed to True"):
+        worker.require_as_set(AS_SET, specify(flush_denormals=True))
+
+
+def test_a_case_is_neither_slowed_down_nor_flushed_unless_it_says_so() -> None:
+    """No run sets either."""
+    plain = specify()
+    assert (plain.slowdown, plain.flush_denormals, plain.environment, plain.versions) == (0.0, False, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("size", "first", "second", "last"),
+    [
+        (1, [0], [1], [2]),
+        (2, [0, 1], [2, 3], [4, 0]),
+        (7, [0, 1, 2, 3, 4, 0, 1], [2, 3, 4, 0, 1, 2, 3], [4, 0, 1, 2, 3, 4, 0]),
+    ],
+)
+def test_batches_go_on_where_the_one_before_ended(size: int, first: Any, second: Any, last: Any) -> None:
+    """Through all inputs of an example alike, from the start again at the end."""
+    inputs = (np.arange(5), 10 * np.arange(5).reshape(5, 1))
+    made = worker.batches(inputs, size)
+    assert len(made) == 8
+    assert [batch[0].tolist() for batch in made[:3]] == [first, second, last]
+    assert all(np.array_equal(10 * batch[0], batch[1][:, 0]) and batch[0].flags.c_contiguous for batch in made)
+
+
+def test_calls_that_take_a_share_longer_are_rounded() -> None:
+    """To whole nanoseconds, of which half are even."""
+    assert worker.lengthen(np.asarray([1000, 10, 30]), 0.05).tolist() == [1050, 10, 32]
+    assert worker.lengthen(np.asarray([7]), 0.0).tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [("Name:\tx\nVmPeak:\t   9000 kB\nVmHWM:\t   2048 kB\n", 2048 * 1024), ("Name:\tx\n", None)],
+)
+def test_the_peak_of_memory_is_what_the_system_says(tmp_path: Path, text: str, seen: Any) -> None:
+    """The resident set, in bytes; None where its file has no such line."""
+    (tmp_path / "status").write_text(text)
+    assert worker.peak_rss_bytes(tmp_path / "status") == seen
+
+
+@pytest.mark.parametrize(("platform", "seen"), [("darwin", 4096), ("linux", 4096 * 1024)])
+def test_without_that_file_it_is_what_the_kernel_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, seen: int
+) -> None:
+    """In bytes on macOS, in KiB elsewhere; None where there is no such count."""
+    usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda who: SimpleNamespace(ru_maxrss=4096))
+    monkeypatch.setitem(sys.modules, "resource", usage)  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "platform", platform)
+    assert worker.peak_rss_bytes(tmp_path / "none") == seen
+    monkeypatch.setitem(sys.modules, "resource", None)  # type: ignore[arg-type]
+    assert worker.peak_rss_bytes(tmp_path / "none") is None
+
+
+def test_a_machine_that_slept_shows_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock that counts sleep is ahead of the one that does not; without it nothing is known."""
+    clocks = {7: 1_500, time.CLOCK_MONOTONIC: 1_000}
+    monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
+    monkeypatch.setattr(time, "clock_gettime_ns", clocks.__getitem__)
+    assert worker.suspended_ns() == 500
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    assert worker.suspended_ns() == 0
+
+
+def test_the_version_of_a_library_is_that_of_what_was_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of that name from elsewhere has none, nor has one without a file or a distribution."""
+    assert worker.read_loaded_version("numpy") == importlib.metadata.version("numpy")
+    assert worker.read_loaded_version("no_such_library") is None
+    monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace(__file__=str(tmp_path / "numpy.py")))  # type: ignore[arg-type]
+    assert worker.read_loaded_version("numpy") is None
+    monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace(__file__=None))  # type: ignore[arg-type]
+    assert worker.read_loaded_version("numpy") is None
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(__file__=str(tmp_path / "mine.py")))  # type: ignore[arg-type]
+    assert worker.read_loaded_version("mine") is None
