@@ -9,12 +9,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from qbench.errors import NodeLost, UsageError
 from qbench.fleet import engine
+from qbench.machine import fingerprint
+from qbench.process import imports
 
 
 @pytest.mark.parametrize("on", ["", "local", "local-cluster:0", "ray://host", "http://x:1", "a b:1"])
@@ -372,3 +375,89 @@ def test_a_connection_by_rays_client_is_tried_three_times(monkeypatch, address, 
     else:
         assert engine._init("cluster", address) is ray
     assert tried == [address] * attempts
+
+
+class FakeCluster:
+    """A cluster on this machine that starts nothing: what it was told, and what the environment was then."""
+
+    address = "127.0.0.1:0"
+    told: list[tuple[str, dict[str, object], list[int], str | None]] = []  # noqa: RUF012  # one list of a test
+    fails = None
+
+    def __init__(self, *, initialize_head, head_node_args):
+        assert initialize_head
+        self.tell("head", head_node_args)
+
+    def add_node(self, **options):
+        self.tell("node", options)
+
+    def tell(self, what, options):
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self.told.append((what, options, cores, os.environ.get("RAY_TMPDIR")))
+        if self.fails == what:
+            raise RuntimeError("no port is free")
+
+    def shutdown(self):
+        self.told.append(("shutdown", {}, [], None))
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """The class, in place of Ray's."""
+    monkeypatch.setattr("ray.cluster_utils.Cluster", FakeCluster)
+    monkeypatch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
+    monkeypatch.setattr(engine, "_keep_sigterm", lambda: FakeCluster.told.append(("sigterm", {}, [], None)))
+    monkeypatch.setattr(FakeCluster, "told", [])
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    return FakeCluster
+
+
+@needs_ray
+def test_a_cluster_on_this_machine_has_a_head_without_work_and_nodes_that_share_its_cores(cluster, tmp_path):
+    """On loopback, without dashboard; each node with a cache of its own beside the one here. What was set for Ray is
+    set back, and its folder is gone."""
+    cores = fingerprint.allowed_cores()
+    with engine._start_here(len(cores), tmp_path / "cache") as address:
+        assert address == "127.0.0.1:0"
+    names = [each[0] for each in cluster.told]
+    assert names == ["sigterm", "head", *(["node"] * len(cores)), "shutdown"]
+    _, head, _, folder = cluster.told[1]
+    assert head == {
+        "node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": 200 * 2**20, "num_cpus": 0,
+        "no_monitor": True, "include_log_monitor": False,
+    }  # fmt: skip
+    assert folder is not None
+    for number, (_, options, may_use, same_folder) in enumerate(cluster.told[2:-1]):
+        assert (options["num_cpus"], options["resources"], same_folder) == (1, {"qbench": 1}, folder)
+        assert (options["node_ip_address"], options["include_dashboard"]) == ("127.0.0.1", False)
+        assert options["env_vars"]["QBENCH_CACHE"] == str(tmp_path / "cache-nodes" / str(number + 1))
+        assert options["env_vars"].items() >= imports.name_own_cores().items()
+        assert may_use in ([cores[number]], [])
+    assert "RAY_TMPDIR" not in os.environ
+    assert not Path(folder).exists()
+
+
+@needs_ray
+@pytest.mark.parametrize("fails", ["head", "node"])
+def test_a_node_that_dies_as_it_starts_is_one_message(cluster, monkeypatch, tmp_path, fails):
+    """What had started ends; nothing of it is left."""
+    monkeypatch.setattr(cluster, "fails", fails)
+    with pytest.raises(UsageError, match=r"local-cluster:1: a node of it did not start: no port is free; is there"):
+        enter(engine._start_here(1, tmp_path / "cache"))
+    assert (cluster.told[-1][0] == "shutdown") is (fails == "node")
+    assert "RAY_TMPDIR" not in os.environ
+    assert not Path(cluster.told[1][3]).exists()
+
+
+@needs_ray
+def test_a_ray_that_was_imported_too_early_is_told_of(cluster, monkeypatch, tmp_path):
+    """It would look for an address that other machines reach, and listen there."""
+    monkeypatch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", True)
+    with pytest.raises(UsageError, match="Ray was imported too early to be kept here"):
+        enter(engine._start_here(1, tmp_path / "cache"))
+    assert cluster.told == []
+
+
+def enter(around):
+    with around:
+        pass
