@@ -4,6 +4,7 @@ a record is told of each case."""
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 
 from qbench import suite
 from qbench.errors import CaseError
+from qbench.measure import group as groups
 from qbench.measure import measure, samples
 from qbench.measure.group import Measured
 from qbench.measure.measure import (
@@ -289,3 +291,111 @@ def test_what_is_kept_of_a_setting_goes_once_its_cases_are_recorded(tmp_path, mo
     assert len(list((tmp_path / "samples").glob("partial-*"))) == 1
     remove_checkpoint(setting_of(tmp_path), tmp_path)
     assert list((tmp_path / "samples").glob("partial-*")) == []
+
+
+def test_what_was_timed_teaches_the_cores_and_mends_their_peak(tmp_path, monkeypatch):
+    """The least level of the canary that any case shows; the peak is looked at again once that is known, and is what
+    the setting has."""
+    Group(monkeypatch, starts=[start()])
+    learned, asked = [], []
+    cores = TimedCores(numbers=(0, 1), root=tmp_path, limits=Limits(), peak="peak", unknown="why")
+    monkeypatch.setattr(TimedCores, "learn", lambda self, timed: learned.extend(each.protocol for each in timed))
+    monkeypatch.setattr(TimedCores, "mend_peak", lambda self: asked.append(len(learned)))
+    measured = measure_setting(setting_of(tmp_path), tmp_path, cores)
+    assert (learned, asked) == (["paired"] * 3, [3])
+    assert (measured.peak, measured.unknown_peak, measured.node) == ("peak", "why", None)
+    assert measured.seconds >= 0
+
+
+def test_a_case_whose_baseline_has_no_samples_has_no_speedup(tmp_path, monkeypatch):
+    """Its latency stands, and so does that of fp32 that is compared with nothing."""
+    group = Group(monkeypatch, starts=[start()])
+    whole = group.measure_group
+
+    def measure_group(baseline, contenders, **options):
+        results = whole(baseline, contenders, **options)
+        return {**results, FP32: Measured(samples=None, error=CaseError("died"), facts=(), peak_rss_bytes=None)}
+
+    monkeypatch.setattr(measure, "measure_group", measure_group)
+    latencies = measure_field(tmp_path)
+    assert (latencies[STAYS].speedup, latencies[STAYS].speedup_fastest, latencies[STAYS].reason) == (None, None, None)
+    assert latencies[STAYS].latency.p50_seconds == pytest.approx(1e-3)
+    assert (latencies[FP32].reason, latencies[FP32].observed) == ("died", None)
+    Group(monkeypatch, starts=[start()])
+    assert measure_field(tmp_path)[FP32].speedup is None
+
+
+def test_the_race_knows_what_the_suite_says(tmp_path, monkeypatch):
+    """Its tie, precision, seconds and seed, the warm-up calls that loading has left, and where its numbers go on."""
+    group = Group(monkeypatch)
+    (tmp_path / "samples").mkdir()
+    samples.save(tmp_path / "samples" / "m__static__fake__t1__b2.npz", raced(10, "tied", (0, 6)))
+    measure_field(
+        tmp_path,
+        "measure: {precision: 4%, max_seconds: 7, seed: 9, warmup_calls: 30}\ndecide: {tie: 5%}",
+    )
+    race = group.protocols[0]
+    assert (race.rules.tie, race.rules.precision, race.rules.max_seconds) == (0.05, 0.04, 7)
+    assert (race.seed, race.warmup_calls, race.first_process) == (9, 30 - FIRST_CALLS, 7)
+    assert [arm.case for arm in race.arms] == [FP32, STAYS, LEAVES]
+
+
+def test_the_race_is_run_in_heats_where_memory_is_short(tmp_path, monkeypatch):
+    """By the sizes of the artifacts and the memory that is free by then; the blocks so far turn the order."""
+    group = Group(monkeypatch)
+    measure_field(tmp_path)
+    asked = []
+    monkeypatch.setattr(measure, "count_free_bytes", lambda: 123)
+    monkeypatch.setattr(measure, "split_heats", lambda *given, **named: asked.append((given, named)))
+    group.protocols[0].heats(("arms",), "fastest", 40)
+    sizes = dict.fromkeys((FP32, STAYS, LEAVES), 1)
+    assert asked == [((("arms",), "fastest", sizes), {"free_bytes": 123, "first": 40})]
+
+
+def test_a_case_is_opened_as_its_host_says(tmp_path, monkeypatch):
+    """Its backend, file, batch, and the variables of the host."""
+    group = Group(monkeypatch)
+    measure_field(tmp_path)
+    spec = group.specs[STAYS]
+    assert (spec.case, spec.backend, spec.file, spec.threads, spec.batch_size) == (STAYS, "fake", tmp_path / "m", 1, 2)
+    assert (spec.cores, dict(spec.environment)) == ((2,), {})
+
+
+def test_the_typical_call_is_its_mean_where_no_median_is_known(tmp_path, monkeypatch):
+    """Few calls give no median, and still so many examples a second."""
+    group = Group(monkeypatch, starts=[start()])
+    whole = group.measure_group
+
+    def measure_group(baseline, contenders, **options):
+        results = whole(baseline, contenders, **options)
+        few = replace(results[STAYS], samples=raced(10**6, "decided", (0, 0)))
+        return {**results, STAYS: few}
+
+    monkeypatch.setattr(measure, "measure_group", measure_group)
+    latency = measure_field(tmp_path)[STAYS]
+    assert latency.latency.p50_seconds is None
+    assert latency.throughput_per_second == pytest.approx(2000)
+
+
+@pytest.mark.parametrize("outcome", [CaseError("it hung"), Samples(protocol="sequential", stopped="fixed")])
+def test_what_a_group_gave_is_samples_or_an_error(outcome):
+    """With the facts of those processes that told any, and the largest peak of their memory; the control's count with
+    the baseline's."""
+    specs = [SimpleNamespace(case=case) for case in ("base", "a")]
+    told = {"base": iter([(None, 5), ("base 2", None)]), "a": iter([("a 1", None)])}
+
+    def open_remote(spec, *, limits, fresh):
+        facts, peak = next(told[spec.case])
+        return SimpleNamespace(facts=facts, peak_rss_bytes=peak, fresh=fresh)
+
+    class Told:
+        def measure(self, baseline, contenders, open_worker, watch, *, tell, earlier, keep):
+            assert (baseline, contenders, dict(earlier)) == ("base", ["a"], {})
+            assert [open_worker(case).fresh for case in ("base", "a", "control")] == [False] * 3
+            return {"base": outcome, "a": outcome}
+
+    results = groups.measure_group(specs[0], specs[1:], protocol=Told(), limits=None, open_remote=open_remote)
+    for case, facts, peak in (("base", ("base 2",), 5), ("a", ("a 1",), None)):
+        is_error = isinstance(outcome, CaseError)
+        assert (results[case].samples, results[case].error) == ((None, outcome) if is_error else (outcome, None))
+        assert (results[case].facts, results[case].peak_rss_bytes) == (facts, peak)
