@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from qbench.measure.block_size import Block
 from qbench.measure.samples import BlockTiming
 from qbench.measure.series import Series, join_controls, resume_series, split_controls
 
@@ -39,3 +43,33 @@ def test_controls_are_joined_and_split():
     assert join_controls({})["control_log_ratios"].tolist() == []
     both = Series(case="a", process=[1, 2]).samples("paired", "left", CONTROLS)
     assert {number: ratios.tolist() for number, ratios in split_controls(both).items()} == {1: [0.1, 0.2], 2: [0.3]}
+
+
+def test_a_series_goes_on_with_the_block_that_its_samples_had() -> None:
+    """How many calls were discarded, and what of each block is known; nothing kept is an empty one."""
+    samples = grow().samples("paired", "racing", {})
+    again = resume_series("a", samples)
+    assert [timing.canary_ns for timing in again.timings] == [(1, 2)] * 3
+    assert [timing.involuntary for timing in again.timings] == [0, 1, 2]
+    assert [timing.faults for timing in again.timings] == [None] * 3
+    assert (again.process, again.round, again.discarded) == ([0, 1, 1], [0, 1, 2], 0)
+    assert (again.block, again.error) == (None, None)
+    empty = resume_series("a", None)
+    assert (empty.case, empty.timings, empty.seconds) == ("a", [], 0.0)
+
+
+def test_what_is_stored_says_how_many_calls_were_discarded() -> None:
+    """By the block that was found here, else as an earlier part of the run had it."""
+    series = grow()
+    series.discarded = 3
+    assert series.samples("paired", "left", {}).discarded == 3
+    series.block = Block(discard=5, keep=2)
+    assert series.samples("paired", "left", {}).discarded == 5
+
+
+def test_samples_that_contradict_themselves_are_not_gone_on_with() -> None:
+    """Readings of fewer blocks than there are: nobody knows of which."""
+    samples = grow().samples("paired", "racing", {})
+    for changes in ({"canary_ns": samples.canary_ns[:2]}, {"involuntary": samples.involuntary[:2]}):
+        with pytest.raises(ValueError, match="zip"):
+            resume_series("a", replace(samples, **changes))
