@@ -938,3 +938,123 @@ def test_a_mode_that_a_network_cannot_have_is_skipped_with_its_reason(folder):
     assert skipped.reason == (
         "dynamic quantization covers Linear, LSTM and GRU layers, and this model has none; use static instead"
     )
+
+
+# --- without an engine ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statuses", "interrupted", "code"),
+    [((), False, 0), (("ok", "skipped"), False, 0), (("ok", "failed"), False, 1), (("failed",), True, 130)],
+)
+def test_the_exit_code_is_that_of_the_worst(statuses, interrupted, code):
+    """What is skipped with a reason is no failure; an interrupted run is neither."""
+    records = [schema.Record(case=CASE, status=status) for status in statuses]
+    assert run.RunResult(folder=Path(), records=records, elapsed_seconds={}, interrupted=interrupted).exit_code == code
+
+
+PLAIN = """\
+suite: s
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {modes: [fp32], backends: [fake], threads: [1, 3]}
+"""
+
+
+def open_plain(tmp_path, monkeypatch, *, more="", jobs=None, fleet=None, resume=None, heard=None):
+    """What the stages of a run on a machine of four cores are given."""
+    monkeypatch.setattr(run.fingerprint, "allowed_cores", lambda root=None: (0, 1, 2, 3))
+    return run.open_run(
+        suite.parse(PLAIN + more, file="s.yaml"), out=tmp_path, only=None, resume=resume, jobs=jobs,
+        progress=heard or Silent(), fleet=fleet,
+    )  # fmt: skip
+
+
+def count_slots(place):
+    """How many processes may work at a place."""
+    count = 0
+    while place.slots.take_spare():
+        count += 1
+    return count
+
+
+def make_nodes(*, cores, home, places=9):
+    """A cluster with so many places; a node of the class of this machine has ``home`` cores (None: there is none)."""
+    return SimpleNamespace(
+        home=None if home is None else SimpleNamespace(cores=home), cores_by_host={}, places=places,
+        own=SimpleNamespace(cores=tuple(range(cores))),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "expected"),
+    [
+        (None, None, (4, 4)),
+        (2, None, (2, 2)),
+        (9, None, (9, 9)),
+        (None, {"cores": 2, "home": None}, (9, 2)),
+        (1, {"cores": 2, "home": None}, (1, 1)),
+    ],
+)
+def test_as_many_things_happen_as_there_are_places(tmp_path, monkeypatch, jobs, nodes, expected):
+    """A core each, or those of the nodes; what happens on this machine is no more than its cores then."""
+    context = open_plain(tmp_path, monkeypatch, jobs=jobs, fleet=None if nodes is None else make_nodes(**nodes))
+    assert (context.jobs, count_slots(context.here)) == expected
+
+
+@pytest.mark.parametrize(("home", "threads"), [(None, {1, 3}), (2, {1}), (8, {1, 3})])
+def test_a_case_takes_no_more_threads_than_where_it_is_native(tmp_path, monkeypatch, home, threads):
+    """On the nodes that are like this machine, and here."""
+    fleet = make_nodes(cores=4, home=home)
+    context = open_plain(tmp_path, monkeypatch, fleet=fleet)
+    assert {planned.case.threads for planned in context.tracker.planned} == threads
+    assert [record.status for record in context.directory.records()] == ["skipped"] * (len({1, 3} - threads))
+
+
+def test_stages_are_given_what_the_suite_says(tmp_path, monkeypatch):
+    """The limits of a child, whether QAT is trained, and how many examples are emulated."""
+    more = "limits: {stage_seconds: 77, memory_bytes: 3000000000, train_qat: false}\nevaluate: {emulated_samples: 5}\n"
+    context = open_plain(tmp_path, monkeypatch, more=more)
+    assert (context.limits.seconds, context.limits.memory_bytes) == (77, 3_000_000_000)
+    assert (context.train_qat, context.emulated_samples, context.fleet) == (False, 5, None)
+
+
+@pytest.mark.parametrize("layers", [True, False])
+def test_the_stages_come_in_their_order(tmp_path, monkeypatch, layers):
+    """Each is given what the ones before gave; numbers of layers are kept where the suite asks, and what is imported
+    ahead is there before anything is timed."""
+    done, heard = [], Heard()
+    context = open_plain(tmp_path, monkeypatch, more=f"evaluate: {{layers: {layers}}}\n", heard=heard)
+    context.tracker.done.add("digits-cnn/fp32/fake/t1/b1")
+    monkeypatch.setattr(run, "import_ahead", lambda names: SimpleNamespace(join=lambda: done.append("join")))
+    for name in ("warn_of_guessing", "keep_flip_images", "keep_layer_numbers"):
+        monkeypatch.setattr(run, name, lambda *given, name=name: done.append(name))
+    for name in ("prepare", "read_hosts", "build_variants", "evaluate", "compare_runtimes", "name_layers"):
+        monkeypatch.setattr(run, name, lambda *given, name=name: done.append(name) or f"by {name}")
+    monkeypatch.setattr(run, "measure", lambda *given: done.append(given[2:]) or [])
+    elapsed = {}
+    run._run_stages(context, suite.parse(PLAIN + f"evaluate: {{layers: {layers}}}\n"), elapsed)
+    assert list(elapsed) == ["prepare", "build", "evaluate", "measure"]
+    assert done == [
+        "prepare", "read_hosts", "build_variants", "evaluate", "warn_of_guessing", "compare_runtimes", "name_layers",
+        "keep_flip_images", *(["keep_layer_numbers"] if layers else []), "join",
+        ("by prepare", "by build_variants", "by name_layers"),
+    ]  # fmt: skip
+    assert heard.notes == ["1 of 2 cases are done already"]
+
+
+def test_a_run_without_open_cases_ends_after_its_first_stage(tmp_path, monkeypatch):
+    """Nothing is built; the seconds of a stage are kept also where it is interrupted."""
+    context, elapsed = open_plain(tmp_path, monkeypatch), {}
+    monkeypatch.setattr(run, "prepare", lambda *given: None)
+    run._run_stages(context, suite.parse(PLAIN), elapsed)
+    assert list(elapsed) == ["prepare"]
+
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "prepare", stop)
+    elapsed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run._run_stages(context, suite.parse(PLAIN), elapsed)
+    assert list(elapsed) == ["prepare"]
