@@ -132,3 +132,78 @@ def test_the_version_of_a_library_is_that_of_what_was_imported(tmp_path: Path, m
     assert worker.read_loaded_version("numpy") is None
     monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(__file__=str(tmp_path / "mine.py")))  # type: ignore[arg-type]
     assert worker.read_loaded_version("mine") is None
+
+
+class Case:
+    """A loaded case on a clock that only it moves: loading takes 7 ns, its calls as many as are told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
+        self.now, self.calls = 0, iter(calls)
+        self.done: list[Any] = []
+        monkeypatch.setattr(worker.registry, "load", lambda kind, name: self)
+        monkeypatch.setattr(worker.child, "freeze_garbage_collector", lambda: self.done.append("frozen"))
+        monkeypatch.setattr(worker, "system_view", lambda: {"tasks": 3})
+        monkeypatch.setattr(worker, "resident_bytes", lambda: 4096)
+        monkeypatch.setattr(worker.denormals, "flush", lambda on: self.done.append(on))
+        monkeypatch.setattr(worker.runtime, "set_malloc", lambda environment: self.done.append(dict(environment)))
+
+    def load(self, file: Path, *, threads: int) -> Case:
+        """Loads it."""
+        self.done.append((file, threads))
+        self.now += 7
+        return self
+
+    def prepare(self, batch: Any) -> Any:
+        """As it is."""
+        return batch
+
+    def context(self) -> Any:
+        """What is entered for the life of the process."""
+        return SimpleNamespace(__enter__=lambda: self.done.append("entered"))
+
+    def observed(self) -> dict[str, Any]:
+        """What the runtime says."""
+        return {"threads": 2, "engine": "fake"}
+
+    def __call__(self, batch: Any) -> None:
+        """One call."""
+        self.now += next(self.calls)
+
+    def open(self, **changes: Any) -> worker.LocalWorker:
+        """The worker of the case."""
+        spec = specify(inputs=(np.arange(3),), environment={"A": "1"}, **changes)
+        return worker.LocalWorker(spec, clock=lambda: self.now)
+
+
+def test_a_cold_start_is_the_load_the_first_call_and_the_next_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself; what the runtime and the system say stands together."""
+    case = Case(monkeypatch, 900, 500, 400, 300, 200)
+    facts = case.open().facts()
+    assert (facts.load_seconds, facts.first_call_seconds) == (7e-9, pytest.approx(9e-7))
+    assert facts.next_calls_seconds == pytest.approx((5e-7, 4e-7, 3e-7, 2e-7))
+    assert (facts.loaded_rss_bytes, facts.observed) == (4096, {"threads": 2, "engine": "fake", "tasks": 3})
+    assert case.done == [{"A": "1"}, (Path("m"), 2), "entered", "frozen"]
+
+
+def test_denormals_are_flushed_before_threads_start_and_after_a_session_set_them_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where that is asked for."""
+    case = Case(monkeypatch, *[1] * 5)
+    case.open(flush_denormals=True)
+    assert case.done == [{"A": "1"}, True, (Path("m"), 2), True, "entered", "frozen"]
+
+
+@pytest.mark.parametrize(("slept", "suspended"), [(0, False), (10_000_000, False), (10_000_001, True)])
+def test_a_block_in_which_the_machine_slept_says_so(
+    monkeypatch: pytest.MonkeyPatch, slept: int, suspended: bool
+) -> None:
+    """From ten milliseconds on: the two clocks are read a microsecond apart."""
+    case = Case(monkeypatch, *[1] * 5, 30, 20)
+    opened = case.open()
+    asleep = iter((5, 5 + slept))
+    monkeypatch.setattr(worker, "suspended_ns", lambda: next(asleep))
+    timing = opened.block(2)
+    assert (timing.calls_ns.tolist(), timing.suspended) == ([30, 20], suspended)
+    assert timing.off_core is None  # of several threads nobody can say
+    assert timing.canary_ns is not None
