@@ -364,17 +364,18 @@ def test_a_connection_by_rays_client_is_tried_three_times(monkeypatch, address, 
 
     def init(**options):
         tried.append(options["address"])
-        if len(tried) <= failures:
+        if tried.count(address) <= failures:
             raise ConnectionError("no answer\nin Ray\nat all")
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(engine, "_keep_sigterm", lambda: None)
+    monkeypatch.setattr(engine, "_keep_sigterm", lambda: tried.append("sigterm"))
+    monkeypatch.setattr(engine, "_take_sigterm_back", lambda: tried.append("taken back"))
     if failures >= attempts:
         with pytest.raises(UsageError, match="--on cluster: no connection to the cluster: no answer at all$"):
             engine._init("cluster", address)
     else:
         assert engine._init("cluster", address) is ray
-    assert tried == [address] * attempts
+    assert tried == ["sigterm", *[address] * attempts, *(["taken back"] if failures < attempts else [])]
 
 
 class FakeCluster:

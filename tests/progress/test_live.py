@@ -93,6 +93,24 @@ def test_lines_say_what_is_left_where_it_changes() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [Lines, Bars])
+def test_finished_steps_tell_the_pace(kind: type[Lines] | type[Bars]) -> None:
+    """Where no earlier run tells: a quarter in half a minute leaves a minute and a half of the stage. A step in hand
+    counts only once it is done."""
+    stream, clock = Terminal(), Clock()
+    with kind(stream, clock) as progress:
+        progress.expect({})
+        progress.stage("build", 4)
+        clock.now = 29.0
+        progress.advance("v1", 0.9)
+        assert "left" not in stream.getvalue()
+        clock.now = 30.0
+        progress.advance("v1")
+        if isinstance(progress, Bars):
+            progress._bars.refresh()
+    assert "about 2 min of build left" in stream.getvalue()
+
+
 def test_a_stage_of_unequal_steps_says_how_far_it_is() -> None:
     """Cases of one race end together: their number tells nothing, ``reach`` does."""
     stream, clock = io.StringIO(), Clock()
@@ -114,6 +132,28 @@ def test_bars_show_what_is_left() -> None:
         progress.reach(0.1)
         progress.advance("v1")
     assert "about 5 min left" in stream.getvalue()
+
+
+def test_bars_say_nothing_of_what_is_left_where_nothing_is_known() -> None:
+    """No sign stands between nothing and the text; both go as the stage ends."""
+    stream, clock = Terminal(), Clock()
+    with Bars(stream, clock) as progress:
+        progress.stage("build", 4)
+        progress.advance("v1")
+        progress._bars.refresh()
+    assert "v1" in stream.getvalue()
+    assert "\u00b7" not in stream.getvalue()
+    known = Terminal()
+    with Bars(known, clock) as progress:
+        progress.expect({"build": 100.0, "evaluate": 10.0, "measure": 200.0})
+        progress.stage("build", 4)
+        progress.advance("v1")
+        progress._bars.refresh()
+        progress.stage("evaluate", 1)
+        (first, second) = progress._bars.tasks
+    assert "left \u00b7 v1" in known.getvalue()
+    assert (first.fields["left"], first.description, first.stop_time is not None) == ("", "", True)
+    assert second.fields["stage"] == "evaluate"
 
 
 def test_lines_never_drop_a_note() -> None:
