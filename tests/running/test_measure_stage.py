@@ -183,14 +183,14 @@ def test_a_core_whose_peak_is_not_known_is_told_of_once(planned, monkeypatch):
     assert sum("peak" in str(told) for told in stage.heard) == 1
 
 
-def test_the_stage_is_as_far_as_its_settings_and_the_race_in_hand(planned):
-    """Few settings take long: their count alone says little."""
-    heard = []
-    context = SimpleNamespace(
-        progress=SimpleNamespace(reach=heard.append, advance=lambda text, share: heard.append((text, share)))
-    )
-    measure_stage._tell_both(context, 1, 4)("round 3", 0.5)
-    assert heard == [0.375, ("round 3", 0.5)]
+def test_the_stage_is_as_far_as_the_cases_that_raced_and_the_race_in_hand(planned, monkeypatch):
+    """A setting of four cases takes longer than one of two: their count alone says little."""
+    other = make_plan(suites.parse(SUITE.replace("matrix: {", "matrix: {batch_sizes: [4], "), file="<test>"), cores=2)
+    first, second = list(planned)[:4], [each for each in other.cases if each.case.batch_size == 4][:2]
+    stage = Measuring(monkeypatch, [*first, *second])
+    assert len(stage.run()) == 6
+    assert [told for told in stage.heard if isinstance(told, float)] == pytest.approx([0.5 * 4 / 6, (4 + 0.5 * 2) / 6])
+    assert stage.heard[0] == ("measure", 2)
 
 
 def test_a_case_that_a_node_measured_says_which(planned):
