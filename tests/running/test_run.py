@@ -1046,6 +1046,7 @@ def test_the_stages_come_in_their_order(tmp_path, monkeypatch, layers):
 def test_a_run_without_open_cases_ends_after_its_first_stage(tmp_path, monkeypatch):
     """Nothing is built; the seconds of a stage are kept also where it is interrupted."""
     context, elapsed = open_plain(tmp_path, monkeypatch), {}
+    monkeypatch.setattr(run, "import_ahead", lambda names: None)  # no thread imports beside the tests that follow
     monkeypatch.setattr(run, "prepare", lambda *given: None)
     run._run_stages(context, suite.parse(PLAIN), elapsed)
     assert list(elapsed) == ["prepare"]
