@@ -113,4 +113,8 @@ def test_the_literatures_block_keeps_what_the_system_and_the_canary_told_of_it()
     """One block of one process, as a race stores its own."""
     outcome = measure(Machine({"base": 1e-3, "a": 1e-3}), SequentialProtocol(warmup=3, calls=4))["a"]
     assert (outcome.protocol, outcome.block.tolist(), outcome.process.tolist()) == ("sequential", [0] * 4, [0])
-    assert (outcome.involuntary.tolist(), outcome.faults.tolist(), outcome.canary_ns.tolist()) == ([1], [2], [[2, 3]])
+    assert (outcome.involuntary.tolist(), outcome.faults.tolist(), outcome.canary_ns.tolist()) == (
+        [1],
+        [2],
+        [[5602, 5603]],
+    )

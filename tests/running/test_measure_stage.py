@@ -115,7 +115,7 @@ class Measuring:
         monkeypatch.setattr(measure_stage, "remove_checkpoint", lambda setting, folder: self.removed.append(setting))
         monkeypatch.setattr(measure_stage, "roofline", lambda *given: given)
 
-    def measure_setting(self, setting, folder, cores, *, tell):
+    def measure_setting(self, setting, folder, cores, *, tell, **_):
         tell("round 1", 0.5)
         self.asked.append(setting)
         given = {case: CaseLatency(reason=None) for case in setting.cases if case not in setting.done}
