@@ -12,12 +12,13 @@ from qbench.decide.judged import Judged
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.report import palette
+from qbench.report.case_line import CaseLine, Raw
 from qbench.report.cells import CaseRow, Cell, accuracy_limit, count_digits, latency_unit, list_rows
 from qbench.report.columns import COLUMNS, arrange, draw_cells, list_shown
 from qbench.report.columns.column import Column
+from qbench.report.raw_table import list_raw
 from qbench.report.recipes import describe_recipe
 from qbench.report.ruling import FP32, Ruling, Rulings, rank
-from qbench.stats.thresholds import Outcome
 
 # Left to right as a decider asks.
 ORDER = "minimized p50 best speedup delta accuracy twin flips size coverage control p90"
@@ -34,38 +35,13 @@ MANY = 30  # rows; from there on the table scrolls within itself
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseLine:
-    """One case: its place in the matrix, a backend's colour, a mode's marker, its verdict, cells by column key, and
-    what else is known of it as pairs."""
-
-    record: Record
-    color: str
-    marker: str
-    ruling: Ruling
-    group: str
-    cells: Mapping[str, Cell]
-    facts: tuple[tuple[str, str], ...]
-    outcome: Outcome | None
-
-    @property
-    def accuracy_sign(self) -> str:
-        """``✓ OK``: whether its accuracy holds the limit; empty where it was not judged."""
-        sign = None if self.outcome is None else palette.VERDICTS[self.outcome]
-        return "" if sign is None else f"{sign.symbol} {sign.word}"
-
-    @property
-    def findable(self) -> str:
-        """What a reader may type to find it."""
-        return f"{self.record.case.id} {self.record.case.variant} {self.ruling.word}".lower()
-
-
-@dataclass(frozen=True, kw_only=True)
 class CaseTable:
-    """``keys``: which of the columns that say where a case stands differ between cases; ``choices``: what the table can
-    be narrowed to, by name."""
+    """``keys``: which of the columns that say where a case stands differ between cases; ``heads`` of the raw values;
+    ``choices``: what the table can be narrowed to, by name."""
 
     keys: tuple[str, ...]
     columns: tuple[Column, ...]
+    heads: tuple[Raw, ...]
     lines: tuple[CaseLine, ...]
     choices: Mapping[str, tuple[str, ...]]
     many: bool
@@ -90,10 +66,13 @@ def case_table(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) 
     by_key["delta"] = replace(by_key["delta"], title=f"{by_key['delta'].title}{accuracy_limit(judged, measured)}")
     keys = arrange([key for key, column in by_key.items() if not column.within], ORDER)
     columns = tuple(by_key[key] for key in keys if key in KEPT or _is_filled(key, lines))
+    places = tuple(key for key in ("model", "threads", "batch_size", "host") if _differs(key, measured))
+    heads, *raw = list_raw(judged, places, [column.key for column in columns], lines)
     return CaseTable(
-        keys=tuple(key for key in ("model", "threads", "batch_size", "host") if _differs(key, measured)),
+        keys=places,
         columns=columns,
-        lines=tuple(lines),
+        heads=heads,
+        lines=tuple(replace(line, raw=values) for line, values in zip(lines, raw, strict=True)),
         choices=_choices(lines),
         many=len(lines) > MANY,
     )
@@ -131,7 +110,6 @@ def _line(row: CaseRow, ruling: Ruling) -> CaseLine:
 
 def _facts(record: Record, cells: Mapping[str, Cell]) -> Iterator[tuple[str, str]]:
     """What hangs on single cells, so that no mouse is needed to read it."""
-    yield "case", record.case.id
     if recipe := describe_recipe(record):
         yield "recipe", recipe
     notes = {column.key: column.note for column in COLUMNS.values() if column.note}

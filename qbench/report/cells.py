@@ -26,12 +26,15 @@ Tone = Literal["", "good", "bad", "unsure", "muted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What stands in one cell: ``text`` with ``limits`` under or behind it; ``sort`` orders the column (None last);
-    ``hint`` says more; ``tone`` is never the only bearer of a meaning."""
+    """What stands in one cell: ``text`` with ``limits`` under or behind it; ``sort`` is its raw value, which orders the
+    column (None last), ``low`` and ``high`` the raw limits; ``hint`` says more; ``tone`` is never the only bearer of a
+    meaning."""
 
     text: str = formatting.DASH
     limits: str = ""
     sort: float | None = None
+    low: float | None = None
+    high: float | None = None
     hint: str = ""
     tone: Tone = ""
 
@@ -175,7 +178,8 @@ def interval_cell(
         return Cell()
     ends = (interval.value, interval.low, interval.high)
     value, low, high = ("" if end is None else formatting.fixed(end * scale, digits, signed=signed) for end in ends)
-    return Cell(text=value, limits=f"[{low}, {high}]" if low and high else "", sort=interval.value)
+    limits = f"[{low}, {high}]" if low and high else ""
+    return Cell(text=value, limits=limits, sort=interval.value, low=interval.low, high=interval.high)
 
 
 def ratio_cell(record: Record, ratio: Speedup | Fastest, *, hint: str, toned: bool = True) -> Cell:

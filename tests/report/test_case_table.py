@@ -62,9 +62,8 @@ def test_changed_answers_are_told_in_words() -> None:
 
 
 def test_what_hangs_on_a_cell_is_read_without_a_mouse() -> None:
-    """A row unfolds: its id, what it is compared with, and how many calls were kept."""
+    """A row unfolds: what it is compared with, and how many calls were kept."""
     facts = dict(drawn(fp32(), int8()).lines[0].facts)
-    assert facts["case"] == "net/static/onednn/t1/b1"
     assert facts["compared"] == "against net/fp32/torch/t1/b1, paired, 3 processes"
     assert facts["calls"] == "400 kept"
 

@@ -35,21 +35,25 @@ OPEN: dict[str, str] = {
     "observed.": "what was set and then read back from the runtime: `observed.threads`, `observed.engine`, …",
     "elapsed_seconds.": "what the stages of this case took: `elapsed_seconds.build`, …; number, s",
 }
+AS_SHARE = "as a share"  # the unit of what the page shows in percent
 _LONGEST = 20  # characters of a metric's name that heads a column of the terminal
 
 
-def list_shown(judged: Judged, unit: str) -> dict[str, Column]:
+def list_shown(judged: Judged, unit: str, *, raw: bool = False) -> dict[str, Column]:
     """The columns of the table of cases that a run has, by key, titles and hints filled in; ``unit`` is that of the
-    latencies."""
+    latencies; ``raw``: the titles say the unit in which scores are stored."""
     metric = judged.metric
     score = "%" if metric is None or metric.percent else metric.own_unit
+    change = metric.unit if metric else ""
+    if raw and score == "%":
+        score = change = AS_SHARE
     words = {
         "time": unit,
         "metric": metric.name if metric else "accuracy",
         "short_metric": formatting.clean(formatting.shorten(metric.name, _LONGEST)) if metric else "accuracy",
         "score": f", {score}" if score else "",
         "percent": ", %" if metric and metric.percent else "",
-        "change": f", {metric.unit}" if metric and metric.unit else "",
+        "change": f", {change}" if change else "",
         "levels": describe_levels(judged, judged.records),
         **case.MINIMIZED.get(judged.decide.minimize, {}),
     }
