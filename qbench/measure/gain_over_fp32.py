@@ -24,7 +24,6 @@ def is_gain_settled(gain: PairedDifference, enough: float, tried: int) -> bool:
     """Whether the leader is shown to be faster than fp32 by the decision's own test (Bonferroni over all ``tried``, so
     that Holm says the same), shown to be slower, or known to less than ``enough`` (a share) either way."""
     error = SHOWN_ERROR / tried
-    low, high = gain.limits(1 - 2 * error)
     if gain.p_not_below(0.0) <= error or gain.limits(LEVEL)[0] > 0:
         return True
-    return (high - low) / 2 <= math.log1p(enough)
+    return gain.half_width_seen(1 - 2 * error) <= math.log1p(enough)

@@ -34,24 +34,42 @@ LEAST_ERROR = 1e-6  # equal medians show no spread; clocks and caches do not rep
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
     """ln(case / other): its mean over ``generations``, the standard ``error`` of that mean with its degrees of
-    ``freedom``, and whether the error is mostly what is known of processes in general (``coarse``)."""
+    ``freedom``, and whether the error is mostly what is known of processes in general (``coarse``). ``unseen``: the
+    part of the error that no number of generations narrows; ``seen_freedom``: degrees of freedom of the rest (None: as
+    of all)."""
 
     value: float
     error: float
     freedom: float
     generations: int
     coarse: bool
+    unseen: float = 0.0
+    seen_freedom: float | None = None
 
     def limits(self, level: float = LEVEL) -> tuple[float, float]:
         """The two-sided limits of ln(case / other)."""
-        half = quantile_of_t((1 + level) / 2, self.freedom) * self.error
+        half = max(quantile_of_t((1 + level) / 2, self.freedom) * self.error, self.half_width_seen(level))
         return self.value - half, self.value + half
+
+    def half_width_seen(self, level: float = LEVEL) -> float:
+        """Half the distance of the limits, by the part of the error that further generations would narrow."""
+        return quantile_of_t((1 + level) / 2, self._seen_freedom) * self._seen_error
+
+    @property
+    def _seen_error(self) -> float:
+        return max(LEAST_ERROR, math.sqrt(max(0.0, self.error**2 - self.unseen**2)))
+
+    @property
+    def _seen_freedom(self) -> float:
+        return self.freedom if self.seen_freedom is None else self.seen_freedom
 
     def p_not_below(self, threshold: float) -> float:
         """The one-sided p-value of "ln(case / other) is not below the threshold"."""
         from scipy.special import stdtr
 
-        return float(stdtr(self.freedom, (self.value - threshold) / self.error))
+        beyond = self.value - threshold
+        of_all, of_seen = beyond / self.error, beyond / self._seen_error
+        return float(max(stdtr(self.freedom, of_all), stdtr(self._seen_freedom, of_seen)))
 
     def ratio(self, level: float = LEVEL) -> Interval:
         """Time of the case over time of the other, with limits."""
@@ -97,9 +115,16 @@ def difference_over_generations(
     else:
         freedom = count - 1
         variance = squares / freedom
-    error, freedom = add_unseen(variance / count, freedom, unseen)
-    error = max(LEAST_ERROR, error)
-    return PairedDifference(value=float(medians.mean()), error=error, freedom=freedom, generations=count, coarse=coarse)
+    error, worth = add_unseen(variance / count, freedom, unseen)
+    return PairedDifference(
+        value=float(medians.mean()),
+        error=max(LEAST_ERROR, error),
+        freedom=worth,
+        generations=count,
+        coarse=coarse,
+        unseen=unseen,
+        seen_freedom=freedom,
+    )
 
 
 def add_unseen(variance: float, freedom: float, unseen: float) -> tuple[float, float]:

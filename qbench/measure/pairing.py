@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.machine.canary import DISTURBED
+from qbench.machine.process_spread import RUN_SPREAD
 from qbench.measure.core_time import CUT_SPREAD, find_cut, needed_ns
 from qbench.measure.samples import BlockTiming, Samples, list_blocks
 
@@ -65,9 +66,10 @@ def pair_blocks(case: Minima, other: Minima, *, alike: bool = False) -> PairedBl
         log_ratios.setdefault(key[0], []).append(math.log(case[key].nanoseconds / other[key].nanoseconds))
     disturbed = not calm and any(case[key].calm is not None for key in shared)
     cut = max((float(np.mean([minima[key].away for key in used])) for minima in (case, other) if used), default=0.0)
+    shared_spread, run_spread = (SHARED_ALIKE, 0.0) if alike else (SHARED_SPREAD, RUN_SPREAD)
     return PairedBlocks(
         log_ratios={process: np.asarray(values) for process, values in log_ratios.items()},
-        unseen=math.hypot(CUT_SPREAD * cut, (SHARED_ALIKE if alike else SHARED_SPREAD) if disturbed else 0.0),
+        unseen=math.hypot(run_spread, CUT_SPREAD * cut, shared_spread if disturbed else 0.0),
     )
 
 

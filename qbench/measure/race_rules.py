@@ -229,6 +229,8 @@ def pool_differences(series: Mapping[str, PairedBlocks]) -> dict[str, PairedDiff
             freedom=worth,
             generations=len(values),
             coarse=len(values) == 1,
+            unseen=series[case].unseen,
+            seen_freedom=freedom,
         )
     return differences
 
@@ -255,7 +257,7 @@ def _find_end(
         return "processes", 0
     if not open_:
         return None, 1
-    widest = max(difference.limits()[1] - difference.value for difference in open_)
+    widest = max(difference.half_width_seen() for difference in open_)
     precision = rules.precision if rules.everything else rules.enough
     needed = math.ceil(generations * (widest / math.log1p(precision)) ** 2)
     return None, max(1, min(most, needed) - generations)
@@ -289,8 +291,7 @@ def _list_wide(staying: Sequence[Arm], minima: Mapping[str, Minima], rules: Race
 
 
 def _is_precise(difference: PairedDifference, share: float) -> bool:
-    low, high = difference.limits(LEVEL)
-    return (high - low) / 2 <= math.log1p(share)
+    return difference.half_width_seen(LEVEL) <= math.log1p(share)
 
 
 def _name_end(arm: Arm, ended: str, candidates: _Ranking, rules: RaceRules) -> str:

