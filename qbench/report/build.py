@@ -18,6 +18,7 @@ from qbench.report import comparison as comparing
 from qbench.report import flips, frame, html
 from qbench.report.page import page
 from qbench.report.ruling import rule
+from qbench.report.run_warnings import warnings
 from qbench.report.summary import summary
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
         SUMMARY: summary(run, judged, decisions, changes, rulings, comparing.as_parts(comparison)),
-        DECISION: json_text.as_json(run.info.suite.name, decisions, content_of_page.warnings),
+        DECISION: json_text.as_json(run.info.suite.name, decisions, warnings(run, judged, changes)),
         REPORT: html.render(content_of_page, comparison),
     }
     for name, content in files.items():

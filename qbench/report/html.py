@@ -54,6 +54,7 @@ def _environment() -> Any:
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["minus"] = write_minus
+    environment.filters["prose"] = write_prose
     environment.filters["cut"] = cut_name
     environment.filters["split_sentence"] = _split_sentence
     return environment
@@ -77,6 +78,20 @@ def write_minus(text: str) -> str:
     """The text with the true minus sign, which is as wide as a plus, before numbers that stand alone; a name or an id,
     whatever hyphens are in it, is as it was and can be pasted."""
     return _NEGATIVE.sub("\N{MINUS SIGN}", text)
+
+
+def write_prose(text: str) -> str:
+    """A sentence with its numbers' minus signs, and what stands between backticks as code that can be copied; a lone
+    backtick is one."""
+    from markupsafe import Markup, escape
+
+    pieces = clean(text).split("`")
+    if len(pieces) % 2 == 0:
+        return write_minus(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if number % 2 else escape(write_minus(piece))
+        for number, piece in enumerate(pieces)
+    )
 
 
 def cut_name(name: str) -> str:

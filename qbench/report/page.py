@@ -27,7 +27,7 @@ from qbench.report.matrix import SettingMatrix, matrix
 from qbench.report.overview import describe_state, overview
 from qbench.report.plots import trade_off
 from qbench.report.ruling import Rulings, rule
-from qbench.report.run_warnings import warnings
+from qbench.report.run_warnings import find_doubts, find_remarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ class Page:
     cpu: str
     state: str
     counts: str
-    warnings: tuple[str, ...]
+    doubts: tuple[str, ...]
+    remarks: tuple[str, ...]
     overview: str
     by_host: tuple[str, ...]
     matrix: SettingMatrix | None
@@ -97,7 +98,8 @@ def page(
         cpu=str(info.environment.get("cpu") or ""),
         state=describe_state(run),
         counts=_counts(run),
-        warnings=warnings(run, judged, changes),
+        doubts=find_doubts(run, judged, changes),
+        remarks=find_remarks(run),
         overview=overview(judged, decisions, rulings),
         by_host=tuple(each.text for each in list_differences(decisions)),
         matrix=matrix(decisions, answers, rulings),

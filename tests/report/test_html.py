@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from qbench.report.html import cut_name, write_minus
+from qbench.report.html import cut_name, write_minus, write_prose
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_a_long_name_is_cut_and_whole() -> None:
     assert re.sub(r"<[^>]*>", "", shown) == "a&lt;b&gt;" * 20
     assert f'title="{"a&lt;b&gt;" * 20}"' in shown
     assert cut_name("net-18") == "net-18"
+
+
+def test_commands_in_a_sentence_are_code_and_stay_text() -> None:
+    """What stands between backticks can be copied as it is; nothing in it opens an element; a lone one is itself."""
+    assert str(write_prose("`run -1 <b>` again, -2 points")) == (
+        "<code>run -1 &lt;b&gt;</code> again, \N{MINUS SIGN}2 points"
+    )
+    assert write_prose("a lone ` and -1") == "a lone ` and \N{MINUS SIGN}1"
