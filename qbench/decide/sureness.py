@@ -73,7 +73,12 @@ def estimate_keep(choice: Choice, contest: Contest) -> float | None:
             continue
         difference = comparison.difference  # another one has an error of its own, so that both errors lie between them
         needed = difference.value - difference.limits()[0]
-        again = replace(difference, value=difference.value + needed, error=math.sqrt(2) * difference.error)
+        again = replace(
+            difference,
+            value=difference.value + needed,
+            error=math.sqrt(2) * difference.error,
+            unseen=math.sqrt(2) * difference.unseen,
+        )
         stays *= again.p_not_below(0.0)
     return stays
 

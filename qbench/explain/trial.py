@@ -77,7 +77,8 @@ def save_time(difference: PairedDifference) -> SavedTime:
     """What one race shows; the freedom for another one after Satterthwaite, Biometrics Bulletin 2 (1946), 110-114."""
     variance = difference.error**2 + RACE_SPREAD**2
     freedom = difference.freedom * (variance / difference.error**2) ** 2
-    return SavedTime(difference=difference, lasting=replace(difference, error=math.sqrt(variance), freedom=freedom))
+    lasting = replace(difference, error=math.sqrt(variance), freedom=freedom, unseen=0.0, seen_freedom=None)
+    return SavedTime(difference=difference, lasting=lasting)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def test_a_simulated_run_is_decided_by_rounds() -> None:
     """Simulated blocks of one round are held against each other as measured ones are."""
     truth = {"net/static/a/t1/b1": -0.9, "net/static/b/t1/b1": -0.4}
     decision = simulate_decision(truth, NOISE, np.random.default_rng(0))
-    assert decision.headline == "Ship static · a."
+    assert decision.headline == "Ship static int8 on a."
     assert decision.over_fp32 is not None
     assert decision.over_fp32.evidence == "rounds"
     assert abs(decision.over_fp32.value + 0.9) < 0.1

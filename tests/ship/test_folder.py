@@ -111,7 +111,7 @@ def test_a_folder_says_what_it_is_and_where_it_came_from(shipped: SimpleNamespac
         "uint8 of shape n x 1 x 8 x 8",
         "1 thread, 1 example a call",
         "accumulates in int8",
-        "In brackets are 95 % limits.",
+        "In brackets are 95 % limits",
     ):
         assert said in page
     assert "| '" not in page  # a cell for a spreadsheet has one before a minus
