@@ -22,6 +22,7 @@ from qbench.measure.core_time import CUT_SPREAD, find_cut, needed_ns
 from qbench.measure.samples import BlockTiming, Samples, list_blocks
 
 LEAST_CALM = 3  # pairs of undisturbed blocks in all, and two in a generation: one that misleads is outvoted
+LEAST_GENERATIONS = 3  # that have them, of as many or more: fewer do not show how processes differ on a busy machine
 # Standard deviation of ln(ratio on a shared core / ratio on a core of its own): of six networks in int8 and fp32 from
 # -12 to +15 %, of pairs in int8 from -3 to +3 %.
 SHARED_SPREAD, SHARED_ALIKE = 0.05, 0.02
@@ -59,7 +60,7 @@ def pair_blocks(case: Minima, other: Minima, *, alike: bool = False) -> PairedBl
     """The rounds that both ran in: those whose blocks are undisturbed, where there are enough. ``alike``: both cases
     are int8, or both fp32."""
     shared = sorted(case.keys() & other.keys())
-    calm = _list_calm([key for key in shared if case[key].calm and other[key].calm])
+    calm = _list_calm(shared, [key for key in shared if case[key].calm and other[key].calm])
     used = calm or shared
     log_ratios: dict[int, list[float]] = {}
     for key in used:
@@ -73,11 +74,12 @@ def pair_blocks(case: Minima, other: Minima, *, alike: bool = False) -> PairedBl
     )
 
 
-def _list_calm(keys: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The rounds of generations that have two of them; none where they are too few in all."""
-    processes = [process for process, _ in keys]
-    several = [key for key in keys if processes.count(key[0]) > 1]
-    return several if len(several) >= LEAST_CALM else []
+def _list_calm(shared: list[tuple[int, int]], calm: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The undisturbed rounds of generations that have two of them; none where they, or these, are too few."""
+    processes = [process for process, _ in calm]
+    several = [key for key in calm if processes.count(key[0]) > 1]
+    needed = min(LEAST_GENERATIONS, len({process for process, _ in shared}))
+    return several if len(several) >= LEAST_CALM and len({process for process, _ in several}) >= needed else []
 
 
 def list_minima(samples: Samples, calm_ns: float | None = None) -> Minima:

@@ -87,10 +87,28 @@ def test_a_comparison_on_a_shared_core_alone_is_less_certain(states: tuple[bool,
     assert pair_blocks(minima_of(*states), minima_of(*states), alike=True).unseen == SHARED_ALIKE
 
 
+def make_generations(*states: tuple[bool, ...]) -> dict[tuple[int, int], BlockMinimum]:
+    """A generation for each, with a block a round."""
+    return {
+        (process, number): BlockMinimum(nanoseconds=100.0, calm=calm)
+        for process, rounds in enumerate(states)
+        for number, calm in enumerate(rounds)
+    }
+
+
 def test_a_generation_with_a_single_undisturbed_round_is_no_sample_of_it() -> None:
-    """Two lucky readings in one generation, one in the next: the median of one block would stand for a process."""
-    case = minima_of(CALM, CALM, CALM) | {(1, 0): BlockMinimum(nanoseconds=900.0, calm=True)}
-    assert list(pair_blocks(case, case).log_ratios) == [0]
+    """The median of one block would stand for a process."""
+    case = make_generations(*[(CALM, CALM, SHARED)] * 3, (CALM, SHARED, SHARED))
+    assert list(pair_blocks(case, case).log_ratios) == [0, 1, 2]
+
+
+def test_undisturbed_rounds_of_two_generations_of_many_do_not_show_how_processes_differ() -> None:
+    """All rounds count then, with what a shared core makes uncertain; of two generations in all, two are enough."""
+    calm, shared = (CALM, CALM, CALM), (SHARED, SHARED, SHARED)
+    case = make_generations(calm, calm, shared, shared)
+    assert list(pair_blocks(case, case).log_ratios) == [0, 1, 2, 3]
+    assert pair_blocks(case, case).unseen > SHARED_SPREAD
+    assert pair_blocks(make_generations(calm, calm), make_generations(calm, calm)).unseen == RUN_SPREAD
 
 
 def test_where_nobody_read_the_canary_all_rounds_count() -> None:
