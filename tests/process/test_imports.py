@@ -30,7 +30,8 @@ def import_on(own: list[int], folder: Path, variables: dict[str, str]) -> list[l
     """The cores that a process on ``own`` may use while it imports a module, ``onnxruntime``, and afterwards."""
     for name in ("other", "onnxruntime"):
         (folder / f"{name}.py").write_text(LOOK)
-    environment = {**os.environ, **variables, "PYTHONPATH": str(folder)}
+    inherited = {name: value for name, value in os.environ.items() if name != imports.CORES}  # a run here sets it
+    environment = {**inherited, **variables, "PYTHONPATH": str(folder)}
     command = [sys.executable, "-c", IMPORT, json.dumps(own)]
     answer: list[list[int]] = json.loads(
         subprocess.run(command, check=True, capture_output=True, env=environment).stdout
