@@ -1,8 +1,9 @@
 """What a call needed of its core, where other processes of this machine took it meanwhile; pure.
 
 Wall time counts the others' turns: a long call is cut more often than a short one, so their ratio creeps up with what
-is taken. The processor time of the process does not. fp32 over int8 of three networks on ONNX Runtime, one thread
-(``tests/benchmarks/busy_machine.py``), by wall and by processor time, beside loops on the same core:
+is taken. The processor time of the process does not. fp32 over int8 of three networks on ONNX Runtime, one thread, by
+wall and by processor time, beside loops on both cores of a 2-vCPU guest. Tried by hand, one to three series each, in
+blocks that the host left alone where there were any (``tests/benchmarks/busy_machine.py`` tells of whole races):
 
     calls                      alone   one loop         three loops
     2.0 and 0.7 ms             2.82    2.86    2.86     2.85    2.85

@@ -1,8 +1,8 @@
 """Two cases of one group held against each other: log ratios of blocks that ran in the same round; pure.
 
 What slows a whole round cancels in a ratio, as far as it slows both alike. A neighbour on the host does not: it slows
-int8 arithmetic more than fp32 (ONNX Runtime's ResNet-18 3.37 times as fast as fp32 on a core of its own, 2.99 times on
-one whose sibling is in use). So pairs of undisturbed blocks count, where there are ``LEAST_CALM`` of them; where there
+int8 arithmetic more than fp32 (ONNX Runtime's ResNet-18 3.37 times as fast as fp32 in undisturbed blocks, 2.99 times in
+disturbed ones). So pairs of undisturbed blocks count, where there are ``LEAST_CALM`` of them; where there
 are not, though the canary is known to be faster, what the ratio is on a core of its own is less certain: by
 ``SHARED_SPREAD``, and by ``SHARED_ALIKE`` where both cases are int8, or both fp32.
 """
@@ -23,8 +23,8 @@ from qbench.measure.samples import BlockTiming, Samples, list_blocks
 
 LEAST_CALM = 3  # pairs of undisturbed blocks in all, and two in a generation: one that misleads is outvoted
 LEAST_GENERATIONS = 3  # that have them, of as many or more: fewer do not show how processes differ on a busy machine
-# Standard deviation of ln(ratio on a shared core / ratio on a core of its own): of six networks in int8 and fp32 from
-# -12 to +15 %, of pairs in int8 from -3 to +3 %.
+# Standard deviation of ln(ratio on a shared core / ratio on a core of its own). Tried by hand on one guest with ONNX
+# Runtime, fp32 over int8: -11 % (ResNet-18), -9 % (2 ms), -4 % (70 us). Of two cases in int8 it is chosen, untested.
 SHARED_SPREAD, SHARED_ALIKE = 0.05, 0.02
 
 
