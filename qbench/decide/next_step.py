@@ -4,6 +4,7 @@ open; pure."""
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,12 +26,12 @@ def find_next_step(
     choice: Choice, rival: Record | None, records: Sequence[Record], judged: Judged, contest: Contest
 ) -> str:
     """What to do next of a setting whose cases all have a record; ``rival``: what may be the best as well."""
-    pick, run = choice.pick, judged.source.run
+    pick = choice.pick
     if choice.verdict == "no answer":
         return _explain_no_answer(records, judged)
     if choice.verdict == "none qualifies" or pick is None:
         nearest = min(choice.measured, key=lambda record: cases.p50(record) or math.inf)
-        return f"`qbench explain {run} {nearest.case.id}` says why the fastest is ruled out, and what to try."
+        return f"{_explain(nearest, judged)} says why the fastest is ruled out, and what to try."
     if choice.verdict == "undecided":
         return _decide_limit(pick, judged)
     if choice.verdict == "keep fp32":
@@ -55,6 +56,11 @@ def wait_for_quiet(judged: Judged) -> str:
     return f"`qbench run {judged.source.suite}` again when the machine is quiet; `qbench doctor` shows its noise."
 
 
+def _explain(record: Record, judged: Judged) -> str:
+    """The command that explains a case."""
+    return f"`qbench explain {judged.source.run} {shlex.quote(record.case.id)}`"
+
+
 def _explain_no_answer(records: Sequence[Record], judged: Judged) -> str:
     if any(cases.is_int8(record) and cases.is_unmeasured(record) for record in records):
         return f"`qbench portability {judged.source.run}` compares what this host answers."
@@ -71,7 +77,7 @@ def _decide_limit(pick: Record, judged: Judged) -> str:
         return add_examples(needed, judged)
     if check is not None and check.outcome == "INCONCLUSIVE":
         return f"`qbench run {judged.source.suite} --set measure.max_seconds=120` narrows its limits."
-    return f"`qbench explain {judged.source.run} {pick.case.id}` says what is missing."
+    return f"{_explain(pick, judged)} says what is missing."
 
 
 def count_needed_examples(check: LimitCheck) -> str | None:
@@ -94,7 +100,7 @@ def _decide_gain(choice: Choice, pick: Record, judged: Judged, contest: Contest)
     """What would show a gain of int8 over the fp32 that stays, where it has one that can be shown."""
     comparison = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
     if comparison is None or comparison.value >= 0 or contest.spec.minimize != "latency":
-        return f"{NOTHING[:-1]}; `qbench explain {judged.source.run} {pick.case.id}` says why int8 gains no more."
+        return f"{NOTHING[:-1]}; {_explain(pick, judged)} says why int8 gains no more."
     step = _measure_longer(comparison, pick, abs(comparison.value), judged)
     return step or f"{NOTHING[:-1]} that more measuring would show."
 

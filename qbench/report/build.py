@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,7 +91,11 @@ def judge(run: StoredRun) -> Judged:
         rules_of(run),
         run.pairs,
         planned=run.info.plan.cases,
-        source=Source(suite=run.info.suite.file, run=run.info.suite.name, quick=run.info.quick is not None),
+        source=Source(
+            suite=shlex.quote(run.info.suite.file),
+            run=shlex.quote(run.info.suite.name),
+            quick=run.info.quick is not None,
+        ),
         samples=run.samples,
         values=run.values,
     )

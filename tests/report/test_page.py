@@ -230,6 +230,14 @@ def test_the_sentence_of_the_answer_is_the_first_line(tmp_path: Path) -> None:
     assert places == sorted(places)
 
 
+def test_a_command_names_a_file_with_a_space_as_a_shell_takes_it(tmp_path: Path) -> None:
+    """It is pasted; and what comes from elsewhere ends no command and begins none."""
+    suite = replace(info().suite, file="my suites/a; b.yaml")
+    build_report(run_folder(tmp_path / "run", [fp32()], replace(info(), suite=suite)))
+    stored = json.loads((tmp_path / "run" / "decision.json").read_text(encoding="utf-8"))
+    assert "qbench run 'my suites/a; b.yaml'" in stored["decisions"][0]["next_step"]
+
+
 def test_the_table_marks_what_the_answer_names(tmp_path: Path) -> None:
     """One case to ship, or the two between which the answer cannot tell."""
     suite = replace(info().suite, text="suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
