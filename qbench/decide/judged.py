@@ -37,8 +37,8 @@ class SuiteRules:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a command of a next step names, as a shell takes it: the ``suite``'s file and the ``run``; ``quick``: it was a
-    quick look."""
+    """What a command of a next step names, as a shell takes it: the ``suite``'s file and the ``run``. ``quick``: the
+    run was a quick look."""
 
     suite: str = "SUITE"
     run: str = "RUN"
