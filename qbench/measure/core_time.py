@@ -1,9 +1,10 @@
 """What a call needed of its core, where other processes of this machine took it meanwhile; pure.
 
 Wall time counts the others' turns: a long call is cut more often than a short one, so their ratio creeps up with what
-is taken. The processor time of the process does not. fp32 over int8 of three networks on ONNX Runtime, one thread, by
-wall and by processor time, beside loops on both cores of a 2-vCPU guest. Tried by hand, one to three series each, in
-blocks that the host left alone where there were any (``tests/benchmarks/busy_machine.py`` tells of whole races):
+is taken. The processor time of the calling thread does not. fp32 over int8 of three networks on ONNX Runtime, one
+thread, by wall and by processor time, beside loops on both cores of a 2-vCPU guest. Tried by hand, one to three series
+each, in blocks that the host left alone where there were any (``tests/benchmarks/busy_machine.py`` tells of whole
+races):
 
     calls                      alone   one loop         three loops
     2.0 and 0.7 ms             2.82    2.86    2.86     2.85    2.85
@@ -14,7 +15,7 @@ What is left is the memory of the core, which the others' turns fill: of ResNet-
 call in int8 takes 6 % more processor time beside one loop, 12 % beside three; of the smaller networks 1 to 2 %. No
 clock shows it, so ``CUT_SPREAD`` widens the limits of what rests on calls that were cut.
 
-Processor time is blind to what a hypervisor takes (it counts as the process's own), and says nothing of calls on
+Processor time is blind to what a hypervisor takes (it counts as the thread's own), and says nothing of calls on
 several threads, nor of calls that wait by themselves.
 """
 

@@ -30,7 +30,7 @@ def _no_floats() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTiming:
-    """One block as a worker saw it: nanoseconds of each call, and those of them that the process had a core
+    """One block as a worker saw it: nanoseconds of each call, and those of them that the thread had a core
     (``processor_ns``; None where the system does not tell, of several threads, or where the calls waited by
     themselves); of the whole block the share of its time in which another process had the core, involuntary context
     switches and page faults (None where the system does not tell, the share also of several threads); whether the
@@ -55,7 +55,7 @@ class BlockTiming:
 class Samples:
     """What was seen of one case.
 
-    ``calls_ns``: every timed call that was kept, with its ``block``; ``processor_ns``: what of each the process had a
+    ``calls_ns``: every timed call that was kept, with its ``block``; ``processor_ns``: what of each the thread had a
     core (-1: not known of its block; ``core_time``); ``baseline_ns`` and ``baseline_block``: those of the neighbouring
     baseline blocks. ``process``: which process each block ran in; ``round``: in which round of
     that process; blocks of two cases with one process and round ran beside each other. ``log_ratios``: ln(case /

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -182,6 +183,34 @@ def test_the_processor_time_of_calls_that_wait_by_themselves_is_not_told(tmp_pat
     readings = iter([Usage(processor_ns=5, waits=3), Usage(processor_ns=9, waits=None if waits is None else 3 + waits)])
     monkeypatch.setattr(worker, "read_usage", lambda: next(readings))
     assert (local.block(2).processor_ns is not None) == told
+
+
+UNDER_A_LIMIT = """
+import pathlib, sys, time
+import numpy
+from qbench.backends import fake
+from qbench.measure.worker import LocalWorker, WorkerSpec
+
+def spin(seconds):  # reading the clock of the thread would move that of the process, too
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+fake.busy = spin
+file, core = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+inputs = (numpy.zeros((1, 1), numpy.float32),)
+spec = WorkerSpec(case="a", backend="fake", file=file, threads=1, batch_size=1, cores=(core,), inputs=inputs)
+block = LocalWorker(spec).block(9)
+print(int(((block.processor_ns > 0) & (block.processor_ns <= block.calls_ns + 50_000)).sum()))
+"""
+
+
+def test_the_processor_time_of_a_call_is_fine_under_a_limit_of_processor_time(tmp_path):
+    """With ``ulimit -t`` Linux moves the clock of the process in ticks of milliseconds, which are no time of a call."""
+    (tmp_path / "a.json").write_text(json.dumps({"seconds": 3e-4, "mode": "fp32"}))
+    limited = shlex.join([sys.executable, "-c", UNDER_A_LIMIT, str(tmp_path / "a.json"), str(CORE)])
+    # A process takes the limit over as its parent forks it.
+    assert subprocess.check_output(["bash", "-c", f"ulimit -t 100000; {limited}; true"], text=True).strip() == "9"
 
 
 @pytest.mark.parametrize(
