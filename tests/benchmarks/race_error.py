@@ -1,18 +1,28 @@
 """How often the race errs and what it saves, by simulation over recorded noise (gating/traces).
 
     python tests/benchmarks/race_error.py [RUNS]
+    python tests/benchmarks/race_error.py --real RUN RUN ...    # whole repeated runs of one suite, from their folders
 
 For each noise and field of arms: how often the leader, and a variant drawn among those that are called tied, is truly
 more than the tie slower than the best; how often two copies of one artifact are called tied; how often the 95 %
 intervals over processes hold the truth; all with Clopper-Pearson limits. And the time against ``spend: all``.
+
+Of whole repeated runs, by setting and over all pairs of them: how often two pick the same variant, beside how often
+they said that they would; and how often the limits of their speed-ups over the best fp32 meet, and hold the other's.
+Pairs share runs, so that the limits of these shares are too narrow.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import json
 import math
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,12 +92,38 @@ def count_held(raced: list[Raced], seconds: Mapping[str, float]) -> tuple[str, i
     return "intervals of finalists over the leader hold", sum(held), max(1, len(held))
 
 
-def main(runs: int) -> None:
-    """Prints every field under every noise."""
+def rate_repeated(folders: Sequence[Path]) -> None:
+    """Prints the rows of whole runs of one suite, from each run's ``decision.json``."""
+    answers: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for folder in folders:
+        for answer in json.loads((folder / "decision.json").read_text())["decisions"]:
+            answers[tuple(answer["setting"].values())].append(answer)
+    for setting, repeated in answers.items():
+        pairs = list(itertools.permutations(repeated, 2))
+        said = np.mean([answer["probability"] for answer in repeated if answer["probability"] is not None])
+        print(f"{' '.join(map(str, setting))}: {len(repeated)} runs")
+        say("another run picks the same", sum(a["pick"] == b["pick"] for a, b in pairs), len(pairs), f">= {said:.0%}")
+        known = [answer["speedup"] for answer in repeated if answer["speedup"] is not None]
+        limits = list(itertools.permutations(known, 2))
+        meet = sum(a["low"] <= b["high"] and b["low"] <= a["high"] for a, b in limits)
+        say("limits of two speed-ups meet", meet, max(1, len(limits)), ">= 95 %")
+        held = sum(a["low"] <= b["value"] <= a["high"] for a, b in limits)
+        say("limits hold the other's value", held, max(1, len(limits)), ">= 83 %")
+
+
+def main() -> None:
+    """Prints every field under every noise, or the rows of repeated runs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runs", nargs="?", type=int, default=1000)
+    parser.add_argument("--real", nargs="+", type=Path)
+    asked = parser.parse_args()
+    if asked.real:
+        rate_repeated(asked.real)
+        return
     for noise in recorded_noises():
         for name, seconds in FIELDS.items():
-            rate(name, seconds, noise, runs)
+            rate(name, seconds, noise, asked.runs)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main()
