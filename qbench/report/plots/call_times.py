@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = (0.005, 0.98)  # the axis ends where these shares of some case's calls are left out
 _BINS = 120
+_ALIKE = 0.02  # two medians of one case that are so close are one figure to a reader
 Timed = Mapping[str, "tuple[NDArray[Any], NDArray[Any]]"]  # of each case the process and the seconds of its calls
 
 
@@ -94,13 +95,22 @@ def _conclude(cases: Sequence[FrameCase], timed: Timed) -> str:
     if spreads:
         spread, case = max(spreads, key=lambda pair: pair[0])
         first = (
-            f"From one process to the next the median differs most for {name_case(case)}{name_setting(case, cases)}: "
-            f"by {formatting.fixed((spread - 1) * 100, 0)} %"
+            f"From one process to the next the median {_say_which(cases, timed)}differs most for "
+            f"{name_case(case)}{name_setting(case, cases)}: by {formatting.fixed((spread - 1) * 100, 0)} %"
         )
     else:
         first = "Each case was measured in one process: how much processes differ is not known"
     rest = "Each tick is the median of a process; a second hill is noise or a slow path"
     return f"{first}. Shown are n = {total:,} calls. {rest}. The slowest 2 % of calls may lie beyond the axis."
+
+
+def _say_which(cases: Sequence[FrameCase], timed: Timed) -> str:
+    """Of which calls, where the figure beside a hill is of undisturbed ones and the medians of all lie elsewhere."""
+    import numpy as np
+
+    seconds = ((case, timed[case.key][1]) for case in cases)
+    disturbed = any(abs(np.median(taken) / typical(case, taken) - 1) > _ALIKE for case, taken in seconds)
+    return "of all calls, also those that others on the machine made longer, " if disturbed else ""
 
 
 def _tabulate(cases: Sequence[FrameCase], timed: Timed) -> TextTable:
