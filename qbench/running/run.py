@@ -126,7 +126,9 @@ def open_run(
     metric = suite.gate.accuracy.recall_metric(records, suite.base)
     directory.write_info(suite, plan, metric, started=started, only=only)
     for skip in plan.skipped:
-        directory.write_record(Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason))
+        record = Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason)
+        if record not in records:  # a run that is gone on with has told it before
+            directory.write_record(record)
     tracker = CaseTracker(plan, directory, records, started=started)
     cases = len(tracker.open_cases())
     if (reason := consent.note_suite(suite)) is not None:
@@ -156,7 +158,10 @@ def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) ->
         context.progress.note(f"{done} of {len(context.tracker.planned)} cases are done already")
     imports = import_ahead(_NEEDED_LATER)
     with _timed(elapsed, "prepare"):
-        prepared = prepare(context, suite)
+        try:
+            prepared = prepare(context, suite)
+        finally:
+            imports.join()  # nothing happens beside a measurement, nor beside what a caller in this process does next
     if prepared is None:
         return
     hosts = read_hosts(context)
@@ -171,7 +176,6 @@ def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) ->
         if suite.evaluate.layers:
             keep_layer_numbers(context, prepared, built)
     with _timed(elapsed, "measure"):
-        imports.join()  # nothing happens beside a measurement
         for record in measure(context, suite, prepared, built, evaluated):
             context.tracker.record_result(record)
 

@@ -460,6 +460,33 @@ def test_a_finished_run_resumes_to_nothing(finished):
     assert heard.steps == []
 
 
+def test_a_run_that_is_gone_on_with_tells_its_skipped_cases_once(folder):
+    """A case that the plan skips has one record, however often the run is opened."""
+    read = suite.read(write(folder, modes="[fp32, dynamic]", backends="[torch, openvino]"))
+    options = {"out": folder / "reports", "only": None, "jobs": 1, "progress": Silent()}
+    context = run.open_run(read, resume=None, **options)
+    told = (context.directory.path / "records.jsonl").read_text()
+    assert '"stage": "plan"' in told
+    run.open_run(read, resume=context.directory.path, **options)
+    assert (context.directory.path / "records.jsonl").read_text() == told
+
+
+def test_no_import_goes_on_after_a_run_that_ended_early(folder, monkeypatch):
+    """Who called qbench in this process may import the same next, and two threads that import meet half a module."""
+    story = []
+    ahead = SimpleNamespace(join=lambda: story.append("joined"))
+    monkeypatch.setattr(run, "import_ahead", lambda names: ahead)
+
+    def fail(context, read):
+        story.append("prepare")
+        raise UsageError("no such data")
+
+    monkeypatch.setattr(run, "prepare", fail)
+    with pytest.raises(UsageError, match="no such data"):
+        go(write(folder), folder)
+    assert story == ["prepare", "joined"]
+
+
 def test_what_touches_the_answer_is_kept_once_beside_the_records(finished):
     """Repeated examples make intervals too narrow: `--quiet` leaves the note out, run.json keeps it, also after another
     round."""
