@@ -1065,8 +1065,8 @@ def test_the_stages_come_in_their_order(tmp_path, monkeypatch, layers):
     run._run_stages(context, suite.parse(PLAIN + f"evaluate: {{layers: {layers}}}\n"), elapsed)
     assert list(elapsed) == ["prepare", "build", "evaluate", "measure"]
     assert done == [
-        "prepare", "read_hosts", "build_variants", "evaluate", "warn_of_guessing", "compare_runtimes", "name_layers",
-        "keep_flip_images", *(["keep_layer_numbers"] if layers else []), "join",
+        "prepare", "join", "read_hosts", "build_variants", "evaluate", "warn_of_guessing", "compare_runtimes",
+        "name_layers", "keep_flip_images", *(["keep_layer_numbers"] if layers else []),
         ("by prepare", "by build_variants", "by name_layers"),
     ]  # fmt: skip
     assert heard.notes == ["1 of 2 cases are done already"]
@@ -1075,7 +1075,7 @@ def test_the_stages_come_in_their_order(tmp_path, monkeypatch, layers):
 def test_a_run_without_open_cases_ends_after_its_first_stage(tmp_path, monkeypatch):
     """Nothing is built; the seconds of a stage are kept also where it is interrupted."""
     context, elapsed = open_plain(tmp_path, monkeypatch), {}
-    monkeypatch.setattr(run, "import_ahead", lambda names: None)  # no thread imports beside the tests that follow
+    monkeypatch.setattr(run, "import_ahead", lambda names: SimpleNamespace(join=lambda: None))
     monkeypatch.setattr(run, "prepare", lambda *given: None)
     run._run_stages(context, suite.parse(PLAIN), elapsed)
     assert list(elapsed) == ["prepare"]
