@@ -16,7 +16,8 @@ probability          how probable it is that the pick is the best
 sureness             how often the answer would be chosen again, no oftener than noise allows
 sensitivity          what would change the choice
 reasons              why each other case is not it, and what told it from those that tie
-notes                doubts, and what would decide
+decider              what would tell two apart that may both be the best
+notes                doubts
 not_timed            what leads on this machine and has no time on a host
 names                variants and runtimes as a reader calls them
 decision_type        what is decided of one setting

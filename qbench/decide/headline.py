@@ -8,6 +8,7 @@ from qbench import formatting
 from qbench.decide import cases, notes, reasons
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
+from qbench.decide.decider import find_decider
 from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor
@@ -33,8 +34,9 @@ def explain(choice: Choice, records: Sequence[Record], judged: Judged, contest: 
         why = "" if check is None else f", {notes.explain_open(check)}"
         return f"Undecided: {variant(pick)}, {candidate}{why}."
     if rival is not None:
-        decider = notes.explain_decider(choice, rival, judged, contest)
-        return f"Either {variant(pick)} or {variant(rival)}: {decider}."
+        check = find_decider(choice, rival, judged, contest).check
+        why = "" if check is None else f": the latter {notes.explain_open(check)}"
+        return f"Either {variant(pick)} or {variant(rival)}{why}."
     return f"Ship {variant(pick)}."
 
 

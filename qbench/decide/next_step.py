@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from qbench import formatting
 from qbench.compare import text as compare_text
-from qbench.decide import cases, notes
+from qbench.decide import cases
 from qbench.decide.choose import Choice
+from qbench.decide.decider import MOST_PROCESSES, count_processes, find_decider
 from qbench.decide.judged import Judged
 from qbench.decide.limits import LimitCheck
 from qbench.decide.paired_times import Comparison
@@ -76,7 +77,8 @@ def _decide_limit(pick: Record, judged: Judged) -> str:
     if needed is not None:
         return add_examples(needed, judged)
     if check is not None and check.outcome == "INCONCLUSIVE":
-        return f"`qbench run {judged.source.suite} --set measure.max_seconds=120` narrows its limits."
+        processes = 4 * (1 if pick.speedup is None else pick.speedup.processes)
+        return f"{_run_with(processes, _expect_seconds(pick, processes), judged)} about halves its limits."
     return f"{_explain(pick, judged)} says what is missing."
 
 
@@ -106,13 +108,24 @@ def _decide_gain(choice: Choice, pick: Record, judged: Judged, contest: Contest)
 
 
 def _decide_between(choice: Choice, pick: Record, rival: Record, judged: Judged, contest: Contest) -> str:
-    if rival in choice.open_:
+    decider = find_decider(choice, rival, judged, contest)
+    if decider.kind == "limit":
         return _decide_limit(rival, judged)
-    told = notes.explain_decider(choice, rival, judged, contest)
-    if "examples" in told:
-        return add_examples(told.partition(" would")[0], judged)
-    if told.endswith("take either"):
-        return f"{NOTHING[:-1]}: take either."
+    if decider.kind == "examples":
+        if decider.is_worth_it:
+            return add_examples(decider.examples, judged)
+        return (
+            f"{NOTHING[:-1]} that is worth it ({decider.examples} would decide, there are {decider.there:,}): take the "
+            "former."
+        )
+    if decider.kind == "same file":
+        return f"{NOTHING[:-1]}: they are the same file, byte for byte, so take either."
+    if decider.kind == "tied":
+        return f"{NOTHING[:-1]}: they tie, and nothing that decide.prefer names tells them apart, so take either."
+    if decider.kind == "tie's edge":
+        return f"{NOTHING[:-1]} that more processes would decide: they are about a tie apart; take the former."
+    if decider.kind == "apart":
+        return f"`qbench run {judged.source.suite}` anew measures them side by side."
     comparison = contest.objective.compare(rival, pick)
     room = 0.0 if comparison is None else abs(abs(comparison.value) - contest.tie)
     step = None if comparison is None else _measure_longer(comparison, pick, room, judged)
@@ -121,15 +134,22 @@ def _decide_between(choice: Choice, pick: Record, rival: Record, judged: Judged,
 
 def _measure_longer(comparison: Comparison, pick: Record, room: float, judged: Judged) -> str | None:
     """The processes, and the minutes that they take, which would tell a difference; None where no number would."""
-    speedup = pick.speedup
-    there = max(comparison.difference.generations, 1 if speedup is None else speedup.processes)
-    needed = max(notes.count_processes(replace(comparison.difference, generations=there), room), there + 1)
-    if needed > notes.MOST_PROCESSES or comparison.evidence not in ("rounds", "baseline"):
+    there = max(comparison.difference.generations, 1 if pick.speedup is None else pick.speedup.processes)
+    needed = max(count_processes(replace(comparison.difference, generations=there), room), there + 1)
+    if needed > MOST_PROCESSES or comparison.evidence not in ("rounds", "baseline"):
         return None
+    seconds = _expect_seconds(pick, needed)
+    return f"{_run_with(needed, seconds, judged)} would decide it (up to {formatting.duration(seconds, 2)} a case)."
+
+
+def _expect_seconds(pick: Record, processes: int) -> int:
+    """What measuring a case like the pick in so many processes takes at most, by what it took."""
+    speedup = pick.speedup
     spent = None if speedup is None else speedup.measured_seconds
     each = 10.0 if not spent or speedup is None else spent / max(1, speedup.processes)
-    seconds = max(30, math.ceil(1.2 * needed * each / 10) * 10)
-    keys = f"--set measure.processes={needed} --set measure.max_seconds={seconds}"
-    return (
-        f"`qbench run {judged.source.suite} {keys}` would decide it (up to {formatting.duration(seconds, 2)} a case)."
-    )
+    return max(30, math.ceil(1.2 * processes * each / 10) * 10)
+
+
+def _run_with(processes: int, seconds: int, judged: Judged) -> str:
+    keys = f"--set measure.processes={processes} --set measure.max_seconds={seconds}"
+    return f"`qbench run {judged.source.suite} {keys}`"

@@ -8,26 +8,20 @@ from collections.abc import Iterator, Sequence
 
 from qbench import formatting
 from qbench.compare import calibration_seeds, host_share, training_gain
-from qbench.compare import text as compare_text
 from qbench.compare.speedup_doubt import find_doubt
 from qbench.decide import cases, limit_text
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
+from qbench.decide.decider import MOST_PROCESSES, count_processes
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
-from qbench.decide.paired_times import MOST_LOG, Comparison, as_ratio
+from qbench.decide.paired_times import MOST_LOG, as_ratio
 from qbench.decide.preferences import describe_difference
 from qbench.decide.rank import sort_by_estimate
 from qbench.decide.tie import Contest
-from qbench.measure.paired_difference import PairedDifference
 from qbench.record.schema import Record
-from qbench.stats import examples_needed, intervals
-from qbench.stats.interval_type import Interval
-from qbench.stats.thresholds import DECIDING_Z
 
-MOST_PROCESSES = 99
-DECIDED = 0.95  # two-sided: as a difference is told from chance
 NAMED = 3  # so many that are ahead, but ruled out, are named
 # Where measuring ends before the precision is reached.
 ENDS = {
@@ -262,60 +256,3 @@ def describe_accuracy(difference: AccuracyDifference, contest: Contest) -> str:
         return f"{describe_difference(difference, contest)}, beside {contest.name_accuracy_tie()}"
     half = contest.accuracy_tie * (1.0 if contest.metric is None else contest.metric.scale)
     return f"{describe_difference(difference, contest)}, half the margin is {half:g}"
-
-
-# --- what would decide ---------------------------------------------------------------------------------------------
-
-
-def explain_decider(choice: Choice, rival: Record, judged: Judged, contest: Contest) -> str:
-    """What would tell the pick from the rival: examples where a limit or the accuracy is open, else processes."""
-    assert choice.pick is not None
-    if rival in choice.open_:
-        check = next(check for check in judged.checks_of(rival) if check.outcome != "PASS")
-        return f"the latter {explain_open(check)}"
-    difference = contest.differences.compare(choice.pick, rival)
-    comparison = contest.objective.compare(rival, choice.pick)
-    near = comparison is not None and abs(comparison.value) <= contest.tie
-    if near and difference is not None and "accuracy" in contest.spec.prefer:
-        room = abs(abs(difference.value) - contest.accuracy_tie)
-        if room < 2 * difference.error and choice.pick.accuracy is not None:
-            count = choice.pick.accuracy.n
-            return f"{_count_examples(difference, count, contest)} would decide between them, there are {count:,}"
-    if comparison is not None and max(-comparison.low, comparison.high) <= contest.tie:
-        artifacts = [record.artifact.sha256 if record.artifact else None for record in (choice.pick, rival)]
-        if artifacts[0] is not None and artifacts[0] == artifacts[1]:
-            return "they are the same file, byte for byte, so take either"
-        return "they tie, and nothing that decide.prefer names tells them apart, so take either"
-    return _explain_processes(comparison, contest)
-
-
-def _count_examples(difference: AccuracyDifference, count: int, contest: Contest) -> str:
-    """``about 1,800 examples``: how many would tell whether a difference on so many is beyond half the margin."""
-    size, reach = abs(difference.value), intervals.normal_quantile(DECIDED) * difference.error
-    limits = Interval(value=size, low=size - reach, high=size + reach)
-    return compare_text.count_examples(
-        examples_needed.for_mean(limits, difference.error**2 * count, count, -contest.accuracy_tie, DECIDED), count
-    )
-
-
-def _explain_processes(comparison: Comparison | None, contest: Contest) -> str:
-    if comparison is None:
-        return "they were not compared"
-    if comparison.evidence in ("apart", "p50"):
-        return "they were not measured against each other; a new run measures them side by side"
-    difference = comparison.difference
-    needed = count_processes(difference, abs(abs(difference.value) - contest.tie))
-    if needed > MOST_PROCESSES:
-        if abs(abs(difference.value) - contest.tie) < contest.tie / 2:
-            return "they are about a tie apart, which more processes would hardly decide"
-        return "this machine is too noisy to tell them apart; measure again when it is quieter"
-    return (
-        f"about {max(needed, difference.generations + 1)} processes (measure.processes) would decide, there are "
-        f"{difference.generations}"
-    )
-
-
-def count_processes(difference: PairedDifference, room: float) -> int:
-    """How many generations of processes would tell a difference from a bound that is ``room`` away."""
-    spread = difference.error * math.sqrt(difference.generations)
-    return math.ceil((DECIDING_Z * spread / room) ** 2) if room > 0 else MOST_PROCESSES + 1

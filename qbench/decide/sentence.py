@@ -54,7 +54,7 @@ def _list_figures(decision: Decision, judged: Judged) -> Iterator[str]:
 
 
 def _say_minimized(decision: Decision, pick: Record) -> str:
-    """``12 MB resident, 30 MB of fp32``."""
+    """``50.0 MB resident (fp32: 100 MB)``."""
     objective = Objective(name=decision.objective, times=PairedTimes(records={}, read=lambda record: {}))
     fp32 = "" if decision.fp32 is None else f" (fp32: {objective.show(decision.fp32).rpartition(' ')[0]})"
     return f"{objective.show(pick)}{fp32}"

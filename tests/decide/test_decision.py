@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,8 @@ from made_records import FP32, accuracy, failed, fp32, int8, latency, skipped, s
 
 from qbench.decide import text
 from qbench.decide.cases import Setting, setting_name
-from qbench.decide.choose import Choice
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, SuiteRules, judge
-from qbench.decide.notes import explain_decider
 from qbench.decide.sureness import say_chance
 from qbench.errors import UsageError
 from qbench.record.schema import ColdStart, Fastest, HostFacts, Interference, Memory, Record
@@ -220,33 +216,6 @@ def test_within_the_tie_accuracy_comes_first() -> None:
         decision.notes
     )
     assert "fp32_twin" in " ".join(decision.notes)
-
-
-@pytest.mark.parametrize(
-    ("reach", "sha256", "said"),
-    [
-        (0.01, "other", "they tie, and nothing that decide.prefer names tells them apart, so take either"),
-        (0.01, "same", "they are the same file, byte for byte, so take either"),
-        (0.05, "same", "processes (measure.processes) would decide, there are 7"),
-        (1.0, "same", "this machine is too noisy to tell them apart; measure again when it is quieter"),
-    ],
-)
-def test_between_those_that_tie_nothing_more_is_asked_for(reach: float, sha256: str, said: str) -> None:
-    """No number of processes tells copies of one file apart: once they are shown to tie, either will do."""
-    pick, rival = measured(STATIC, 2.5), measured(X86, 2.5)
-    assert pick.artifact is not None
-    assert rival.artifact is not None
-    rival = replace(
-        rival, artifact=replace(rival.artifact, sha256=pick.artifact.sha256 if sha256 == "same" else sha256)
-    )
-    difference = SimpleNamespace(value=0.001, error=reach / 2, generations=7)
-    comparison = SimpleNamespace(value=0.001, low=-reach, high=reach, evidence="rounds", difference=difference)
-    contest: Any = SimpleNamespace(
-        tie=math.log1p(0.03),
-        differences=SimpleNamespace(compare=lambda *_: None),
-        objective=SimpleNamespace(compare=lambda *_: comparison),
-    )
-    assert said in explain_decider(Choice(verdict="ship", pick=pick), rival, judge([], TOP1, rules()), contest)
 
 
 def test_all_arms_tied_and_nothing_to_tell_them_apart() -> None:

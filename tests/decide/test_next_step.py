@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from made_records import accuracy, failed, fp32, int8, latency, skipped, speedup
 
+from qbench.decide import headline, next_step
+from qbench.decide.decider import Decider
 from qbench.decide.decision import decide
 from qbench.decide.judged import Source, SuiteRules, judge
 from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
+from qbench.suite.gate import GateSpec
 
 X86 = "net/static/x86/t1/b1"
 RUN = "`qbench run s.yaml"
@@ -94,3 +97,55 @@ def test_the_rival_whose_accuracy_is_open_needs_the_examples() -> None:
     rival = timed(4.0, 0.01, X86, accuracy=accuracy(harmful=6, beneficial=1))
     step = step_of(fp32(), int8(), rival)
     assert "examples in data.evaluate would decide it" in step
+
+
+@pytest.mark.parametrize(
+    ("decider", "step"),
+    [
+        (
+            Decider(kind="examples", needed=4_000, there=450),
+            f"About 4,000 examples in data.evaluate would decide it: add them, then {RUN}`.",
+        ),
+        (
+            Decider(kind="examples", needed=27_000, there=450),
+            "Nothing is open that is worth it (about 27,000 examples would decide, there are 450): take the former.",
+        ),
+        (Decider(kind="same file"), "Nothing is open: they are the same file, byte for byte, so take either."),
+        (
+            Decider(kind="tied"),
+            "Nothing is open: they tie, and nothing that decide.prefer names tells them apart, so take either.",
+        ),
+        (
+            Decider(kind="tie's edge"),
+            "Nothing is open that more processes would decide: they are about a tie apart; take the former.",
+        ),
+        (Decider(kind="apart"), f"{RUN}` anew measures them side by side."),
+        (Decider(kind="noise"), f"{RUN}` again when the machine is quiet; `qbench doctor` shows its noise."),
+    ],
+)
+def test_the_step_between_two(monkeypatch: pytest.MonkeyPatch, decider: Decider, step: str) -> None:
+    """What would tell them apart, or that it is not worth it, and which to take then."""
+    for module in (next_step, headline):
+        monkeypatch.setattr(module, "find_decider", lambda *_: decider)
+    monkeypatch.setattr(next_step, "_measure_longer", lambda *_: None)
+    likely = timed(2.6, 0.4, X86)
+    (decision,) = decide(
+        judge(
+            [fp32(), timed(2.5, 0.4), likely],
+            MetricInfo(name="top1"),
+            SuiteRules(),
+            source=Source(suite="s.yaml", run="s"),
+        )
+    )
+    assert decision.verdict == "either"
+    assert decision.next_step == step
+
+
+def test_a_limit_on_time_that_is_open_asks_for_four_times_the_processes() -> None:
+    """Limits are half as wide then; the seconds are those that its processes took here."""
+    rules = SuiteRules(gate=GateSpec.model_validate({"latency": {"min_speedup": 2.0}}))
+    source = Source(suite="s.yaml", run="s")
+    (decision,) = decide(judge([fp32(), timed(2.02, 0.2)], MetricInfo(name="top1"), rules, source=source))
+    assert decision.verdict == "undecided"
+    keys = "--set measure.processes=12 --set measure.max_seconds=60"
+    assert decision.next_step == f"{RUN} {keys}` about halves its limits."

@@ -108,7 +108,7 @@ def _say_which(cases: Sequence[FrameCase], timed: Timed) -> str:
     """Of which calls, where the figure beside a hill is of undisturbed ones and the medians of all lie elsewhere."""
     import numpy as np
 
-    seconds = ((case, timed[case.key][1]) for case in cases)
+    seconds = [(case, timed[case.key][1]) for case in cases if case["latency.p50_from"] == "undisturbed"]
     disturbed = any(abs(np.median(taken) / typical(case, taken) - 1) > _ALIKE for case, taken in seconds)
     return "of all calls, also those that others on the machine made longer, " if disturbed else ""
 

@@ -10,7 +10,7 @@ from qbench.report.plots.call_times import list_drawings
 from qbench.report.plots.cases import read_cases
 
 
-def caption_of(p50_seconds: float) -> str:
+def caption_of(p50_seconds: float, p50_from: str = "undisturbed") -> str:
     """The caption for two processes of one case, of which the second was disturbed half of the time."""
     frame = pd.DataFrame(
         {
@@ -21,6 +21,7 @@ def caption_of(p50_seconds: float) -> str:
             "case.recipe": "default",
             "status": "ok",
             "latency.p50_seconds": p50_seconds,
+            "latency.p50_from": p50_from,
             "over_best_fp32.value": 0.5,
         }
     )
@@ -38,3 +39,4 @@ def test_medians_of_all_calls_beside_a_figure_of_undisturbed_ones_are_called_so(
     assert (words in caption) == says
     assert ("the median differs most for static int8 on oneDNN (PyTorch): by 25 %" in caption) != says
     assert "by 25 %" in caption
+    assert words not in caption_of(p50_seconds, "all")
