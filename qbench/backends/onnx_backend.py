@@ -102,7 +102,9 @@ class OnnxBackend(Backend):
             layers=onnxruntime_layers.match(reference, reference if job.mode == "fp32" else self.execute(file, inputs)),
             fixed_batch=fixed_batch,
             conversion=replace(
-                conversion, input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else ()
+                conversion,
+                flow=None if job.mode == "fp32" else job.recipe.flow,
+                input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
             ),
         )
 

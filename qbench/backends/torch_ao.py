@@ -1,4 +1,4 @@
-"""The torch.ao engines fbgemm, x86, onednn and qnnpack: static, dynamic and QAT, by the FX flow or the eager one."""
+"""The torch.ao engines fbgemm, x86, onednn and qnnpack: static, dynamic and QAT, by the FX flow, else the eager one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qbench.backends.torch_runner import TorchScriptBackend, one_example, save
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.quant.pytorch import torch_ao
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import AUTO, Recipe
 
 FILE = "model.pt"
 _X86 = ("x86_64", "AMD64")
@@ -66,9 +66,10 @@ class TorchAO(TorchScriptBackend):
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel) and recipe.qconfig is None
             return choose_target(find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel)), mode)
-        flow = recipe.flow or "fx"
         if recipe.framework_default:
-            return choose_target(replace(find_without_ranges(recipe), flow=flow, per_channel=None), mode)
+            own = replace(find_without_ranges(recipe), flow=recipe.flow or "fx", per_channel=None)
+            return choose_target(own, mode)
+        flow = recipe.flow or AUTO
         if recipe.qconfig is not None:
             return replace(find_without_ranges(recipe), flow=flow, per_channel=None, target=())
         return choose_target(replace(choose_ranges(make_room_for_sums(recipe), mode, _CALIBRATOR), flow=flow), mode)

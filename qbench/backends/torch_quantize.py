@@ -11,10 +11,10 @@ from typing import Any
 
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_runner import tensors, training_tensors
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.analysis import quantized_range
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
-from qbench.quant.recipe import Recipe
+from qbench.quant.recipe import AUTO_FLOWS, Recipe
 from qbench.record.schema import TargetFacts
 
 _BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
@@ -36,7 +36,6 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Co
     """The job's network as its mode and recipe say; raises ``BuildError``."""
     from qbench.quant.pytorch import own_qconfig
 
-    flow: Any = importlib.import_module(f"qbench.quant.pytorch.{job.recipe.flow}")
     bare, qconfigs = own_qconfig.take(job.network.module)
     if job.recipe.qconfig is not None:
         qconfigs = own_qconfig.read(bare, qconfigs, job.mode, engine)
@@ -54,7 +53,7 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Co
         own=None if job.recipe.qconfig is None else qconfigs,
         base=job.base,
     )
-    converted = _convert(job, flow, quantize_job)
+    converted = _convert_by_first(job, quantize_job)
     job.progress("compare layers", 0.9)
     numbers, unknown = _layer_numbers(job, converted.module)
     before, after = rewritten.conversion, converted.conversion
@@ -123,6 +122,40 @@ def _rewrite(job: BuildJob, example: tuple[Any, ...], *, training: bool) -> Conv
     )
     conversion = Conversion(notes=form.kept, rewrites=form.rewrites, rewrite_difference=form.largest_difference)
     return Converted(module=form.module, conversion=conversion)
+
+
+def _convert_by_first(job: BuildJob, quantize_job: QuantizeJob) -> Converted:
+    """By the first flow of the recipe that takes the network; notes say why those before it do not.
+
+    Raises what the first one says where none does, with what the others say. A training that went wrong is no reason
+    to try another flow."""
+    refusals: dict[str, BuildError] = {}
+    for name in job.recipe.flows:
+        flow = importlib.import_module(f"qbench.quant.pytorch.{name}")
+        try:
+            converted = _convert(job, flow, quantize_job)
+        except BuildError as refusal:
+            if job.mode == "qat" and not isinstance(refusal, ModeImpossible):
+                raise
+            refusals[name] = refusal
+            continue
+        passed = [f"not by the flow {other}: {refusal}" for other, refusal in refusals.items()]
+        conversion = converted.conversion.with_notes(*passed, *converted.conversion.notes)
+        return replace(converted, conversion=replace(conversion, flow=name))
+    raise _join_refusals(refusals, job)
+
+
+def _join_refusals(refusals: Mapping[str, BuildError], job: BuildJob) -> BuildError:
+    """What each flow that was tried says, once; as an error of the first one's kind."""
+    first, said = next(iter(refusals.values())), {str(refusal): name for name, refusal in refusals.items()}
+    if len(said) > 1:
+        whole = "; ".join(f"by the flow {name}: {text}" for text, name in said.items())
+        return type(first)(f"{whole}; onnxruntime and openvino need neither" if job.mode == "static" else whole)
+    untried = job.mode != "dynamic" and len(refusals) == 1 and not job.recipe.framework_default
+    other = next((name for name in AUTO_FLOWS if name not in refusals), None)
+    if untried and other is not None and set(refusals) <= set(AUTO_FLOWS):
+        return type(first)(f"{first}; leave `flow` out, and {other} is tried, too")
+    return first
 
 
 def _convert(job: BuildJob, flow: Any, quantize_job: QuantizeJob) -> Converted:

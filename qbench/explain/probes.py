@@ -67,7 +67,7 @@ def find_fixed_ranges(opened: OpenCase) -> tuple[str, ...]:
     """The names of a case's sigmoid, tanh and softmax modules, whose int8 output range torch's engines fix; none where
     its flow calibrates their ranges. Calls count where the network is rewritten first, which makes modules of them."""
     recipe = opened.case.variant.recipe
-    if recipe.flow not in _FIXING_FLOWS:
+    if not set(recipe.flows) <= set(_FIXING_FLOWS) or not recipe.flows:
         return ()
     examples = opened.data.evaluation(0, 2) if recipe.canonicalize else None
     names: tuple[str, ...] = opened.call_child(

@@ -19,7 +19,7 @@ from qbench.errors import UsageError
 from qbench.models.base import FileFormat, OwnInt8
 from qbench.plan.cases import Case, Variant
 from qbench.quant.pytorch.torch_ao import ENGINES
-from qbench.quant.recipe import DEFAULT, TRAINING, Recipe
+from qbench.quant.recipe import AUTO, DEFAULT, TRAINING, Recipe
 from qbench.record.schema import CaseKey, find_fp32
 from qbench.suite import Suite
 from qbench.suite.recipes import RecipeChoice
@@ -133,6 +133,8 @@ class Variants:
         if (choice := self._choices.get(name)) is not None:
             recipe = choice.over(recipe)
         recipe = RecipeChoice(name=recipe.name, keys=tuple(changed.items())).over(recipe)
+        if recipe.flow == AUTO:  # each backend's own
+            recipe = replace(recipe, flow=None)
         if mode == "dynamic":  # what counts as int8 there is the suite's to say: no recipe builds another file by it
             recipe = replace(recipe, min_coverage=least)
         return replace(self._backends[backend].resolve(mode, recipe), name=recipe.name)
@@ -204,4 +206,4 @@ def _why_not_calibrator(recipe: Recipe) -> str | None:
     if name is None or name in registry.BUILT_IN["calibrator"]:  # they serve every flow, and loading one imports numpy
         return None
     flows = registry.load("calibrator", name).flows
-    return None if recipe.flow in flows else f"its calibrator {name} is for the flow {' or '.join(flows)}"
+    return None if set(recipe.flows) & set(flows) else f"its calibrator {name} is for the flow {' or '.join(flows)}"

@@ -42,13 +42,15 @@ class QuantizeJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What is known of how a network became what runs, held by whatever comes of it. ``notes``: what a reader must know
+    """What is known of how a network became what runs, held by whatever comes of it. ``flow``: which of a recipe's made
+    it (None: fp32, or somebody else). ``notes``: what a reader must know
     of it; ``float_reasons``: float layer -> why, where known. ``rewrites``: what the network was rewritten into before,
     ``rewrite_difference`` the largest difference of its outputs. ``layer_numbers``: of each layer its name, SQNR and
     cosine against fp32 (``quant.analysis.layer_error``). ``input_ranges``: of each model input the values that it can
     represent (``quant.analysis.quantized_range``), None where that is not known; empty where it is known of none.
     ``target``: what was done for other kinds of CPU, None where it is for this machine alone."""
 
+    flow: str | None = None
     notes: tuple[str, ...] = ()
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()

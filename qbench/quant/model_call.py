@@ -13,6 +13,7 @@ from qbench.errors import BuildError, reraise
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 400
+_TRACERS_ADVICE = " This can be attempted when"  # how FX goes on for three lines
 
 RANDOM = (
     "the network's outputs differ from call to call: is dropout or randomness left on in eval mode? Use nn.Dropout, or "
@@ -28,7 +29,8 @@ def reason(error: BaseException) -> str:
         return f"{type(error).__name__}{_place(error)}"
     if lines[0].startswith("The following operation failed in the TorchScript interpreter"):
         return lines[-1][:_LONGEST]
-    return f"{type(error).__name__}: {lines[0][:_LONGEST]}{_place(error)}"
+    said = lines[0].partition(_TRACERS_ADVICE)[0]
+    return f"{type(error).__name__}: {said[:_LONGEST]}{_place(error)}"
 
 
 def _place(error: BaseException) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
 FLOWS = ("eager", "fx", "pt2e", "onnx")
+AUTO = "auto"  # in place of a flow: the first of AUTO_FLOWS that takes the network
+AUTO_FLOWS = ("fx", "eager")
 # What of a recipe decides the course of a training.
 TRAINING = (
     *("epochs", "learning_rate", "batch_size", "samples", "seed", "schedule", "distill"),
@@ -28,7 +30,7 @@ DYNAMIC_MIN_COVERAGE = 0.01
 class Recipe:
     """How a variant is made; None means that the mode has no such choice, or that the backend chooses.
 
-    ``name`` is what a suite calls it; ``flow`` is one of ``FLOWS`` (None for fp32). ``calibrator`` (registered under
+    ``name`` is what a suite calls it; ``flow`` is one of ``FLOWS``, or ``AUTO`` (None: fp32). ``calibrator`` (under
     that name) chooses the range of an activation, ``percentile`` belongs to the calibrator of that name (per cent of
     the values inside the range). ``per_channel`` weights, ``symmetric`` activations, ``reduce_range`` (7 bits for
     activations). ``narrow_weights``: wider steps for weights where a kernel adds products in 16 bits, so that no sum
@@ -87,6 +89,11 @@ class Recipe:
     optimizer_keys: tuple[tuple[str, Any], ...] = ()
     loss: str | None = None
     train: str | None = None
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows that are tried, in order."""
+        return () if self.flow is None else AUTO_FLOWS if self.flow == AUTO else (self.flow,)
 
     @property
     def cpus(self) -> tuple[str, ...]:

@@ -181,7 +181,8 @@ class TargetFacts:
 @dataclass(frozen=True, kw_only=True)
 class ArtifactFacts:
     """The files of a variant; ``size_bytes`` counts exactly what is shipped. ``coverage`` is null for fp32.
-    ``rewrites``: what the network was rewritten into before it was quantized, and how far its outputs moved.
+    ``flow``: which flow made it (null: fp32, or somebody else's file). ``rewrites``: what the network was rewritten
+    into before it was quantized, and how far its outputs moved.
     ``target``: null where it was made for this machine alone."""
 
     format: Line
@@ -191,6 +192,7 @@ class ArtifactFacts:
     key: Digest | None = None
     cached: bool | None = None
     note: str | None = None
+    flow: Line | None = None
     rewrites: tuple[Line, ...] = ()
     rewrite_difference: NotNegative | None = None
     target: TargetFacts | None = None

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from qbench import registry
+from qbench.quant.recipe import AUTO, AUTO_FLOWS
 from qbench.record.schema import Record
 
 # What is told beside the differences: how the network was traced and its ranges chosen.
@@ -15,11 +16,14 @@ ALWAYS = ("flow", "calibrator")
 
 
 def describe_recipe(record: Record) -> str:
-    """``fx, histogram; skip_layers conv1``: what always matters, then what differs from the default; empty for fp32 as
+    """``fx, histogram; skip_layers conv1``: what always matters (of flow ``auto`` the one that took it), then what differs from the default; empty for fp32 as
     it is."""
     recipe = record.recipe or {}
     default = dict(_default(record.case.mode, record.case.backend))
-    named = ", ".join(str(recipe[key]) for key in ALWAYS if recipe.get(key))
+    if default.get("flow") == AUTO and recipe.get("flow") == AUTO_FLOWS[0]:  # the default, as older records have it
+        default["flow"] = AUTO_FLOWS[0]
+    took = {"flow": record.artifact.flow} if record.artifact is not None and recipe.get("flow") == AUTO else {}
+    named = ", ".join(str(took.get(key) or recipe[key]) for key in ALWAYS if recipe.get(key))
     if record.case.mode == "fp32" and not record.case.is_twin:
         return ""
     differences = ", ".join(

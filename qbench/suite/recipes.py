@@ -18,13 +18,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
-from qbench.quant.recipe import DEFAULT, FRAMEWORK_DEFAULT, ONNX_STATIC, Recipe
+from qbench.quant.recipe import AUTO, DEFAULT, FRAMEWORK_DEFAULT, ONNX_STATIC, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import messages
 from qbench.suite.targets import Target
 from qbench.suite.types import CalibratorName, Names, Positive, Section, Share, Text, Yes, known, near, shown, wrong
 
-Flow = Literal["eager", "fx", "pt2e", "onnx"]  # quant.recipe.FLOWS
+Flow = Literal["auto", "eager", "fx", "pt2e", "onnx"]  # quant.recipe: AUTO and FLOWS
 NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 _LISTS = ("skip_layers", "target")  # keys whose one value may be a list
@@ -40,7 +40,7 @@ class RecipeKeys(Section):
     """What a recipe changes; a key that is left out is as `quantize` and the backend have it."""
 
     name: Text | None = Field(None, description="What cases are called; left out, its values.")
-    flow: Flow | None = Field(None, description="How torch models become int8; null: the backend's own.")
+    flow: Flow | None = Field(None, description="How torch models become int8; auto: as each backend can.")
     calibrator: CalibratorName | None = Field(None, description="How activation ranges are chosen.")
     percentile: Percentile | None = Field(None, description="Per cent of the values inside the range.")
     per_channel: Yes | None = Field(None, description="Weights per channel.")
@@ -84,9 +84,9 @@ class RecipeChoice:
 
     @property
     def flow(self) -> str | None:
-        """The flow that it asks for, if any."""
+        """The flow that it asks for; None where each backend may take its own."""
         flow: str | None = dict(self.keys).get("flow")
-        return flow
+        return None if flow == AUTO else flow
 
     @property
     def of_static_onnx(self) -> tuple[str, ...]:

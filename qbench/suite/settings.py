@@ -102,7 +102,11 @@ class Matrix(Section):
 class ModeKeys(Section):
     """How one mode makes a model int8."""
 
-    flow: Flow | None = Field(None, description="eager, fx, pt2e or onnx; null takes the backend's own.")
+    flow: Flow | None = Field(
+        None,
+        description="fx, eager, pt2e or onnx; auto (the default): as each backend can, on the engines of torch by fx, "
+        "else by eager.",
+    )
     per_channel: Yes | None = Field(None, description="Weights per channel; null takes the backend's best.")
     skip_layers: tuple[Text, ...] = Field(
         (), description="Names or patterns (block.*) of layers that stay in floating point.", json_schema_extra=UNIQUE

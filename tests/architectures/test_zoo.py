@@ -31,6 +31,16 @@ def test_a_network_goes_through_the_stages():
     assert found["sqnr"] > 20
 
 
+@pytest.mark.parametrize("network", ["module_loop", "transposed"])
+def test_a_network_that_keeps_things_on_its_modules_goes_through_the_stages(network):
+    """A forward that reads where each module takes its input from, and one that asks a layer for the device of its
+    weight: parts that become graphs keep both; numbers that grow with the batch are no part of a graph."""
+    found = run.outcomes(network, ["static/fbgemm"], jobs=1)["static/fbgemm"]
+    assert found["status"] == "ok", found["reason"]
+    assert found["sqnr"] > 20
+    assert found["coverage"] > 0.9
+
+
 def test_the_last_place_of_a_sequence_is_right_on_openvino():
     """A GPT whose head ends in ``[:, -1]``: OpenVINO gave [1, batch, classes] for its int8 form."""
     pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-FAMILIES = ("images", "maps", "attention", "sequences", "tables")
+FAMILIES = ("images", "maps", "attention", "sequences", "tables", "untraced")
 EXAMPLES = {"train": 64, "test": 32}
 _SEEDS = {"train": 1, "test": 2}
 

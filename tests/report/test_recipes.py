@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from made_records import fp32, int8
 
 from qbench.report.recipes import describe_recipe
@@ -13,6 +15,15 @@ def test_the_default_is_called_so() -> None:
     """Of a recipe as it comes only the flow and the calibrator are named; plain fp32 has none."""
     assert describe_recipe(int8(recipe=USUAL)) == "fx, histogram (default)"
     assert describe_recipe(fp32()) == ""
+
+
+def test_of_flow_auto_the_one_that_took_the_network_is_named() -> None:
+    """Which is the default recipe all the same; of a case that was not built none is known."""
+    auto = int8(recipe={**USUAL, "flow": "auto"})
+    assert auto.artifact is not None
+    built = replace(auto, artifact=replace(auto.artifact, flow="eager"))
+    assert describe_recipe(built) == "eager, histogram (default)"
+    assert describe_recipe(replace(auto, artifact=None)) == "auto, histogram (default)"
 
 
 def test_what_differs_is_told_alone() -> None:

@@ -134,7 +134,7 @@ def test_framework_default_rewrites_and_clips_nothing():
         ("{flwo: fx}", "recipe", "unknown key 'flwo'; did you mean 'flow'?"),
         (
             "{flow: [fx, egaer]}",
-            "5:21: recipe.flow[1]: expected 'eager', 'fx', 'pt2e' or 'onnx', got 'egaer'",
+            "5:21: recipe.flow[1]: expected 'auto', 'eager', 'fx', 'pt2e' or 'onnx', got 'egaer'",
             "did you mean 'eager'?",
         ),
         ("{percentile: 30}", "recipe.percentile", "50"),

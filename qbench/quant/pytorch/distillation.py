@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, ModeImpossible
 from qbench.quant import model_call
 from qbench.quant.pytorch import loss
 
@@ -38,7 +38,14 @@ class Aim:
             labels = self.loss.of(outputs if self.loss.whole else first, self.loss.targets[index])
         if not self.distill:
             return labels
-        return (1 - self.distill) * labels + self.distill * self.loss.distance(first, self.teacher[index])
+        expected = self.teacher[index]
+        if first.shape != expected.shape:
+            raise ModeImpossible(
+                f"in train mode the network gives {tuple(first.shape)} where it gives {tuple(expected.shape)} in eval "
+                "mode, so that its outputs cannot be held against those of fp32 while it is trained; train it by a "
+                "loop of your own (quantize.qat.train: {python: file.py:train}), or leave qat out"
+            )
+        return (1 - self.distill) * labels + self.distill * self.loss.distance(first, expected)
 
     def right(self, outputs: Any, index: Any) -> int | None:
         """How many predictions are right; None where the task has no right and wrong."""

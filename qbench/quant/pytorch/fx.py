@@ -200,7 +200,7 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
         ModeImpossible,
         lambda error: (
             f"FX cannot trace this model ({forward.reason(error)}): its control flow depends on values or shapes; "
-            "rewrite that part with tensor operations, or use flow: eager or the onnxruntime backend"
+            "rewrite that part with tensor operations"
         ),
         (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError),
     )

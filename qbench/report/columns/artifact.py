@@ -61,6 +61,7 @@ coverage.unknown|text||why the share of the work is not known
 key|text||key of the artifact in the cache
 cached|flag||taken from the cache, not built in this run
 note|text||what a reader should know of the variant
+flow|text||which flow made it: `fx`, `eager`, `pt2e` or `onnx`
 rewrites|text||what the network was rewritten into before it was quantized, separated by `;`
 rewrite_difference|number||how far the outputs moved by that
 target.cpus|text||kinds of CPU that it was made for beside the one that built it

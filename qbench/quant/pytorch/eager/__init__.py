@@ -78,7 +78,7 @@ def prepare_qat(job: QuantizeJob) -> Any:
 def convert_qat(job: QuantizeJob) -> Converted:
     """The int8 module of a trained fake-quantized one, which is left as it was."""
     torch_ao.require_engine(job.engine)
-    copied = copy.deepcopy(job.module).eval()
+    copied = regions.copy_network(job.module).eval()
     for name in (_REASONS, _NOTES):  # a GraphModule's copy leaves them behind
         setattr(copied, name, getattr(job.module, name))
     calibration.require_observed(_observers_by_layer(copied))

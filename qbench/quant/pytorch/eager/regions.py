@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from qbench.errors import BuildError
+from qbench.errors import BuildError, out_of_memory, reraise
 from qbench.quant import model_call
 from qbench.quant.canonical.graph import Untraceable
 from qbench.quant.flow import Batches
@@ -38,7 +40,8 @@ class Split:
 
 @dataclass
 class _Calls:
-    """The arguments of each module's first call, by identity; None for one with keywords that are not the input."""
+    """The arguments of each module's first call, by identity; None for one with keywords that are not the input, and
+    for one that is told how many examples there are, which a graph would hold fast."""
 
     inputs: dict[int, tuple[Any, ...] | None] = field(default_factory=dict)
 
@@ -66,9 +69,25 @@ def split(module: Any, example: tuple[Any, ...], batches: Batches | None) -> Spl
         return Split(module=module, regions=(), why=why)
     regions: list[Region] = []
     _replace(module, calls, regions, {})
-    if not graph.same(model_call.of_one_example(module, example), expected):
-        raise BuildError("the network's parts, each as a graph, are another network than the whole; use flow fx")
+    _require_same(module, example, expected)
     return Split(module=module, regions=tuple(regions), unused=tuple(unused), why=why)
+
+
+def _require_same(module: Any, example: tuple[Any, ...], expected: Any) -> None:
+    """Raises ``BuildError`` where the network with its regions in place does not do what it did."""
+    import torch
+
+    stopped = reraise(  # what the user's forward asks of its modules may not be there on a graph
+        BuildError,
+        lambda error: (
+            f"the network does not run with its parts as graphs ({model_call.reason(error)}), which eager mode puts in "
+            "their place"
+        ),
+    )
+    with stopped, torch.inference_mode():
+        actual = model_call.first(module(*example))
+    if not graph.same(actual, expected):
+        raise BuildError("the network's parts, each as a graph, are another network than the whole")
 
 
 def _record(module: Any, example: tuple[Any, ...], batches: Batches | None) -> _Calls:
@@ -85,11 +104,47 @@ def _record(module: Any, example: tuple[Any, ...], batches: Batches | None) -> _
     hooks = [part.register_forward_pre_hook(note, with_kwargs=True) for part in module.modules()]
     with model_call.hooked(hooks), torch.no_grad():
         module(*example)
+        _forget_counted(calls, module, example)
         for batch in batches() if batches else ():
             if heavy <= set(calls.inputs):
                 break
             module(*batch)
     return calls
+
+
+def _forget_counted(calls: _Calls, module: Any, example: tuple[Any, ...]) -> None:
+    """Takes back the arguments of modules whose numbers are others for two examples than for one."""
+    import torch
+
+    twice = _Calls()
+
+    def note(part: Any, args: tuple[Any, ...]) -> None:
+        twice.inputs.setdefault(id(part), args)
+
+    hooks = [part.register_forward_pre_hook(note) for part in module.modules() if calls.inputs.get(id(part))]
+    with model_call.hooked(hooks):
+        try:
+            module(*(torch.cat([tensor, tensor]) for tensor in example))
+        except Exception as error:  # it takes one example alone
+            if out_of_memory(error):
+                raise
+            return
+    for part, args in twice.inputs.items():
+        if _list_numbers(args) != _list_numbers(calls.inputs[part]):
+            calls.inputs[part] = None
+
+
+def _list_numbers(value: Any) -> list[Any]:
+    """What of some arguments is no tensor, in order."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return []
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return [number for part in value for number in _list_numbers(part)]
+    return [value]
 
 
 def _replace(module: Any, calls: _Calls, regions: list[Region], replaced: dict[int, Any]) -> None:
@@ -106,7 +161,31 @@ def _replace(module: Any, calls: _Calls, regions: list[Region], replaced: dict[i
                 _replace(child, calls, regions, replaced)
                 continue
             regions.append(region)
+            _take_over_attributes(child, region.traced)
             replaced[id(child)] = module._modules[name] = region.traced
+
+
+def _take_over_attributes(child: Any, traced: Any) -> None:
+    """Gives a graph what was written onto the module that it replaces: a forward may read there where a part takes its
+    input from, or how large it is; of weights the device, type and shape, which an int8 layer does not tell."""
+    facts = {
+        name: SimpleNamespace(device=parameter.device, dtype=parameter.dtype, shape=parameter.shape)
+        for name, parameter in child.named_parameters(recurse=False)
+    }
+    for name, value in {**vars(child), **facts}.items():
+        if not name.startswith("_") and not hasattr(traced, name):
+            setattr(traced, name, value)
+
+
+def copy_network(module: Any) -> Any:
+    """A copy of a network with regions in place, and what stands on them: a GraphModule's own copy leaves it behind."""
+    import torch
+
+    copied = copy.deepcopy(module)
+    for part, twin in zip(module.modules(), copied.modules(), strict=True):
+        if isinstance(part, torch.fx.GraphModule):
+            _take_over_attributes(part, twin)
+    return copied
 
 
 def _region(child: Any, inputs: tuple[Any, ...] | None) -> Region | None:

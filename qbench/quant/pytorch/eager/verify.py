@@ -55,7 +55,7 @@ def prove(
         if not failed:
             return Proven(plan=chosen, values=values, refused=refused)
         if set(failed) <= set(refused):
-            raise BuildError(f"eager mode cannot run this network in int8: {next(iter(failed.values()))}; use flow fx")
+            raise BuildError(f"eager mode cannot run this network in int8: {next(iter(failed.values()))}")
         refused |= failed
 
 

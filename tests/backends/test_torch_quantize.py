@@ -1,0 +1,134 @@
+"""Which flow makes a network int8 on the engines of torch, and what is said of those that could not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from networks import residual_cnn
+from torch import nn
+
+from qbench import registry
+from qbench.backends import torch_quantize
+from qbench.backends.base import BuildJob, Built
+from qbench.errors import BuildError, ModeImpossible
+from qbench.models.base import Network
+from qbench.quant.recipe import AUTO, Recipe
+
+
+@pytest.fixture(autouse=True)
+def _engine():
+    before = torch.backends.quantized.engine
+    yield
+    torch.backends.quantized.engine = before
+
+
+class Branching(nn.Module):
+    """Its forward asks for the largest value, which FX has none of; its parts are plain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU())
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: Any) -> Any:
+        if float(x.abs().max()) > 1e6:
+            raise ValueError("too large")
+        return self.head(self.body(x).mean((2, 3)))
+
+
+class Reading(Branching):
+    """Multiplies by the very weight of one of its layers, too, which an int8 layer no longer has."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) + self.body[0].weight.sum()
+
+
+def build(module: nn.Module, folder: Any, *, flow: str | None = None, mode: str = "static", **changes: Any) -> Built:
+    """A network of one picture, on onednn."""
+    folder.mkdir()
+    backend = registry.load("backend", "onednn")
+    images = (np.random.default_rng(0).random((32, 1, 8, 8), dtype=np.float32),)
+    recipe = Recipe(flow=flow, epochs=1, learning_rate=1e-3, batch_size=32, seed=0, target=None, **changes)
+    job = BuildJob(
+        network=Network(kind="torch", module=module.eval()),
+        mode=mode,
+        recipe=backend.resolve(mode, recipe),
+        calibration=images,
+        training=(images, np.arange(32) % 10) if mode == "qat" else None,
+        folder=folder,
+    )
+    built: Built = backend.build(job)
+    return built
+
+
+def test_fx_makes_what_it_traces_as_flow_fx_does(tmp_path):
+    """Its answers, bit for bit; nothing is said of a flow that was not needed."""
+    auto, fx = build(residual_cnn(), tmp_path / "auto"), build(residual_cnn(), tmp_path / "fx", flow="fx")
+    assert (auto.conversion.flow, fx.conversion.flow) == ("fx", "fx")
+    assert auto.expected == fx.expected
+    assert not any("by the flow" in note for note in auto.conversion.notes)
+
+
+@pytest.mark.parametrize("mode", ["static", "qat"])
+def test_what_fx_cannot_trace_is_made_by_eager_and_the_reason_is_kept(tmp_path, mode):
+    """In both modes, and as `flow: eager` makes it."""
+    torch.manual_seed(0)
+    module = Branching()
+    auto, eager = (
+        build(module, tmp_path / "auto", mode=mode),
+        build(module, tmp_path / "eager", flow="eager", mode=mode),
+    )
+    assert (auto.conversion.flow, eager.conversion.flow) == ("eager", "eager")
+    assert auto.expected == eager.expected
+    said = "not by the flow fx: FX cannot trace this model (TypeError"
+    assert any(note.startswith(said) for note in auto.conversion.notes)
+    assert sum(layer.int8 for layer in auto.layers) == 3
+
+
+def test_a_flow_that_was_asked_for_names_the_way_out_which_works(tmp_path):
+    """Without the key the network builds."""
+    with pytest.raises(ModeImpossible, match="FX cannot trace.*; leave `flow` out, and eager is tried, too$"):
+        build(Branching(), tmp_path / "fx", flow="fx")
+    assert build(Branching(), tmp_path / "open").conversion.flow == "eager"
+
+
+def test_where_no_flow_takes_it_each_says_why(tmp_path):
+    """And which backends need none of them; the first one's kind of error decides whether the case is skipped."""
+    with pytest.raises(ModeImpossible, match="^by the flow fx: FX cannot trace .*; by the flow eager: .*need neither$"):
+        build(Reading(), tmp_path / "auto")
+
+
+def test_what_every_flow_says_is_said_once(tmp_path, monkeypatch):
+    """A pattern that fits no layer is no matter of flows."""
+    with pytest.raises(BuildError) as refused:
+        build(residual_cnn(), tmp_path / "auto", skip_layers=("no_such_layer",))
+    assert str(refused.value).count("no_such_layer") == 1
+    assert "flow" not in str(refused.value)
+
+
+def test_a_training_that_went_wrong_is_not_repeated_by_another_flow(tmp_path, monkeypatch):
+    """It may have taken an hour; static has no such cost, and tries the next."""
+    asked = []
+
+    def fail(job, flow, quantize_job):
+        asked.append(flow.__name__.rpartition(".")[2])
+        raise BuildError("the loss is not finite")
+
+    monkeypatch.setattr(torch_quantize, "_convert", fail)
+    with pytest.raises(BuildError, match="^the loss is not finite$"):
+        build(residual_cnn(), tmp_path / "qat", mode="qat")
+    assert asked == ["fx"]
+    with pytest.raises(BuildError, match="^the loss is not finite$"):
+        build(residual_cnn(), tmp_path / "static")
+    assert asked == ["fx", "fx", "eager"]
+
+
+def test_the_frameworks_default_is_the_tutorials_flow(tmp_path):
+    """What is compared as torch's own default has no other way in."""
+    backend = registry.load("backend", "onednn")
+    assert backend.resolve("static", Recipe(framework_default=True)).flow == "fx"
+    assert backend.resolve("static", Recipe()).flow == AUTO
+    assert backend.resolve("dynamic", Recipe()).flow == "eager"
