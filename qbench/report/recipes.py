@@ -16,8 +16,8 @@ ALWAYS = ("flow", "calibrator")
 
 
 def describe_recipe(record: Record) -> str:
-    """``fx, histogram; skip_layers conv1``: what always matters (of flow ``auto`` the one that took it), then what differs from the default; empty for fp32 as
-    it is."""
+    """``fx, histogram; skip_layers conv1``: what always matters (of flow ``auto`` the one that took it), then what
+    differs from the default; empty for fp32 as it is."""
     recipe = record.recipe or {}
     default = dict(_default(record.case.mode, record.case.backend))
     if default.get("flow") == AUTO and recipe.get("flow") == AUTO_FLOWS[0]:  # the default, as older records have it
