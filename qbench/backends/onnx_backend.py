@@ -78,11 +78,12 @@ class OnnxBackend(Backend):
         what the runtime made of it."""
         from qbench.quant.analysis import quantized_range
         from qbench.quant.artifacts import onnx_file
-        from qbench.quant.onnx import onnxruntime_layers
+        from qbench.quant.onnx import export_torch, onnxruntime_layers
 
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
             self.require_known(source)
+            exported = None if job.network.path is not None else export_torch.read_note(source)
             if job.int8_file is not None:
                 conversion = own_int8_file.take_own_file(job, source, file)
                 own_int8_file.require_outputs(job, source, file, self.open_file)
@@ -96,6 +97,7 @@ class OnnxBackend(Backend):
             onnx_file.require_repeatable(self.open_file, file, inputs, self.name)
             executed = onnxruntime_layers.executed(source, job.example, optimized=False)
             reference, fixed_batch = onnxruntime_layers.as_float(executed), onnx_file.fixed_batch(source)
+            conversion = conversion.with_notes(exported, *conversion.notes)
         return Built(
             format="onnx" if file.name == FILE else self.name,
             file=file.name,

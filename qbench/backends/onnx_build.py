@@ -51,7 +51,7 @@ def fetch_shared(job: BuildJob, ingredients: Mapping[str, Any], make: Any, file:
 
 
 def _export(job: BuildJob, target: Path) -> None:
-    from qbench.backends.torch_runner import tensors
+    from qbench.backends.torch_runner import list_examples, tensors
     from qbench.quant import canonical
     from qbench.quant.onnx import export_torch
 
@@ -59,7 +59,7 @@ def _export(job: BuildJob, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE  # a shared file has another ending, by which tools tell what it is
         module = canonical.plain_attention(job.network.module, tensors(job.probes))
-        export_torch.export(module, tensors(job.example), file)
+        export_torch.export_any_way(module, tensors(job.example), file, lambda: list_examples(job))
         shutil.copyfile(file, target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,12 @@ def save(module: Any, job: BuildJob, file: Path) -> str | None:
     which are then tried on the calibration examples, one at a time."""
     from qbench.quant.artifacts import torchscript
 
-    count = len(job.calibration[0])
-    examples = (tensors(tuple(array[i : i + 1] for array in job.calibration)) for i in range(count))
-    return torchscript.save(module, tensors(job.probes), file, examples)
+    return torchscript.save(module, tensors(job.probes), file, list_examples(job))
+
+
+def list_examples(job: BuildJob) -> Iterator[tuple[Any, ...]]:
+    """The job's calibration examples as tensors, each a batch of 1."""
+    return (tensors(tuple(array[i : i + 1] for array in job.calibration)) for i in range(len(job.calibration[0])))
 
 
 class TorchScriptBackend(Backend):

@@ -1,8 +1,10 @@
-"""A torch network as an ONNX file, proven to give the same."""
+"""A torch network as an ONNX file, proven to give the same: by torch's exporter, or by the way round it that works."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,110 @@ from qbench.quant.onnx import onnxruntime_session
 
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
 EXPORT_TOLERANCE = 1e-3
+NOTE = "qbench.export"  # where a file tells how it was exported, where that was not the usual way
+_OPSET = 18  # of the older exporter: the one that the newer writes
+_ATTENTION = "_attn_implementation"  # in the configurations of transformers: which code computes attention
+Example = tuple[Any, ...]
+Examples = Callable[[], Iterable[Example]]
 
 
-def export(module: Any, example: tuple[Any, ...], file: Path, *, tolerance: float = EXPORT_TOLERANCE) -> None:
+def export(module: Any, example: Example, file: Path, *, tolerance: float = EXPORT_TOLERANCE) -> None:
     """Exports a torch module with the dynamo exporter and a dynamic batch axis, and checks its outputs.
 
-    Raises ``BuildError`` where the exporter cannot, or where ONNX Runtime's outputs differ from torch's by more
-    than ``tolerance`` as a share of the largest output.
+    Raises ``ModeImpossible`` where the exporter cannot, ``BuildError`` where ONNX Runtime's outputs differ from
+    torch's by more than ``tolerance`` as a share of the largest output.
     """
+    expected = model_call.of_one_example(module, example)
+    try:
+        _export_by_dynamo(module, example, file)
+    except _NotExported as error:
+        raise _explain({"": error}) from error
+    _require_equal(file, module, example, expected, tolerance)
+
+
+def export_any_way(module: Any, example: Example, file: Path, examples: Examples) -> None:
+    """As ``export``; where torch's exporter cannot, by the first way round it whose file gives the same:
+
+    - the attention of a transformers model in plain operations (``attn_implementation: eager``),
+    - with the batch size fixed at 1,
+    - by the older exporter, from a trace whose frozen decisions do no harm on ``examples`` (each a batch of 1).
+
+    The file then tells how (``read_note``). Raises ``ModeImpossible`` with what each way says where none works.
+    """
+    expected = model_call.of_one_example(module, example)
+    refusals: dict[str, Exception] = {}
+    for name, way in _list_ways(module, examples).items():
+        try:
+            said = way(module, example, file)
+            _require_equal(file, module, example, expected, EXPORT_TOLERANCE)
+        except (_NotExported, BuildError) as error:
+            refusals[name] = error
+            continue
+        if name:
+            why = f"as the usual way cannot ({next(iter(refusals.values()))})"
+            _write_note(file, "; ".join(part for part in (f"exported {name}, {why}", said) if part))
+        return
+    raise _explain(refusals)
+
+
+def read_note(file: Path) -> str | None:
+    """How a file was exported; None of one that came the usual way, or from somebody else."""
+    import onnx
+
+    model = onnx.load(str(file), load_external_data=False)
+    return next((prop.value for prop in model.metadata_props if prop.key == NOTE), None)
+
+
+class _NotExported(Exception):  # a way that does not work, no error yet
+    """Why a way gives no file."""
+
+
+Way = Callable[[Any, Example, Path], "str | None"]
+
+
+def _list_ways(module: Any, examples: Examples) -> dict[str, Way]:
+    """The ways in order, by what a note says of them; empty for the usual one."""
+    ways: dict[str, Way] = {"": _export_by_dynamo}
+    if _find_attentions(module):
+        ways["with attn_implementation eager"] = _export_plain_attention
+    ways["for a batch of 1"] = lambda *given: _export_by_dynamo(*given, any_batch=False)
+
+    def by_trace(network: Any, example: Example, file: Path) -> str | None:
+        return _export_by_trace(network, example, file, examples)
+
+    ways["by torch's older exporter"] = by_trace
+    return ways
+
+
+def _explain(refusals: dict[str, Exception]) -> BuildError:
+    """What each way says, each reason once; that of a network that is at fault by itself alone."""
+    said = {str(error): name for name, error in reversed(refusals.items())}
+    alone = next((error for error in refusals.values() if str(error) == model_call.RANDOM), None)
+    if isinstance(alone, BuildError):
+        return alone
+    reasons = [f"{name}: {text}" if name else text for text, name in reversed(said.items())]
+    return ModeImpossible(
+        f"torch.onnx cannot export this model: {'; '.join(reasons)}; write that part with other tensor operations, "
+        "give an ONNX file of the model, or use a torch engine"
+    )
+
+
+def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: bool = True) -> str | None:
     import torch
 
-    expected = model_call.of_one_example(module, example).numpy()
     batch = torch.export.Dim("batch", min=1)
-    doubled = tuple(torch.cat([tensor, tensor]) for tensor in example)
+    given = tuple(torch.cat([tensor, tensor]) for tensor in example) if any_batch else example
     with warnings.catch_warnings():
-        # The exporter warns of its own deprecated internals; what matters is checked below.
+        # The exporter warns of its own deprecated internals; what matters is checked afterwards.
         warnings.simplefilter("ignore")
         try:
             torch.onnx.export(
                 module,
-                doubled,
+                given,
                 str(file),
                 dynamo=True,
-                dynamic_shapes=tuple({0: batch} for _ in example),
-                input_names=[f"input_{i}" for i in range(len(example))],
+                dynamic_shapes=tuple({0: batch} for _ in example) if any_batch else None,
+                input_names=_name_inputs(example),
                 output_names=["output"],
                 external_data=False,
                 verbose=False,
@@ -46,16 +128,94 @@ def export(module: Any, example: tuple[Any, ...], file: Path, *, tolerance: floa
             cause = error.__cause__ or error
             if out_of_memory(cause):
                 raise cause from error
-            raise ModeImpossible(
-                f"torch.onnx cannot export this model: {model_call.reason(cause)}; write that part with other tensor "
-                "operations, give an ONNX file of the model, or use a torch engine"
-            ) from error
+            raise _NotExported(model_call.reason(cause)) from error
     _forget_sources(file)
-    outputs = onnxruntime_session.run(file, tuple(tensor.numpy() for tensor in example))
-    worst = float(np.abs(expected - outputs).max())
-    if not worst <= tolerance * max(1.0, float(np.abs(expected).max())):
+    return None
+
+
+def _export_plain_attention(module: Any, example: Example, file: Path) -> str | None:
+    """With every configuration of transformers that names another attention at ``eager`` meanwhile."""
+    before = _find_attentions(module)
+    try:
+        for config, _ in before:
+            setattr(config, _ATTENTION, "eager")
+        return _export_by_dynamo(module, example, file)
+    finally:
+        for config, implementation in before:
+            setattr(config, _ATTENTION, implementation)
+
+
+def _find_attentions(module: Any) -> list[tuple[Any, str]]:
+    """The configurations on a network's modules that name an attention other than ``eager``, and which."""
+    configs = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
+    named = ((config, getattr(config, _ATTENTION, None)) for config in configs.values())
+    return [(config, name) for config, name in named if isinstance(name, str) and name != "eager"]
+
+
+def _export_by_trace(module: Any, example: Example, file: Path, examples: Examples) -> str | None:
+    """From a trace, which takes what the newer exporter cannot read; returns what is to know of frozen decisions."""
+    import torch
+
+    from qbench.quant.artifacts import tracing
+
+    traced = tracing.trace(module, example)
+    harmless = tracing.require_harmless(module, traced, examples())
+    names = [*_name_inputs(example), "output"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own deprecation
+        try:
+            torch.onnx.export(
+                traced.script,
+                example,
+                str(file),
+                dynamo=False,
+                opset_version=_OPSET,
+                dynamic_axes={name: {0: "batch"} for name in names},
+                input_names=names[:-1],
+                output_names=names[-1:],
+            )
+        except Exception as error:  # its symbolic functions raise in many ways
+            if out_of_memory(error):
+                raise
+            raise _NotExported(model_call.reason(error)) from error
+    return harmless
+
+
+def _name_inputs(example: Example) -> list[str]:
+    return [f"input_{i}" for i in range(len(example))]
+
+
+def _require_equal(file: Path, module: Any, example: Example, expected: Any, tolerance: float) -> None:
+    """Raises ``BuildError`` where ONNX Runtime's outputs differ from torch's."""
+    with _stated("the exported ONNX model does not run"):
+        outputs = onnxruntime_session.run(file, tuple(tensor.numpy() for tensor in example))
+    reference = expected.numpy()
+    same_shape = outputs.shape == reference.shape
+    worst = float(np.abs(reference - outputs).max()) if same_shape else float("inf")
+    if not worst <= tolerance * max(1.0, float(np.abs(reference).max())):
         model_call.require_repeatable(module, example=example)
         raise BuildError(f"the exported ONNX model differs from the torch model: largest difference {worst:g}")
+
+
+@contextlib.contextmanager
+def _stated(what: str) -> Iterator[None]:
+    """Errors of ONNX Runtime, which has kinds of its own, as ``_NotExported``."""
+    try:
+        yield
+    except BuildError:
+        raise
+    except Exception as error:  # a file that an exporter wrote can be refused in any way
+        if out_of_memory(error):
+            raise
+        raise _NotExported(f"{what}: {model_call.reason(error)}") from error
+
+
+def _write_note(file: Path, note: str) -> None:
+    import onnx
+
+    model = onnx.load(str(file))
+    model.metadata_props.add(key=NOTE, value=note)
+    onnx.save(model, str(file))
 
 
 def _forget_sources(file: Path) -> None:

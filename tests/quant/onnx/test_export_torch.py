@@ -1,0 +1,129 @@
+"""Ways round what torch's exporter cannot: each is taken where those before it fail, and proven equal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from networks import Branching, Forgetful, residual_cnn
+from torch import nn
+
+from qbench.errors import BuildError, ModeImpossible
+from qbench.quant.onnx import export_torch, onnxruntime_session
+
+
+class Looping(nn.Module):
+    """Goes through the examples one by one, so that its graph has one batch size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.stack([self.head(x[i]) for i in range(x.shape[0])])
+
+
+class Configured(nn.Module):
+    """Attention as its configuration says, of which the exporter can read the plain one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(_attn_implementation="sdpa")
+        self.q = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        if self.config._attn_implementation == "sdpa" and float(x.abs().max()) < 1e6:
+            return nn.functional.scaled_dot_product_attention(self.q(x), x, x)
+        return (self.q(x) @ x.transpose(-1, -2) / 8**0.5).softmax(-1) @ x
+
+
+class Checking(nn.Module):
+    """Refuses what is too large: a decision on values, the same for every example that there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        if float(x.abs().max()) > 1e6:
+            raise ValueError("too large")
+        return self.head(x)
+
+
+def batches(*shape: int) -> list[tuple[torch.Tensor]]:
+    """Eight examples, each a batch of 1."""
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(1, *shape, generator=generator),) for _ in range(8)]
+
+
+def export(module: nn.Module, file: Any, *shape: int) -> str | None:
+    """Exports by any way, holds what the file gives for two examples against torch, returns its note."""
+    examples = batches(*shape)
+    module.eval()
+    export_torch.export_any_way(module, examples[0], file, lambda: examples)
+    note = export_torch.read_note(file)
+    sizes = (1,) if note and "batch of 1" in note else (1, 2)
+    for size in sizes:
+        inputs = torch.cat([example[0] for example in examples[:size]])
+        with torch.no_grad():
+            expected = module(inputs).numpy()
+        assert np.allclose(onnxruntime_session.run(file, (inputs.numpy(),)), expected, atol=1e-5)
+    return note
+
+
+def test_what_the_exporter_takes_has_no_note_and_the_same_bytes(tmp_path):
+    """As `export` makes it: nothing is written that would make another artifact of it."""
+    module, example = residual_cnn().eval(), batches(1, 8, 8)[0]
+    assert export(module, tmp_path / "any.onnx", 1, 8, 8) is None
+    export_torch.export(module, example, tmp_path / "usual.onnx")
+    assert (tmp_path / "any.onnx").read_bytes() == (tmp_path / "usual.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "way"),
+    [
+        (Looping, (8,), "exported for a batch of 1, as the usual way cannot ("),
+        (Configured, (5, 8), "exported with attn_implementation eager, as the usual way cannot ("),
+        (Checking, (8,), "exported by torch's older exporter, as the usual way cannot ("),
+    ],
+)
+def test_the_first_way_that_works_is_taken_and_told(network, shape, way, tmp_path):
+    """With why the usual way could not; of the older exporter also which decisions its trace froze."""
+    note = export(network(), tmp_path / "m.onnx", *shape)
+    assert note is not None
+    assert note.startswith(way)
+    frozen = "; the trace froze a decision at test_export_torch.py"
+    assert (frozen in note) == (network is Checking)
+
+
+def test_a_configuration_is_as_it_was_afterwards(tmp_path):
+    """Also where the export fails: the network is measured as its author has it."""
+    module = Configured()
+    export(module, tmp_path / "m.onnx", 5, 8)
+    assert module.config._attn_implementation == "sdpa"
+    module.config._attn_implementation = "flash"
+    module.forward = lambda x: Branching().forward(x)
+    with pytest.raises(export_torch._NotExported):
+        export_torch._export_plain_attention(module, batches(1, 8, 8)[0], tmp_path / "n.onnx")
+    assert module.config._attn_implementation == "flash"
+
+
+def test_a_trace_that_is_another_network_is_no_way(tmp_path):
+    """A decision on values that goes both ways on the examples: each way says why, and what to do stands at the end."""
+    torch.manual_seed(0)
+    with pytest.raises(ModeImpossible) as refused:
+        export(Branching(), tmp_path / "m.onnx", 1, 8, 8)
+    said = str(refused.value)
+    assert said.startswith("torch.onnx cannot export this model: ")
+    assert "by torch's older exporter: the trace froze a decision at networks.py" in said
+    assert said.endswith("give an ONNX file of the model, or use a torch engine")
+
+
+def test_a_network_that_changes_by_itself_is_told_once(tmp_path):
+    """No exporter is at fault."""
+    with pytest.raises(BuildError) as refused:
+        export(Forgetful(), tmp_path / "m.onnx", 1, 8, 8)
+    assert str(refused.value).startswith("the network's outputs differ from call to call")
