@@ -76,6 +76,9 @@ def prepare_model(
             overlap_note = require_not_trained_on(data, builtin.fitted_on(), name=builtin.name)
             notes = (overlap_note,) if overlap_note else ()
     network, note = _load(reference, trained)
+    if (only := dry_run.find_only_output(network, data.evaluation(0, 1))) is not None:
+        reference = replace(reference, output=only)
+        network, note = _load(reference, trained)
     _require_float(network, reference)
     notes += tuple(filter(None, [None if network.module is None else describe_own_qconfig(network.module)]))
     as_returned = _keep_outputs(reference, trained, data, root)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,41 +88,82 @@ def _other_precision(module: nn.Module) -> dict[str, Any]:
 
 
 def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[..., Any]:
-    """A forward whose parameters are those of ``inner`` but the constants; what traces or inspects it sees names."""
-    parameters = list(inspect.signature(inner).parameters.values())[1:]
-    names = [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    fixed = [name for name, form in reference.inputs.items() if form.constant is not None and name.isidentifier()]
-    require_known_port(reference.name, "input", reference.inputs, [*names, *(fixed if takes_any else ())])
-    space: dict[str, Any] = {"_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
-    heads, arguments = ["self"], ["self"]
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        form = reference.inputs.get(parameter.name, InputForm())
-        argument = parameter.name
-        if form.constant is not None:
-            argument = f"_constant_{parameter.name}"
-            space[argument] = _value(form.constant)
-        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in reference.inputs:
-            continue  # keeps its default; an array is given by position
-        else:
-            default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
-            space[f"_default_{parameter.name}"] = parameter.default
-            heads.append(f"{parameter.name}{default}")
-            argument += _moved(form.axis)
-        arguments.append(argument if parameter.kind is parameter.POSITIONAL_ONLY else f"{parameter.name}={argument}")
-    for name in [extra for extra in reference.inputs if extra not in names]:
-        arguments.append(f"{name}=_constant_{name}")  # taken by its **kwargs
-        space[f"_constant_{name}"] = _value(reference.inputs[name].constant)
-    text = f"def forward({', '.join(heads)}):\n    return _output(_inner({', '.join(arguments)}), *_wanted)\n"
+    """A forward that takes the data's arrays by position; what traces or inspects it sees names."""
+    call = _Call(list(inspect.signature(inner).parameters.values())[1:], reference)
+    heads, arguments = call.write()
+    space = {**call.values, "_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
+    text = f"def forward({', '.join(['self', *heads])}):\n"
+    text += f"    return _output(_inner({', '.join(['self', *arguments])}), *_wanted)\n"
     exec(compile(text, "<the network's forward, adapted>", "exec"), space)
     forward: Callable[..., Any] = space["forward"]
     return forward
+
+
+class _Call:
+    """How a forward with these parameters is called as a suite's ``inputs`` say: which arrays it takes, in order.
+
+    Parameters come in their order, the constants left out. Where ``inputs`` names one that has a default, as one that
+    gets an array, the others with a default keep it. Names that are no parameters go to its ``**kwargs``, or into a
+    dict where one parameter without a default is left."""
+
+    def __init__(self, parameters: Sequence[inspect.Parameter], reference: ModelReference) -> None:
+        self.values: dict[str, Any] = {}  # what the text of the call names
+        self._inputs = reference.inputs
+        any_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        self._rest = next((f"*{each.name}" for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+        self._parameters = [each for each in parameters if each.kind not in any_kinds]
+        names = [each.name for each in self._parameters]
+        self._more = [name for name in self._inputs if name not in names and name.isidentifier()]
+        needed = [each.name for each in self._parameters if self._needs(each) and each.name not in self._inputs]
+        self._holder = needed[0] if self._more and len(needed) == 1 else None
+        takes_more = self._holder is not None or any(each.kind is each.VAR_KEYWORD for each in parameters)
+        require_known_port(reference.name, "input", self._inputs, [*names, *(self._more if takes_more else ())])
+        self._keep_defaults = any(
+            not self._needs(each) and each.name in self._inputs and not self._inputs[each.name].is_constant
+            for each in self._parameters
+        )
+
+    @staticmethod
+    def _needs(parameter: inspect.Parameter) -> bool:
+        return parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+
+    def write(self) -> tuple[list[str], list[str]]:
+        """The parameters of the forward that takes arrays, and the arguments of the network's own, as code."""
+        heads, arguments = list[str](), list[str]()
+        for parameter in self._parameters:
+            if parameter.name == self._holder or self._is_left_out(parameter):
+                continue
+            form = self._inputs.get(parameter.name, InputForm())
+            if not form.is_constant:
+                default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
+                self.values[f"_default_{parameter.name}"] = parameter.default
+                heads.append(f"{parameter.name}{default}")
+            by_position = parameter.kind is parameter.POSITIONAL_ONLY or (
+                self._rest is not None and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            )
+            value = self._write_value(parameter.name, form)
+            arguments.append(value if by_position else f"{parameter.name}={value}")
+        if self._rest is not None:
+            heads.append(self._rest)
+            arguments.append(self._rest)
+        more = {name: self._write_value(name, self._inputs[name]) for name in self._more}
+        heads += [name for name in self._more if not self._inputs[name].is_constant]
+        if self._holder is not None:
+            items = ", ".join(f"{name!r}: {value}" for name, value in more.items())
+            return heads, [f"{self._holder}={{{items}}}", *arguments]
+        return heads, [*arguments, *(f"{name}={value}" for name, value in more.items())]
+
+    def _is_left_out(self, parameter: inspect.Parameter) -> bool:
+        """Whether it keeps its default: an array is given by position, or others are named."""
+        if parameter.name in self._inputs or self._needs(parameter):
+            return False
+        return parameter.kind is parameter.KEYWORD_ONLY or self._keep_defaults
+
+    def _write_value(self, name: str, form: InputForm) -> str:
+        if not form.is_constant:
+            return f"{name}{_moved(form.axis)}"
+        self.values[f"_constant_{name}"] = _value(form.constant)
+        return f"_constant_{name}"
 
 
 def _moved(axis: int) -> str:
@@ -149,16 +190,37 @@ def _output(result: Any, key: str | int | None, axis: int) -> Any:
 
 
 def _chosen(result: Any, key: str | int) -> Any:
+    """The output of that name or position; ``logits.0`` is the first of those called ``logits``."""
     outputs = outputs_of(result)
     if isinstance(key, int) and isinstance(result, tuple | list) and key < len(result):
         return result[key]
     if key in outputs:
         return outputs[str(key)]
+    first, _, rest = str(key).partition(".")
+    if rest:
+        return _chosen(_chosen(result, _as_key(first)), _as_key(rest))
     if advice := describe_dicts(result):
         raise ModelError(f"the network has no output {key!r}; it returns {advice}")
     there = first_names(outputs, SHOWN) if outputs else f"{len(result)} without names, from 0" if _many(result) else ""
     has = f"it returns {there}" if there else f"it returns one {type(result).__name__}; remove `output`"
     raise ModelError(f"the network has no output {key!r}; {has}")
+
+
+def _as_key(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def list_paths(result: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The tensors of what a network returned, however deep, each with what ``output`` calls it."""
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        yield before.removesuffix("."), result
+        return
+    named = outputs_of(result)
+    parts: Mapping[Any, Any] = named or dict[Any, Any](enumerate(result if _many(result) else ()))
+    for key, part in parts.items():
+        yield from list_paths(part, f"{before}{key}.")
 
 
 def describe_dicts(result: Any) -> str | None:
@@ -204,9 +266,9 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
     heads, inputs = ["self"], []
     for argument in arguments:
         form = reference.inputs.get(argument.name, InputForm())
-        if form.constant is None and argument.has_default_value() and argument.name not in reference.inputs:
+        if not form.is_constant and argument.has_default_value() and argument.name not in reference.inputs:
             continue  # a default of any type, which this text could not spell
-        if form.constant is None:
+        if not form.is_constant:
             heads.append(f"{argument.name}: {argument.type.annotation_str}")
             inputs.append(f"{argument.name}={argument.name}{_moved(form.axis)}")
         else:

@@ -42,7 +42,7 @@ def adapt(graph: Graph, reference: ModelReference) -> None:
     """Changes a graph in place; raises ``ModelError`` where it has no such input or output."""
     require_known_port(reference.name, "input", reference.inputs, graph.inputs)
     for name, form in reference.inputs.items():
-        if form.constant is not None:
+        if form.is_constant:
             _fix(graph, name, form, reference.name)
         elif form.axis:
             _turn_input(graph, name, form.axis, reference.name)
@@ -85,6 +85,8 @@ def _fix(graph: Graph, name: str, form: InputForm, model: str) -> None:
     """The input becomes an initializer of the type and shape that it declares."""
     from onnx import helper, numpy_helper
 
+    if form.constant is None:
+        raise ModelError(f"{model}: input '{name}' of an ONNX file is a tensor and cannot be null; remove it")
     body = graph.model.graph
     value = next(value_info for value_info in body.input if value_info.name == name)
     constant = np.asarray(form.constant)

@@ -7,6 +7,7 @@ plug-in of the kind ``source``: a function ``load(reference) -> Network`` that r
 from __future__ import annotations
 
 import difflib
+import enum
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,13 +105,27 @@ class OwnInt8:
         return format_of(self.file)
 
 
+class NoConstant(enum.StrEnum):
+    """In place of a constant, where None is one."""
+
+    NO_CONSTANT = "none"
+
+
+NO_CONSTANT = NoConstant.NO_CONSTANT
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputForm:
     """How one input of a network is given: its examples lie along ``axis``, or it is the same ``constant`` in every
-    call (a number, true or false, or nested lists of them; None: it is no constant)."""
+    call: a number, true or false, nested lists of them, or None."""
 
     axis: int = 0
-    constant: Any = None
+    constant: Any = NO_CONSTANT
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the data has no array for it."""
+        return self.constant is not NO_CONSTANT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,34 @@ def try_outputs(network: Network, inputs: Inputs) -> Array:
     except Exception as error:  # a user's forward, torch and ONNX Runtime raise all kinds
         if out_of_memory(error):
             raise
-        raise Misfit(model_call.reason(error)) from error
+        raise Misfit(f"{model_call.reason(error)}{_describe_call(network, inputs)}") from error
+
+
+def _describe_call(network: Network, inputs: Inputs) -> str:
+    """``; it was called as forward(tokens: int64[2, 16])``."""
+    if network.kind == "onnx":
+        return ""
+    names = [f"{port.name}: " for port in inputs_of(network) or ()]
+    given = [f"{names[i] if i < len(names) else ''}{array.dtype}{list(array.shape)}" for i, array in enumerate(inputs)]
+    return (
+        f"; it was called as forward({', '.join(given)}); `inputs:` beside the model's name says which of its inputs "
+        "the arrays are, as in `inputs: {tokens: {axis: 0}, cache: {constant: null}}`"
+    )
+
+
+def find_only_output(network: Network, inputs: Inputs) -> str | None:
+    """What ``output`` calls the one tensor in a dict or dataclass that a network of torch's returns; None where it
+    returns something else, or does not take the inputs."""
+    if network.kind != "torch":
+        return None
+    try:
+        result = _call(network, inputs)
+    except Exception as error:  # what is wrong with the call is told by ``try_outputs``
+        if out_of_memory(error):
+            raise
+        return None
+    paths = [path for path, _ in adapt.list_paths(result)] if adapt.outputs_of(result) else []
+    return paths[0] if len(paths) == 1 else None
 
 
 def list_outputs(network: Network, inputs: Inputs) -> tuple[str, ...]:
@@ -182,9 +209,25 @@ def _of_torch(network: Network, inputs: Inputs) -> Array:
     output = model_call.first(result)
     if not isinstance(output, torch.Tensor):
         raise ModelError(_no_tensor(result, batch))
+    if odd := next(
+        (part for part in (result if isinstance(result, tuple | list) else ()) if not _is_plain(part)), None
+    ):
+        raise ModelError(
+            f"the network returns a {type(result).__name__} with a {type(odd).__name__} in it, which no file that is "
+            "deployed can hold; say which of its outputs counts: write `output: 0` beside the model's name"
+        )
     _require_rows(tuple(output.shape), batch)
     array: Array = output.numpy()
     return array
+
+
+def _is_plain(part: Any) -> bool:
+    """Whether what a network returned is a tensor, nothing, or tuples of these."""
+    import torch
+
+    if isinstance(part, tuple | list):
+        return all(map(_is_plain, part))
+    return part is None or isinstance(part, torch.Tensor)
 
 
 def _no_tensor(result: Any, batch: int) -> str:
@@ -200,9 +243,11 @@ def _no_tensor(result: Any, batch: int) -> str:
     returns = f"the network returns a {type(result).__name__} with {', '.join(map(str, outputs))}"
     if not named:
         returns = f"the network returns a {type(result).__name__} that starts with a {type(result[0]).__name__}"
-    usable = [key for key, output in outputs.items() if getattr(output, "shape", ())[:1] == (batch,)]
+    usable = [path for path, output in adapt.list_paths(result) if output.shape[:1] == (batch,)]
     if usable:
-        return f"{returns}; say which of them counts: write `output: {usable[0]}` beside the model's name"
+        usable.sort(key=lambda path: path.count("."))  # of the outermost the first
+        name = f'"{usable[0]}"' if usable[0].replace(".", "").isdecimal() and "." in usable[0] else usable[0]
+        return f"{returns}; say which of them counts: write `output: {name}` beside the model's name"
     return f"{returns}; none is a tensor with a row per example: its forward has to return one"
 
 

@@ -87,7 +87,9 @@ class SourceSpec(Section):
 
 
 def _constant(value: Any) -> Any:
-    """A number, true or false, or nested lists of them of one shape."""
+    """A number, true or false, null, or nested lists of numbers of one shape."""
+    if value is None:
+        return value
     items = value if isinstance(value, list) else [value]
     if not items or not all(isinstance(item, list | bool | int | float) for item in items):
         raise wrong(f"expected a number, true, false or a list of them, got {shown(value)}")
@@ -103,7 +105,7 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-_CONSTANT_SCHEMA = {"anyOf": [{"type": ["number", "boolean"]}, {"type": "array", "minItems": 1}]}
+_CONSTANT_SCHEMA = {"anyOf": [{"type": ["number", "boolean", "null"]}, {"type": "array", "minItems": 1}]}
 Axis = Annotated[StrictInt, Field(ge=0, le=7)]
 
 
@@ -117,14 +119,23 @@ class InputSpec(Section):
         Any,
         PlainValidator(_constant),
         WithJsonSchema(_CONSTANT_SCHEMA),
-        Field(description="What it gets in every call (a number, or nested lists); the data has no array for it."),
+        Field(description="What it gets in every call (a number, lists, null); the data has no array for it."),
     ] = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> InputSpec:
-        if (self.axis is None) == (self.constant is None):
+        if (self.axis is None) != self.is_constant:
             raise wrong(f"expected either axis or constant, got {'none' if self.axis is None else 'both'} of them")
         return self
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the key is given, be it null."""
+        return "constant" in self.model_fields_set
+
+    def make_form(self) -> InputForm:
+        """As the stages take it."""
+        return InputForm(constant=self.constant) if self.is_constant else InputForm(axis=self.axis or 0)
 
 
 class OutputSpec(Section):
@@ -217,7 +228,7 @@ class ModelSpec(Section):
             weights=absolute(self.weights) if self.weights else None,
             training=self.train.model_dump(exclude_none=True) if self.train else {},
             int8=tuple(file.under(base) for file in self.int8),
-            inputs={name: InputForm(axis=form.axis or 0, constant=form.constant) for name, form in self.inputs.items()},
+            inputs={name: form.make_form() for name, form in self.inputs.items()},
             output=self.output.name if self.output else None,
             output_axis=self.output.axis if self.output else 0,
         )

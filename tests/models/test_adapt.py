@@ -271,3 +271,104 @@ def test_a_suite_says_how_a_network_is_called() -> None:
     assert (other.output, other.output_axis) == (1, 1)
     with pytest.raises(SuiteError, match="only a model of your own is called in another way; remove this key"):
         parse("suite: s\nmodels: [{name: digits-cnn, output: a}]\ndata: {dataset: digits}\nmatrix: {}\n")
+
+
+TOKENS, MASK = torch.arange(6).reshape(2, 3), torch.ones(2, 3)
+
+
+class AnyNumber(nn.Module):
+    def forward(self, *arrays: Any) -> Any:
+        return {"sum": arrays[0] + arrays[1], "first": arrays[0]}
+
+
+class ByKeyword(nn.Module):
+    def forward(self, **arrays: Any) -> Any:
+        return arrays["input_ids"] * arrays["attention_mask"]
+
+
+class OneDict(nn.Module):
+    def forward(self, features: dict[str, Any], **more: Any) -> Any:
+        return {"embedding": features["input_ids"] * features["attention_mask"], **more}
+
+
+class Cached(nn.Module):
+    def forward(self, input_ids: Any, past: Any = None, attention_mask: Any = None, scale: float = 1.0) -> Any:
+        assert past is None
+        return input_ids * attention_mask * scale
+
+
+class KeywordOnly(nn.Module):
+    def forward(self, input_ids: Any, *, attention_mask: Any, past: Any = 3) -> Any:
+        assert past is None
+        return input_ids * attention_mask
+
+
+ARRAY, NULL = InputForm(axis=0), InputForm(constant=None)
+
+
+@pytest.mark.parametrize(
+    ("network", "changes"),
+    [
+        (ByKeyword, {"inputs": {"input_ids": ARRAY, "attention_mask": ARRAY}}),
+        (OneDict, {"inputs": {"input_ids": ARRAY, "attention_mask": ARRAY}, "output": "embedding"}),
+        (Cached, {"inputs": {"input_ids": ARRAY, "attention_mask": ARRAY}}),
+        (Cached, {"inputs": {"past": NULL}}),
+        (KeywordOnly, {"inputs": {"attention_mask": ARRAY, "past": NULL}}),
+    ],
+)
+def test_arrays_reach_the_inputs_that_are_named(network: type[nn.Module], changes: dict[str, Any]) -> None:
+    """By ``**kwargs``, in a dict that is the one argument, past optional ones that come before, by keyword alone;
+    ``constant: null`` is None and no array."""
+    module = network()
+    adapt.adapt_module(module, ModelReference(name="mine", **changes))
+    given = [each.name for each in dry_run.inputs_of(Network(kind="torch", module=module)) or ()]
+    assert given[:2] == ["input_ids", "attention_mask"]
+    assert torch.equal(module(TOKENS, MASK), TOKENS * MASK)
+
+
+def test_any_number_of_arrays_stays_so_where_an_output_is_chosen() -> None:
+    """The adapted forward hands on all that it gets."""
+    module = AnyNumber()
+    adapt.adapt_module(module, ModelReference(name="mine", output="sum"))
+    assert torch.equal(module(TOKENS, MASK), TOKENS + MASK)
+
+
+class Nested(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return {"logits": [x + 1, {"deep": x + 2}], "past": None}
+
+
+@pytest.mark.parametrize(("output", "more"), [("logits.0", 1), ("logits.1.deep", 2)])
+def test_an_output_that_is_nested_is_named_by_its_path(output: str, more: int) -> None:
+    """Names and positions, a point between them; what is not there is told with what is."""
+    module = Nested()
+    adapt.adapt_module(module, ModelReference(name="mine", output=output))
+    assert torch.equal(module(TOKENS), TOKENS + more)
+    wrong = Nested()
+    adapt.adapt_module(wrong, ModelReference(name="mine", output="logits.7"))
+    with pytest.raises(ModelError, match="no output 7; it returns 2 without names, from 0"):
+        wrong(TOKENS)
+
+
+def test_a_suite_gives_null_as_a_constant() -> None:
+    """Which is no missing key; an input with neither key is refused."""
+    text = SUITE.format(key="inputs: {past: {constant: null}, ids: {axis: 0}}")
+    (actual,) = parse(text).references()
+    assert actual.inputs == {"past": InputForm(constant=None), "ids": InputForm()}
+    assert [form.is_constant for form in actual.inputs.values()] == [True, False]
+
+
+def test_a_file_of_onnx_has_no_null(tmp_path: Path) -> None:
+    """Its inputs are tensors, each."""
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    network = load_onnx(ModelReference(name="mine", path=tmp_path / "m.onnx"))
+    write = adapt.file_of(network, ModelReference(name="mine", inputs={"x": NULL}))
+    assert write is not None
+    with pytest.raises(ModelError, match="mine: input 'x' of an ONNX file is a tensor and cannot be null; remove it"):
+        write(tmp_path / "n.onnx")

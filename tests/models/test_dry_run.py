@@ -310,3 +310,77 @@ def test_a_users_error_names_its_line():
         2,
         10,
     )
+
+
+class Returning(torch.nn.Module):
+    """Gives what it was made with for its tensor."""
+
+    def __init__(self, give):
+        super().__init__()
+        self.give = give
+
+    def forward(self, x):
+        return self.give(x)
+
+
+@pytest.mark.parametrize(
+    ("give", "output"),
+    [
+        (lambda x: {"out": x, "loss": None}, "out"),
+        (lambda x: {"out": [None, x]}, "out.1"),
+        (lambda x: {"out": x, "aux": x}, None),
+        (lambda x: (x, None), None),
+        (lambda x: x, None),
+        (lambda x: x.no_such_thing, None),
+    ],
+)
+def test_the_one_tensor_of_a_dict_needs_no_output(give, output):
+    """Of two, somebody has to say which; a plain tensor, a tuple and a call that fails are told elsewhere."""
+    network = Network(kind="torch", module=Returning(give))
+    assert dry_run.find_only_output(network, (IDS.astype(np.float32),)) == output
+
+
+def test_a_tensor_beside_a_dict_is_seen_before_the_build_and_the_advice_works():
+    """What detectors return while they are evaluated: no file holds a dict in a tuple, so `output: 0` is offered."""
+    module = Returning(lambda x: (x, {"raw": [x, x]}))
+    inputs = (IDS.astype(np.float32),)
+    with pytest.raises(ModelError, match="a tuple with a dict in it, .*: write `output: 0` beside the model's name$"):
+        dry_run.try_outputs(Network(kind="torch", module=module), inputs)
+    adapt.adapt_module(module, ModelReference(name="mine", output=0))
+    assert np.array_equal(dry_run.try_outputs(Network(kind="torch", module=module), inputs), inputs[0])
+
+
+def test_a_nested_output_is_advised_by_its_path_and_the_advice_works():
+    """In quotes where YAML would read a number."""
+    inputs = (IDS.astype(np.float32),)
+    for give, advised in (
+        (lambda x: ([x, x], [x]), '"0.0"'),
+        (lambda x: {"heads": [x, x], "n": 3}, "heads.0"),
+    ):
+        module = Returning(give)
+        with pytest.raises(ModelError, match=f"write `output: {advised}` beside the model's name"):
+            dry_run.try_outputs(Network(kind="torch", module=module), inputs)
+        adapt.adapt_module(module, ModelReference(name="mine", output=advised.strip('"')))
+        assert np.array_equal(dry_run.try_outputs(Network(kind="torch", module=module), inputs), inputs[0])
+
+
+def test_a_call_that_fails_is_shown():
+    """With the names that the forward has for what it got, and the key that binds them."""
+    module = Returning(lambda x: x.no_such_thing)
+    with pytest.raises(dry_run.Misfit, match="no attribute 'no_such_thing'") as told:
+        dry_run.try_outputs(Network(kind="torch", module=module), (IDS,))
+    assert "; it was called as forward(x: int64[4, 6]); `inputs:` beside the model's name says" in str(told.value)
+
+
+def test_a_run_takes_the_one_tensor_of_a_dict(tmp_path):
+    """Nothing has to be written for it, and from then on the network returns that tensor."""
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(6, 10)\n"
+        "    def forward(self, x):\n        return {'logits': self.fc(x), 'loss': None}\n"
+        "def build():\n    return Net()\n"
+    )
+    reference = ModelReference(name="mine", source="python", path=tmp_path / "net.py", attribute="build")
+    arrays = {"inputs": np.random.default_rng(0).random((4, 6), dtype=np.float32), "labels": np.arange(4)}
+    assert prepared(tmp_path, arrays, reference).reference.output == "logits"
