@@ -42,7 +42,7 @@ FARTHEST = 10.0
 SAME_RECIPE = ("onnxruntime", "openvino")
 SUITE = """
 suite: zoo
-models: [{{name: {network}, source: {{python: "zoo.py:build", args: {{family: {family}, network: {network}}}}}}}]
+models: [{{name: "{network}", {keys}}}]
 data:
   dataset: {{python: "zoo.py:load", args: {{family: {family}, network: {network}}}}}
   calibrate: {{split: train, samples: 32}}
@@ -85,7 +85,11 @@ def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
     cells = [*cells, *dict.fromkeys(f"fp32/{RUNTIMES.get(one.split('/')[1], one.split('/')[1])}" for one in cells)]
     modes, backends = ({one.split("/")[place] for one in cells} for place in (0, 1))
     text = SUITE.format(
-        network=network, family=zoo.family_of(network), modes=", ".join(sorted(modes)), backends=", ".join(backends)
+        network=network,
+        family=zoo.family_of(network),
+        keys=zoo.keys_of(network),
+        modes=", ".join(sorted(modes)),
+        backends=", ".join(backends),
     )
     with tempfile.TemporaryDirectory(prefix="qbench-zoo-") as folder:
         parsed = suite.parse(text, file=str(HERE / "zoo.yaml"))

@@ -1,7 +1,8 @@
 """The zoo: small networks as users bring them (270 to 73,000 parameters, half of them fewer than 10,000), and made-up
 examples for each.
 
-A family is a module beside this one with a table ``NETWORKS``: name -> (factory, the kinds of its inputs).
+A family is a module beside this one with a table ``NETWORKS``: name -> (factory, the kinds of its inputs, and where it
+needs them the keys beside its name in a suite). One of files has a function ``source_of(network)`` in their place.
 """
 
 from __future__ import annotations
@@ -29,12 +30,22 @@ def names() -> list[str]:
     return [name for family in FAMILIES for name in importlib.import_module(family).NETWORKS]
 
 
+def keys_of(network: str) -> str:
+    """The keys of a model in a suite beside its name, as YAML."""
+    module = importlib.import_module(family_of(network))
+    source = f'{{python: "zoo.py:build", args: {{family: {module.__name__}, network: {network}}}}}'
+    if hasattr(module, "source_of"):
+        source = module.source_of(network)
+    more = dict(*module.NETWORKS[network][2:])
+    return ", ".join(f"{key}: {value}" for key, value in {"source": source, **more}.items())
+
+
 def build(family: str, network: str):
     """A network in eval mode whose BatchNorm has seen examples: fresh statistics (0 and 1) would fold to nothing."""
     import torch
 
-    factory, kinds = importlib.import_module(family).NETWORKS[network]
-    module = factory()
+    factory, kinds, *_ = importlib.import_module(family).NETWORKS[network]
+    module = factory().eval()
     norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
@@ -43,7 +54,8 @@ def build(family: str, network: str):
         with torch.no_grad():
             for norm in norms:
                 norm.momentum = None  # the mean of what it sees
-            module.train()(*(torch.from_numpy(array) for array in inputs(kinds, 32, seed=0)))
+                norm.train()
+            module(*(torch.from_numpy(array) for array in inputs(kinds, 32, seed=0)))
             for norm in norms:
                 norm.momentum = 0.1
     return module.eval()
@@ -60,7 +72,7 @@ load.preprocessing = {"to_float": False}
 
 def inputs(kinds, count: int, *, seed: int):
     """One array per input: image (smooth shapes and noise), vector (normal), tokens, padded (tokens that end in
-    zeros), lengths (1 to the given one)."""
+    zeros), ones, lengths (1 to the given one)."""
     rng = np.random.default_rng(seed)
     return tuple(_input(rng, kind, tuple(shape), count) for kind, *shape in kinds)
 
@@ -74,6 +86,8 @@ def _input(rng, kind: str, shape: tuple[int, ...], count: int):
         return rng.normal(size=(count, *shape)).astype(np.float32)
     if kind == "lengths":
         return rng.integers(1, shape[0] + 1, count)
+    if kind == "ones":
+        return np.ones((count, *shape), np.int64)
     tokens = rng.integers(1, 100, (count, *shape))
     if kind == "padded":
         lengths = rng.integers(2, shape[-1] + 1, (count, 1))

@@ -11,6 +11,7 @@ import torch
 from qbench.errors import BuildError, ModeImpossible, reraise
 from qbench.quant import layer_selection
 from qbench.quant import model_call as forward
+from qbench.quant.canonical.graph import fix_facts_of_weights
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import (
     calibration,
@@ -183,6 +184,7 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
         _own_prelu(module, float_layers)
     qconfigs = mapping(module, engine, recipe, float_layers, training=module.training, own=job.own)
     prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)
+    fix_facts_of_weights(prepared)
     drop_observers.drop(prepared, job.example, infinite=False)
     shared = shared_layers.share(prepared)
     if not recipe.framework_default and job.own is None:
@@ -236,13 +238,18 @@ def _converted(
 def _proven(int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> exact_integers.Proof:
     """What ``exact_integers.prove`` says. Raises ``ModeImpossible`` where qnnpack has no operator on bytes for a part
     that has no weights (max_pool3d, a clamp with one end)."""
+    stopped = reraise(  # what the user's forward asks of its layers may not be there in int8
+        BuildError, lambda error: f"FX's int8 form of this network does not run ({forward.reason(error)})"
+    )
     try:
-        return exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
-    except RuntimeError as error:
-        if job.engine != "qnnpack" or not str(error).startswith(_QNNPACK_REFUSES):
+        with stopped:
+            return exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
+    except BuildError as error:
+        cause = str(error.__cause__)
+        if job.engine != "qnnpack" or not cause.startswith(_QNNPACK_REFUSES):
             raise
         raise ModeImpossible(
-            f"qnnpack has no operator on bytes for a part of this network ({str(error).splitlines()[0]}): use another "
+            f"qnnpack has no operator on bytes for a part of this network ({cause.splitlines()[0]}): use another "
             "engine (fbgemm, x86 or onednn), or the onnxruntime backend"
         ) from error
 

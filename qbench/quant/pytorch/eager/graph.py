@@ -132,7 +132,7 @@ def _to_modules(traced: Any) -> None:
 
     A call whose arguments do not say the same as the module is left as it is.
     """
-    _fix_facts_of_weights(traced)
+    graphs.fix_facts_of_weights(traced)
     functional_layers.replace_layers(traced)
     functional_ops.replace_activations(traced)
     for node in list(traced.graph.nodes):
@@ -147,24 +147,6 @@ def _to_modules(traced: Any) -> None:
             node.args, node.kwargs = (node.kwargs["input"],), {}  # int8 layers do not know the keyword
     traced.delete_all_unused_submodules()
     traced.recompile()
-
-
-def _fix_facts_of_weights(traced: Any) -> None:
-    """Puts device and type of a weight into the graph as they are: an int8 layer has none to ask."""
-    import torch
-
-    for node in list(traced.graph.nodes):
-        asks = node.op == "call_function" and node.target is getattr and node.args[1] in ("device", "dtype")
-        if not asks or node.args[0].op != "get_attr":
-            continue
-        module, _, name = node.args[0].target.rpartition(".")
-        fact = getattr(getattr(traced.get_submodule(module), name), node.args[1])
-        for user in list(node.users):
-            user.args, user.kwargs = torch.fx.node.map_arg(
-                (user.args, user.kwargs), lambda used, node=node, fact=fact: fact if used is node else used
-            )
-        traced.graph.erase_node(node)
-    traced.graph.eliminate_dead_code()
 
 
 def _activation(node: Any) -> Any | None:
