@@ -192,6 +192,8 @@ def _output(result: Any, key: str | int | None, axis: int) -> Any:
 def _chosen(result: Any, key: str | int) -> Any:
     """The output of that name or position; ``logits.0`` is the first of those called ``logits``."""
     outputs = outputs_of(result)
+    if _many(result) and key not in outputs and str(key).isdecimal():
+        key = int(key)
     if isinstance(key, int) and isinstance(result, tuple | list) and key < len(result):
         return result[key]
     if key in outputs:

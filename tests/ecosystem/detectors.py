@@ -22,5 +22,5 @@ NETWORKS = {
     "yolov8n": (_ultralytics("yolov8n.yaml"), _IMAGE, {"output": "0"}),
     "yolo11n": (_ultralytics("yolo11n.yaml"), _IMAGE, {"output": "0"}),
     "yolov8n_cls": (_ultralytics("yolov8n-cls.yaml", "ClassificationModel"), _IMAGE, {"output": "0"}),
-    "yolov8n_seg": (_ultralytics("yolov8n-seg.yaml", "SegmentationModel"), _IMAGE, {"output": "0.0"}),
+    "yolov8n_seg": (_ultralytics("yolov8n-seg.yaml", "SegmentationModel"), _IMAGE, {"output": '"0.0"'}),
 }

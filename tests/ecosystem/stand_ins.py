@@ -5,11 +5,15 @@ Only their names are needed, so that the package imports; ``nms`` and ``roi_alig
 
 from __future__ import annotations
 
+import importlib.util
+
 _KEPT: list[object] = []  # a library that is collected takes its operators away
 
 
 def install() -> None:
-    """Defines what torch has not loaded; does nothing where torchvision's own library is there."""
+    """Defines what torch has not loaded; does nothing without torchvision, and where its own library is there."""
+    if importlib.util.find_spec("torchvision") is None:
+        return
     import torch
 
     try:

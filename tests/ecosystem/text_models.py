@@ -28,6 +28,7 @@ def _transformers(model, config, **arguments):
 
 def _sentence_transformer():
     """Takes a dict, gives a dict."""
+    stand_ins.install()
     from sentence_transformers import models
     from torch import nn
 

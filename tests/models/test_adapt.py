@@ -344,6 +344,9 @@ def test_an_output_that_is_nested_is_named_by_its_path(output: str, more: int) -
     module = Nested()
     adapt.adapt_module(module, ModelReference(name="mine", output=output))
     assert torch.equal(module(TOKENS), TOKENS + more)
+    first = AnyNumber()
+    first.forward = lambda x: (x + 1, x)
+    assert torch.equal(adapt._output(first(TOKENS), "0", 0), TOKENS + 1)
     wrong = Nested()
     adapt.adapt_module(wrong, ModelReference(name="mine", output="logits.7"))
     with pytest.raises(ModelError, match="no output 7; it returns 2 without names, from 0"):
