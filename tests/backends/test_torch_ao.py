@@ -259,3 +259,12 @@ def test_its_module_imports_nothing_heavy(name):
     target = registry.entry("backend", name).target.partition(":")[0]
     code = f"import sys, {target}; print([m for m in ('torch', 'onnxruntime', 'onnx', 'scipy') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_torch_sends_onnx_files_to_the_runtime_that_runs_them():
+    """While planning, before anything is loaded; networks of its own it takes."""
+    torch_backend = registry.load("backend", "torch")
+    said = torch_backend.why_not(mode="fp32", kind="onnx")
+    assert said == "torch does not run ONNX files; use the onnxruntime backend"
+    assert torch_backend.why_not(mode="fp32", kind="torch") is None
+    assert torch_backend.why_not(mode="fp32", kind="torchscript") is None

@@ -41,6 +41,12 @@ def test_what_numpy_wrote_is_read(tmp_path: Path) -> None:
         npz_file.read(tmp_path / "held.npz", ["a", "d"])
 
 
+def test_no_words_at_all_are_read(tmp_path: Path) -> None:
+    """An array without elements fits into no bytes, whatever its type is; one of empty words without end does not."""
+    header = "{'descr': '<U0', 'fortran_order': False, 'shape': (0, 3), }"
+    assert npz_file.read(archive(tmp_path, entry(header)))["a"].shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("header", "words"),
     [

@@ -23,16 +23,18 @@ def on_avx2(**changes):
     return replace(int8(), case=read_case_id(f"{CASE}/avx2"), **changes)
 
 
-def judge(*records, lost=0, rules=RULE, n=N, same_bits=False):
+def judge(*records, lost=0, rules=RULE, n=N, same_bits=False, **readers):
     """The rule's verdicts on a run in which so many of ``n`` examples are wrong on AVX2 alone."""
     right = np.ones(n)
     there = right.copy()
     there[:lost] = 0
     pairs = lambda new, old: (there if new.case.host == "avx2" else right, right)  # noqa: E731 (the form of compare.Pairs)
     wanted = suite.parse(rules, file="s.yaml")
-    verdicts = judge_records([fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs,
-                    change=lambda there, native: OutputChange(n=n, differing=int(not same_bits), largest=0.1,
-                                                              agreement=1.0))  # fmt: skip
+    compared = OutputChange(n=n, differing=int(not same_bits), largest=0.1, agreement=1.0)
+    change = readers.get("change", compared)
+    verdicts = judge_records(
+        [fp32(), *records], info(), wanted.gate, place=wanted.place, pairs=pairs, change=lambda there, native: change
+    )
     return [verdict for verdict in verdicts if verdict.kind == "portability"]
 
 
@@ -113,3 +115,13 @@ def test_an_emulated_host_is_held_to_the_bits_of_what_it_answered(differing, out
     (verdict,) = [verdict for verdict in verdicts if verdict.kind == "portability"]
     assert (verdict.outcome, verdict.value) == (outcome, None)
     assert verdict.text.startswith(f"{20 - differing} of 20 examples (nearest to flipping, of 1,000)")
+
+
+def test_emulated_answers_of_which_something_is_not_stored_are_missing():
+    """Be it how they compare, or which examples they are of: either alone decides nothing."""
+    emulated = on_avx2(host=HostFacts(kind="emulated", examples=EmulatedExamples(n=8, of=N, chosen="by flips")))
+    assert judge(int8(), emulated, n=8, same_bits=True)[0].outcome == "PASS"
+    (verdict,) = judge(int8(), replace(emulated, host=HostFacts(kind="emulated")), n=8, same_bits=True)
+    assert (verdict.outcome, str(verdict.reason)) == ("MISSING", "the predictions of both hosts are not stored")
+    (verdict,) = judge(int8(), emulated, n=8, change=None)
+    assert verdict.outcome == "MISSING"

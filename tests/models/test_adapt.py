@@ -353,6 +353,12 @@ def test_an_output_that_is_nested_is_named_by_its_path(output: str, more: int) -
         wrong(TOKENS)
 
 
+def test_a_suite_gives_lists_of_lists_as_a_constant() -> None:
+    """Of one length at each level, as a tensor has it."""
+    (actual,) = parse(SUITE.format(key="inputs: {a: {constant: [[1, 2], [3, 4]]}}")).references()
+    assert actual.inputs["a"].constant == [[1, 2], [3, 4]]
+
+
 def test_a_suite_gives_null_as_a_constant() -> None:
     """Which is no missing key; an input with neither key is refused."""
     text = SUITE.format(key="inputs: {past: {constant: null}, ids: {axis: 0}}")
