@@ -1,7 +1,7 @@
-"""qbench's int8 against int8 by hand, on four networks, in the same runtime.
+"""qbench's int8 against int8 by hand, on five networks, in the same runtime.
 
     pip install -e '.[openvino]'
-    python tests/benchmarks/by_hand.py                            # about five minutes
+    python tests/benchmarks/by_hand.py                            # about seven minutes
     python tests/benchmarks/by_hand.py unet encoder --calls 100
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO

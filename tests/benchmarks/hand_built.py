@@ -81,7 +81,12 @@ def onnxruntime_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
             return None if image is None else {"input": image[None]}
 
     prepared = file.with_name("prepared.onnx")
-    quant_pre_process(str(fp32), str(prepared))
+    try:
+        quant_pre_process(str(fp32), str(prepared))
+    except Exception as error:  # its own words: "Incomplete symbolic shape inference"; its documented way out
+        if "shape inference" not in str(error):
+            raise
+        quant_pre_process(str(fp32), str(prepared), skip_symbolic_shape=True)
     quantize_static(
         str(prepared),
         str(file),

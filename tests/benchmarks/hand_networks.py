@@ -101,9 +101,74 @@ class Encoder(nn.Module):
         return self.head(self.encoder(x).mean(1))
 
 
+def _silu(before: int, after: int, kernel: int = 1, stride: int = 1) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(after), nn.SiLU()
+    )
+
+
+class Stages(nn.Module):
+    """Half of the channels go through residual blocks, whose outputs are all joined."""
+
+    def __init__(self, before: int, after: int, blocks: int, *, residual: bool = False) -> None:
+        super().__init__()
+        half = after // 2
+        self.first, self.last = _silu(before, after), _silu((2 + blocks) * half, after)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(_silu(half, half, 3), _silu(half, half, 3)) for _ in range(blocks)
+        )  # fmt: skip
+        self.residual = residual
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = list(self.first(x).chunk(2, 1))
+        for block in self.blocks:
+            parts.append(parts[-1] + block(parts[-1]) if self.residual else block(parts[-1]))
+        return self.last(torch.cat(parts, 1))
+
+
+class Detector(nn.Module):
+    """Convolutions with SiLU at three sizes, joined up and down, a head for boxes and one for classes at each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = nn.Sequential(
+            _silu(3, 16, 3, 2), _silu(16, 32, 3, 2), Stages(32, 32, 1, residual=True), _silu(32, 64, 3, 2),
+            Stages(64, 64, 2, residual=True),
+        )  # fmt: skip
+        self.middle = nn.Sequential(_silu(64, 128, 3, 2), Stages(128, 128, 2, residual=True))
+        self.large = nn.Sequential(_silu(128, 256, 3, 2), Stages(256, 256, 1, residual=True))
+        self.narrow, self.wide, self.pool = _silu(256, 128), _silu(512, 256), nn.MaxPool2d(5, 1, 2)
+        self.up = nn.Upsample(scale_factor=2)
+        self.up_middle, self.up_small = Stages(384, 128, 1), Stages(192, 64, 1)
+        self.down_small, self.down_middle = _silu(64, 64, 3, 2), _silu(128, 128, 3, 2)
+        self.out_middle, self.out_large = Stages(192, 128, 1), Stages(384, 256, 1)
+        self.heads = nn.ModuleList(
+            nn.ModuleList(
+                nn.Sequential(_silu(width, given, 3), _silu(given, given, 3), nn.Conv2d(given, given, 1))
+                for given in (64, 80)
+            )
+            for width in (64, 128, 256)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        small = self.small(x)
+        middle = self.middle(small)
+        pooled = [self.narrow(self.large(middle))]
+        for _ in range(3):
+            pooled.append(self.pool(pooled[-1]))
+        large = self.wide(torch.cat(pooled, 1))
+        middle = self.up_middle(torch.cat([self.up(large), middle], 1))
+        small = self.up_small(torch.cat([self.up(middle), small], 1))
+        middle = self.out_middle(torch.cat([self.down_small(small), middle], 1))
+        large = self.out_large(torch.cat([self.down_middle(middle), large], 1))
+        sizes = zip((small, middle, large), self.heads, strict=True)
+        return torch.cat([torch.cat([head(x) for head in heads], 1).flatten(2) for x, heads in sizes], 2)
+
+
 NETWORKS = {
     "srcnn": (srcnn, (1, 128, 128)),
     "mobilenet": (mobilenet, (3, 224, 224)),
     "unet": (UNet, (3, 128, 128)),
     "encoder": (Encoder, (64, 384)),
+    "detector": (Detector, (3, 320, 320)),
 }

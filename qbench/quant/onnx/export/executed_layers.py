@@ -14,7 +14,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from qbench.quant.onnx.export import deploy_onnxruntime, global_pool, keep_float, prevent_fusion, upsampling
+from qbench.quant.onnx.export import (
+    deploy_onnxruntime,
+    fused_activations,
+    global_pool,
+    keep_float,
+    prevent_fusion,
+    upsampling,
+)
 from qbench.quant.onnx.export.deploy_onnxruntime import Form
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.graph import output_ends
@@ -82,6 +89,7 @@ def _deployed(graph: Graph, sites: Sites, fitted: Fitted, apart: Collection[str]
     upsampling.as_convolutions(deployed)
     keep_float.keep_float(deployed)
     keep_float.set_apart(deployed, apart)
+    fused_activations.fuse_activations(deployed)
     return deployed
 
 

@@ -1,0 +1,135 @@
+"""SiLU and GELU between bytes are the one operator that ONNX Runtime joins them to in fp32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from onnx_networks import Draft
+from quantized_networks import Quantized, executed, of, run
+
+from qbench.quant.onnx.export import deploy_onnxruntime, executed_layers, narrow_weights
+from qbench.quant.onnx.export.fused_activations import fuse_activations
+
+KINDS = ("QuickGelu", "Gelu")
+Write = Callable[..., str]  # a draft, what it reads and its name -> what it gives
+
+
+def scaled(draft: Draft, x: str, name: str, factor: float, *, divided: bool = False) -> str:
+    number = draft.constant(f"{name}_factor", np.array(1 / factor if divided else factor, np.float32))
+    return draft.add("Div" if divided else "Mul", [x, number], name)
+
+
+def silu(draft: Draft, x: str, name: str, *, alpha: float = 1.0, swapped: bool = False) -> str:
+    inner = x if alpha == 1 else scaled(draft, x, f"{name}_scaled", alpha)
+    gate = draft.add("Sigmoid", [inner], f"{name}_gate")
+    return draft.add("Mul", [gate, x] if swapped else [x, gate], name)
+
+
+def gelu(draft: Draft, x: str, name: str, *, half: str = "last", divided: bool = True) -> str:
+    inner = scaled(draft, x, f"{name}_scaled", math.sqrt(0.5), divided=divided)
+    one = draft.constant(f"{name}_one", np.array(1, np.float32))
+    gate = draft.add("Add", [draft.add("Erf", [inner], f"{name}_erf"), one], f"{name}_gate")
+    if half == "first":
+        return draft.add("Mul", [scaled(draft, x, f"{name}_half", 0.5), gate], name)
+    if half == "gate":
+        return draft.add("Mul", [x, scaled(draft, gate, f"{name}_half", 0.5, divided=True)], name)
+    return scaled(draft, draft.add("Mul", [x, gate], f"{name}_whole"), name, 0.5)
+
+
+def between(write: Write, **options: object) -> Quantized:
+    """An activation between two convolutions."""
+    draft = Draft()
+    x = write(draft, draft.conv("x", "one", 8, 16), "act", **options)
+    draft.conv(x, "two", 16, 4)
+    draft.nodes[-1].output[0] = "y"
+    return of(draft.model({"x": ["batch", 8, 9, 7]}, {"y": ["batch", 4, 9, 7]}))
+
+
+def deploy(planned: Quantized) -> deploy_onnxruntime.Graph:
+    fitted = narrow_weights.fitted(planned.graph, planned.sites, planned.record, None)
+    return executed_layers.settled(planned.graph, planned.sites, fitted).graph
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "options"),
+    [
+        ("QuickGelu", silu, {}),
+        ("QuickGelu", silu, {"swapped": True}),
+        ("QuickGelu", silu, {"alpha": 1.702}),
+        ("Gelu", gelu, {}),
+        ("Gelu", gelu, {"half": "first", "divided": False}),
+        ("Gelu", gelu, {"half": "gate"}),
+    ],
+)
+def test_an_activation_between_bytes_is_one_operator(kind: str, write: Write, options: dict[str, object]) -> None:
+    """It keeps the name of its product, reads one dequantized tensor, and gives the values of the operators apart."""
+    planned = between(write, **options)
+    deployed = deploy(planned)
+    kinds = [node.op_type for node in executed(deployed)]
+    assert kinds.count(kind) == 1
+    assert not {"Sigmoid", "Erf", "Mul"} & set(kinds)
+    assert kinds.count("DequantizeLinear") == 2, "that of the activation and that of the output"
+    assert deployed.node("act").op_type == kind
+    fitted = narrow_weights.fitted(planned.graph, planned.sites, planned.record, None)
+    apart = deploy_onnxruntime.deploy(planned.graph, planned.sites, fitted.record, form=fitted.form)
+    (expected,), (outputs,) = run(apart, planned.feed), run(deployed, planned.feed)
+    assert np.abs(outputs - expected).max() <= 0.02 * np.abs(expected).max()
+
+
+def other_tensor(draft: Draft, x: str, name: str) -> str:
+    """A gate of another tensor than the one that it multiplies."""
+    side = draft.conv("x", "side", 8, 16)
+    return draft.add("Mul", [x, draft.add("Sigmoid", [side], f"{name}_gate")], name)
+
+
+def gate_read_twice(draft: Draft, x: str, name: str) -> str:
+    gate = draft.add("Sigmoid", [x], f"{name}_gate")
+    return draft.add("Add", [draft.add("Mul", [x, gate], f"{name}_product"), gate], name)
+
+
+def doubled(draft: Draft, x: str, name: str) -> str:
+    return draft.add("Mul", [x, scaled(draft, draft.add("Sigmoid", [x], f"{name}_gate"), f"{name}_two", 2.0)], name)
+
+
+def other_error_function(draft: Draft, x: str, name: str) -> str:
+    one = draft.constant(f"{name}_one", np.array(1, np.float32))
+    gate = draft.add("Add", [draft.add("Erf", [x], f"{name}_erf"), one], f"{name}_gate")
+    return scaled(draft, draft.add("Mul", [x, gate], f"{name}_whole"), name, 0.5)
+
+
+def gate_by_division(draft: Draft, x: str, name: str) -> str:
+    return draft.add("Div", [x, draft.add("Sigmoid", [x], f"{name}_gate")], name)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [other_tensor, gate_read_twice, doubled, other_error_function, gate_by_division],
+    ids=lambda write: write.__name__,
+)
+def test_what_is_no_such_activation_stays(write: Write) -> None:
+    """Another tensor's gate, one that is read elsewhere, another factor, another argument, a quotient."""
+    assert not {node.op_type for node in deploy(between(write)).nodes} & set(KINDS)
+
+
+def test_floats_are_left_to_the_runtime() -> None:
+    """Where nothing is dequantized ONNX Runtime joins them itself: the graph is left as it is."""
+    draft = Draft()
+    draft.add("Identity", [silu(draft, draft.conv("x", "one", 8, 16), "act")], "end", outputs=["y"])
+    graph = of(draft.model({"x": ["batch", 8, 9, 7]}, {"y": ["batch", 16, 9, 7]})).graph
+    before = graph.model.SerializeToString(deterministic=True)
+    fuse_activations(graph)
+    assert graph.model.SerializeToString(deterministic=True) == before
+
+
+def test_a_product_of_a_product_is_found_within() -> None:
+    """``a * silu(x)`` of another tensor ``a``: the SiLU is fused, the outer product stays."""
+
+    def gated(draft: Draft, x: str, name: str) -> str:
+        return draft.add("Mul", [draft.conv("x", "side", 8, 16), silu(draft, x, f"{name}_silu")], name)
+
+    deployed = deploy(between(gated))
+    assert deployed.node("act").op_type == "Mul"
+    assert deployed.node("act_silu").op_type == "QuickGelu"
