@@ -89,13 +89,13 @@ class UNet(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A transformer encoder, 4 layers of 384, and a classifier."""
+    """A transformer encoder and a classifier."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 384, heads: int = 6, layers: int = 4) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, dropout=0.0, activation="gelu")
-        self.encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-        self.head = nn.Linear(384, 10)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True, dropout=0.0, activation="gelu")
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.encoder(x).mean(1))
@@ -170,5 +170,7 @@ NETWORKS = {
     "mobilenet": (mobilenet, (3, 224, 224)),
     "unet": (UNet, (3, 128, 128)),
     "encoder": (Encoder, (64, 384)),
+    "bert": (lambda: Encoder(256, 4), (128, 256)),
+    "vit": (lambda: Encoder(384, 6, 6), (197, 384)),
     "detector": (Detector, (3, 320, 320)),
 }

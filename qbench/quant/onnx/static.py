@@ -14,7 +14,7 @@ from qbench.errors import BuildError, UsageError
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import graph_process, needed_inputs, node_names
+from qbench.quant.onnx import attention, graph_process, needed_inputs, node_names
 from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.graph import prepare
@@ -144,6 +144,7 @@ def _configure(graph: Graph, recipe: Recipe, batch_num: int) -> Config:
     weight = WeightParams(algorithm=ADA if recipe.adaround else ARQ, channel_wise=recipe.per_channel is not False)
     weights = {name: None if operator == "AveragePool" else weight for name, operator in able.items()}
     needed = needed_inputs.find(graph, {layer.name: layer.kind for layer in found_layers}, enabled, skipped)
+    places = dict.fromkeys([*needed, *attention.find_inputs(graph)])
     return Config(
         batch_num=batch_num,
         layers={
@@ -151,7 +152,7 @@ def _configure(graph: Graph, recipe: Recipe, batch_num: int) -> Config:
             for name in able
         },
         tensor_quantize=tuple(
-            TensorConfig(layer_name=name, input_index=index, activation=activation) for name, index in needed
+            TensorConfig(layer_name=name, input_index=index, activation=activation) for name, index in places
         ),
         balance=recipe.balance,
         bias_correction=bool(recipe.bias_correction),

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.machine import fingerprint
-from qbench.quant.onnx import simulation_gap
+from qbench.quant.onnx import attention, simulation_gap
 from qbench.quant.onnx.export import (
     concat_ranges,
     deploy_onnxruntime,
@@ -67,6 +67,8 @@ def write(
     form = deploy_onnxruntime.form_for(fingerprint.onednn_isa() if runtime == "openvino" else fingerprint.isa())
     here = form == "U8U8"
     older = form != "S8S8" and adds_in_16_bits(target)
+    if runtime != "openvino" or form != "U8S8" or "arm" in target:  # others gain nothing by it
+        sites = attention.leave_float(sites, attention.find_products(graph))
     narrowed: export_narrow_weights.Choice = export_narrow_weights.NARROW if narrow_weights else "U8S8"
     fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if here or older else form)
     where = "no VNNI" if here else f"for {name_cpus(target, ADD_IN_16_BITS)}"
@@ -79,7 +81,7 @@ def write(
     floats: Mapping[str, str] = {}
     held = sites
     if runtime == "openvino":
-        deploy_openvino.deploy(graph, sites, fitted, learned=learned).save(file)
+        deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=older and narrow_weights).save(file)
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
         settled = _settle(graph, sites, fitted, learned, slow)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import HIGH, LOW
+from qbench.quant.onnx import attention
 from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, left_out_ranges
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.graph import output_ends
@@ -27,6 +28,9 @@ Array = NDArray[Any]
 # kernels have to take off at every padded border, costs time, and a step widens by a third at most (2.5 dB of that
 # tensor; U-Net 47.6 dB where exact ranges have 47.7 and all symmetric ones 44.6).
 BALANCED = 0.5
+# An even row of the probabilities of attention keeps so many steps in each place. With fewer, rounding takes them away:
+# of 512 keys each has 1/512, where a step for probabilities of up to 1 is 1/255.
+LEAST_STEPS = 2.0
 # A bias that changes no sum and is no zero, which OpenVINO would take away.
 TINY = 1e-30
 # Read bytes with gain, beside the layers themselves: others take the floats that a convolution gives from bytes.
@@ -36,13 +40,16 @@ _PRODUCTS = ("MatMul", "Gemm")
 _EXTREMES = ("ReduceMax", "ReduceMin", "GlobalMaxPool")
 
 
-def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False) -> Graph:
+def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False, narrow: bool = False) -> Graph:
     """A copy of a prepared graph in QDQ form: what offset 0 has is signed bytes, all else unsigned ones.
 
-    ``learned``: the scales were trained and stay as they are. Raises as ``deploy_onnxruntime.deploy``.
+    ``learned``: the scales were trained and stay as they are. ``narrow``: keys and values get 7 bits, so that sums of
+    two products fit 16 bits within the calibrated ranges (255 x 64 twice). Raises as ``deploy_onnxruntime.deploy``.
     """
-    own = sites_of(graph, sites)
-    record = fitted.record if learned else record_of(graph, own, fitted.record)
+    products = attention.find_products(graph)
+    coarse = [product for product in products if _is_coarse(product, fitted.record)]
+    own = sites_of(graph, attention.leave_float(sites, coarse))
+    record = fitted.record if learned else record_of(graph, own, fitted.record, narrow=narrow)
     graph = left_out_ranges.clip(graph, sites, own, record) if learned else graph
     model = deploy_onnxruntime.deploy(graph, own, record, form=fitted.form, signed=True)
     keep_rank(model)
@@ -171,12 +178,23 @@ def sites_of(graph: Graph, sites: Sites) -> Sites:
     """
     quantized = {place for site in sites.activations for place in site.keys.values()}
     weighted = {site.layer for site in sites.weights}
+    multiplied = quantized & set(attention.find_inputs(graph))
     activations = []
     for site in sites.activations:
-        keys = {key: place for key, place in site.keys.items() if _reads_bytes(graph, place[0], weighted, quantized)}
+        keys = {
+            key: place
+            for key, place in site.keys.items()
+            if place in multiplied or _reads_bytes(graph, place[0], weighted, quantized)
+        }
         if keys:
             activations.append(replace(site, keys=keys))
     return replace(sites, activations=tuple(activations))
+
+
+def _is_coarse(product: attention.Product, record: Record) -> bool:
+    """Whether an even row of probabilities would have less than ``LEAST_STEPS`` in each place."""
+    step = record.get(f"{product.name}:0", Scales()).scale_d or 0.0
+    return product.keys * step * LEAST_STEPS > 1
 
 
 def _reads_bytes(graph: Graph, name: str, weighted: Collection[str], quantized: Collection[tuple[str, int]]) -> bool:
@@ -196,14 +214,37 @@ def _reads_bytes(graph: Graph, name: str, weighted: Collection[str], quantized: 
     )
 
 
-def record_of(graph: Graph, sites: Sites, record: Record) -> Record:
+def record_of(graph: Graph, sites: Sites, record: Record, *, narrow: bool = False) -> Record:
     """The record with the ranges that OpenVINO's kernels want: one for what a Concat reads and gives, as NNCF has it.
 
     Of ranges of their own OpenVINO 2026.4 quantizes bytes again, or joins floats and multiplies floats behind: so it
     does with signed bytes, hence these keep their zero point. U-Net, by NNCF's file = 1: 1.26 [1.24, 1.27] with ranges
     of their own, 1.24 [1.23, 1.26] with one that is balanced, 0.99 [0.98, 1.00] so (tests/benchmarks/by_hand.py).
     """
-    return {**balanced(record), **concat_ranges.ranges(graph, sites, record), **beside_constants(graph, sites, record)}
+    return {
+        **balanced(record),
+        **concat_ranges.ranges(graph, sites, record),
+        **beside_constants(graph, sites, record),
+        **of_attention(graph, sites, record, narrow=narrow),
+    }
+
+
+def of_attention(graph: Graph, sites: Sites, record: Record, *, narrow: bool) -> Record:
+    """Symmetric ranges, by their keys, of what the products of attention read, but for probabilities, which begin at 0.
+    Queries, keys and values of one Split have its steps, so that they are rounded once; ``narrow``: see ``deploy``."""
+    keys = {place: key for site in sites.activations for key, place in site.keys.items()}
+    scales: dict[str, Scales] = {}
+    for product in attention.find_products(graph):
+        for i in (0, 1):
+            key = keys.get((product.name, i))
+            if key is None or (product.keys and i == 0):
+                continue
+            split, factor = product.splits.get(i, ("", 1.0))
+            source = keys.get((split, 0), key)
+            scales[source] = _around_zero(record[source])
+            widened = abs(factor) * (2 if narrow and i == 1 else 1)
+            scales[key] = replace(scales[source], scale_d=(scales[source].scale_d or 0.0) * widened)
+    return scales
 
 
 def beside_constants(graph: Graph, sites: Sites, record: Record) -> Record:
