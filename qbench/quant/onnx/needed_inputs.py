@@ -12,10 +12,11 @@ from qbench.quant.onnx.graph.graph import Graph, attribute
 GIVE_INT8 = ("Conv", "ConvTranspose", "AveragePool")
 FOLDED = ("Relu", "Clip")  # become part of the range of the layer before them
 NO_VALUES = ("Shape", "Size")  # read the shape, not the values
-VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")  # give the same values
-# A convolution at the end of the graph with a smaller share of the multiply-accumulates gains nothing measurable in
-# int8 (U-Net, 0.3 %: 1.02 [0.99, 1.04] of the time), while its output quantized costs up to 2 dB (47.7 to 45.5).
-LEAST_SHARE = 0.02
+# Convolutions behind which no other layer comes, with a smaller share of the multiply-accumulates, gain next to nothing
+# in int8, while their outputs quantized cost much: U-Net, 0.3 %: 1.02 [0.99, 1.04] of the time, 47.7 to 45.5 dB; a
+# detector's six heads, 2.2 %: 0.98 of the time, boxes and scores 59 to 47 dB (tests/benchmarks/by_hand.py).
+LEAST_SHARE = 0.05
+DECODING = 0.001  # of the multiply-accumulates: a convolution with fewer decodes what others give (distances of boxes)
 
 
 def find(
@@ -29,7 +30,7 @@ def find(
     ``requested`` of the graph: nodes and the positions of their inputs, in the order of the graph. ``kinds``: of the
     nodes, as ``layers`` has them; layers that are ``skipped`` could have been ``enabled``."""
     places: set[tuple[str, int]] = set()
-    small = _small_ends(graph, enabled)
+    small = find_small_ends(graph, enabled)
     for node in graph.nodes:
         for index, _ in enumerate(node.input):
             if (node.name, index) in requested:
@@ -65,29 +66,32 @@ def _readers(graph: Graph, tensor: str, enabled: Collection[str]) -> Iterator[tu
         yield node.name, position
 
 
-def _small_ends(graph: Graph, enabled: Collection[str]) -> set[str]:
-    """The convolutions that give only what the caller reads, where all of them together hold next to none of the
-    multiply-accumulates: they stay float on a runtime that needs their outputs quantized."""
+def find_small_ends(graph: Graph, enabled: Collection[str]) -> set[str]:
+    """The convolutions behind which no other layer comes but for what decodes, where all of them together hold next to
+    none of the multiply-accumulates, else those that decode: they stay float on a runtime that needs their outputs
+    quantized."""
     work = {node.name: _multiply_accumulates(graph, node) for node in graph.nodes if node.name in enabled}
-    ends = {name for name in work if graph.node(name).op_type == "Conv" and _for_caller(graph, graph.node(name))}
     if any(count is None for count in work.values()):
         return set()
     counts = {name: count or 0 for name, count in work.items()}
-    return ends if sum(counts[name] for name in ends) < LEAST_SHARE * sum(counts.values()) else set()
+    total = sum(counts.values())
+    large = {name for name, count in counts.items() if count > DECODING * total}
+    ends = {name for name in counts if graph.node(name).op_type == "Conv" and _ends_layers(graph, name, large)}
+    return ends if sum(counts[name] for name in ends) < LEAST_SHARE * total else ends - large
 
 
-def _for_caller(graph: Graph, node: Any) -> bool:
-    """Whether only the caller reads what a node gives, as it is or clipped or in another shape."""
-    pending, visited = [node], set[str]()
+def _ends_layers(graph: Graph, name: str, layers: Collection[str]) -> bool:
+    """Whether none of the layers reads what a layer gives, whatever other operators make of it: the caller gets it as
+    it is, in another shape, or decoded (boxes from distances, scores from logits)."""
+    pending, visited = [graph.node(name)], {name}
     while pending:
-        tensor = pending.pop().output[0]
-        readers = graph.readers(tensor)
-        if graph.is_output(tensor) == bool(readers):  # read by nobody, or by the caller and others
-            return False
-        if any(position < 0 or reader.op_type not in (*VIEWS, *FOLDED) for reader, position in readers):
-            return False
-        pending += [reader for reader, _ in readers if reader.name not in visited]
-        visited.update(reader.name for reader, _ in readers)
+        node = pending.pop()
+        for tensor in node.output:
+            readers = graph.readers(tensor)
+            if any(position < 0 or reader.name in layers for reader, position in readers):
+                return False
+            pending += [reader for reader, _ in readers if reader.name not in visited]
+            visited.update(reader.name for reader, _ in readers)
     return True
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from qbench.quant.onnx import needed_inputs
 from qbench.quant.onnx.export import (
     deploy_onnxruntime,
     fused_activations,
@@ -36,6 +37,7 @@ ON_BYTES = (
 )  # fmt: skip
 Place = tuple[str, int]  # a node and the position of one of its inputs
 _ROUNDS = 6  # how often what is set apart or left float may make something else float
+_AT_THE_END = "ONNX Runtime would round the outputs of the network to 8 bits, for too little work to gain by it"
 _PRODUCTS = ("Gemm", "MatMul")  # their kernels give floats from bytes
 
 
@@ -168,13 +170,14 @@ def _floats(graph: Graph, deploy: Graph, sites: Sites, way_out: str) -> Iterator
     weighted = {site.layer for site in sites.weights}
     inputs = {key for site in sites.activations for key, (name, _) in site.keys.items() if key == name}
     there = {node.name for node in deploy.nodes}  # without what leads to no output
+    ends = needed_inputs.find_small_ends(graph, weighted)
     for name in sorted((weighted | inputs) & there):
         node = deploy.node(name)
         on_bytes = _weight_is_read(optimized, deploy, node) if name in weighted else None
         if on_bytes is None:
             on_bytes = any(_on_bytes(kind) for kind in kinds.get(name, ()))
         if not on_bytes:
-            yield name, _reason(graph, graph.node(name), way_out)
+            yield name, _AT_THE_END if name in ends else _reason(graph, graph.node(name), way_out)
 
 
 def _weight_is_read(optimized: Graph, deploy: Graph, node: Any) -> bool | None:
