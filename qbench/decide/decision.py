@@ -76,7 +76,7 @@ def decide_setting(judged: Judged, setting: Setting) -> Decision:
         behind=None
         if runner_up is None or choice.pick is None
         else reasons.describe_distance(runner_up, choice.pick, contest),
-        would_change=() if untimed else sensitivity.list_changes(choice, records, judged, contest),
+        would_change=() if untimed else sensitivity.list_changes(choice, records, judged, contest, runner_up),
         not_it=reasons.list_reasons(choice, records, judged, contest, runner_up if unsure else None),
         checks={case: checks for case, checks in judged.checks.items() if case in ids},
         notes=(

@@ -12,9 +12,11 @@ from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.names import name_variant
+from qbench.decide.objective import WORDS
 from qbench.decide.tie import Contest
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
+from qbench.suite.settings import ObjectiveName
 
 # What a broken limit is called, of one case and of several.
 BROKEN = {
@@ -70,6 +72,11 @@ def list_reasons(
     return tuple((reason, tuple(cases)) for reason, cases in ranked)
 
 
+def name_no_gain(objective: ObjectiveName) -> str:
+    """That a case is not shown to be better than fp32, in terms of what is minimized."""
+    return NO_GAIN if objective == "latency" else f"not shown {WORDS[objective][0]}"
+
+
 def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contest) -> str:
     if record.status != "ok":
         return record.status
@@ -83,7 +90,7 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
     if choice.fp32 is not None and record not in choice.better:
         comparison = contest.objective.compare(record, choice.fp32)
         is_worse = comparison is not None and comparison.low > 0
-        return f"{contest.objective.worse} than fp32" if is_worse else NO_GAIN
+        return f"{contest.objective.worse} than fp32" if is_worse else name_no_gain(contest.objective.name)
     if record not in choice.good:
         return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
     ranking = choice.ranking

@@ -26,8 +26,11 @@ PROMISE = "gate.latency.min_speedup"
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 
-def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest) -> tuple[str, ...]:
-    """``at a margin of 3.1 points: static · x86``, ``without onnxruntime: static · onednn``; only what changes it."""
+def list_changes(
+    choice: Choice, records: Sequence[Record], judged: Judged, contest: Contest, runner_up: Record | None = None
+) -> tuple[str, ...]:
+    """``at a margin of 3.1 points: static · x86``, ``without onnxruntime: static · onednn``; only what changes it, and
+    not that the ``runner_up``, which is told by itself, would be next."""
     checks = judged.checks
     return tuple(
         text
@@ -36,7 +39,7 @@ def list_changes(choice: Choice, records: Sequence[Record], judged: Judged, cont
             _try_margins(choice, records, judged, contest, wider=False),
             _try_promise(choice, records, judged, contest),
             *_try_limits(choice, records, checks, contest),
-            _try_without_runtime(choice, records, checks, contest),
+            _try_without_runtime(choice, records, checks, contest, runner_up),
             _try_time_alone(choice, records, checks, contest),
         )
         if text is not None
@@ -144,14 +147,18 @@ def _try_limits(choice: Choice, records: Sequence[Record], checks: Checks, conte
         yield None if _same(choice, changed_choice) else f"without {key}: {_name(changed_choice)}"
 
 
-def _try_without_runtime(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:
+def _try_without_runtime(
+    choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest, runner_up: Record | None
+) -> str | None:
     if choice.pick is None or choice.verdict not in ("ship", "undecided"):
         return None
     backend = choice.pick.case.backend
     left = [record for record in records if record.case.backend != backend]
     if all(record.status != "ok" for record in left):
         return None
-    return f"without {backend_name(backend)}: {_name(choose(left, checks, contest))}"
+    changed_choice = choose(left, checks, contest)
+    told = choice.verdict == changed_choice.verdict == "ship" and changed_choice.pick is runner_up
+    return None if told else f"without {backend_name(backend)}: {_name(changed_choice)}"
 
 
 def _try_time_alone(choice: Choice, records: Sequence[Record], checks: Checks, contest: Contest) -> str | None:

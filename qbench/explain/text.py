@@ -78,8 +78,9 @@ def _beside_fp32(opened: OpenCase, raced: Raced) -> str:
 def describe_error_head(evaluated: Evaluated, metric: MetricInfo) -> str:
     """What int8 loses against fp32."""
     noise = "the same outputs as fp32" if evaluated.sqnr_db is None else f"{evaluated.sqnr_db:.1f} dB signal to noise"
-    change = _describe_change(evaluated.against_fp32, metric, ",")
-    return f"Against fp32, on {evaluated.n:,} examples: {noise}{change}."
+    change = evaluated.against_fp32
+    told = "" if change is None else f", {metric.name} {metric.show_against_fp32(change)}"
+    return f"Against fp32, on {evaluated.n:,} examples: {noise}{told}."
 
 
 def describe_watching(times: TimeShares) -> str:
@@ -211,11 +212,9 @@ def describe_accuracy(accuracy: MendedAccuracy | None, metric: MetricInfo) -> st
     """What the change costs in accuracy; None where the artifact stays the same, or nothing is known."""
     if accuracy is None or accuracy.against_case is None:
         return None
-    changes = [
-        f"{metric.show_change(change)} against {against}"
-        for change, against in ((accuracy.against_case, "the case"), (accuracy.against_fp32, "fp32"))
-        if change is not None
-    ]
+    changes = [f"{metric.show_change(accuracy.against_case)} against the case"]
+    if accuracy.against_fp32 is not None:
+        changes.append(f"{metric.show_against_fp32(accuracy.against_fp32)} against fp32")
     return f"Its {metric.name}, on {accuracy.n:,} examples: {', '.join(changes)}."
 
 

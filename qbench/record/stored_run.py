@@ -134,6 +134,16 @@ class MetricInfo:
         limits = formatting.with_limits(change, scale=self.scale, signed=True, least=self.least)
         return f"{limits} {self.unit}".rstrip()
 
+    def show_against_fp32(self, change: Interval) -> str:
+        """A change against fp32, ``-0.2 [-1.0, +0.5] points``; the score itself, ``38.2 [37.9, 38.5] dB``, where fp32's
+        outputs are what is held against and score ``perfect``, so that the change is the whole distance."""
+        if self.against != "fp32" or self.perfect is None:
+            return self.show_change(change)
+        low, high = (None if end is None else self.perfect + end for end in (change.low, change.high))
+        score = Interval(value=self.perfect + change.value, low=low, high=high)
+        shown = formatting.with_limits(score, scale=self.scale, least=self.least)
+        return f"{shown} {'%' if self.percent else self.own_unit}".rstrip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExamplesInfo:

@@ -171,7 +171,7 @@ def _describe_loss(case: ExplainedCase[ErrorFigures], metric: MetricInfo) -> str
     )
     clauses = [f"{case.case}: on {case.figures.n:,} examples {noise} against fp32"]
     if case.figures.against_fp32 is not None:
-        clauses.append(f"{metric.name} {_show_change(case.figures.against_fp32, metric)}")
+        clauses.append(f"{metric.name} {metric.show_against_fp32(case.figures.against_fp32)}")
     if not case.causes:
         return f"{', '.join(clauses)}; no change that was tried is confirmed as a cause."
     sentence = ", ".join(clauses)

@@ -50,7 +50,8 @@ def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) ->
     counted = [(slower, "slower"), (faster, "faster"), (len(ruled) - slower - faster, "too close to call")]
     said = sorted(((count, word) for count, word in counted if count), reverse=True, key=lambda pair: pair[0])
     (first, word), rest = said[0], said[1:]
-    whole = f"All {len(ruled)}" if first == len(ruled) > 1 else f"{first} of {len(ruled)}"
+    every = {1: "The", 2: "Both"}.get(len(ruled), f"All {len(ruled)}")
+    whole = every if first == len(ruled) else f"{first} of {len(ruled)}"
     kind = _name_cases(judged, len(ruled))
     than = _name_fp32(judged, decisions)
     beginning = f"{whole} {kind} {_be(first)} {word} {'against' if word.startswith('too') else 'than'} {than}"

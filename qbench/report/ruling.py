@@ -148,7 +148,8 @@ def _rule_unshipped(record: Record, decision: Decision, over: Interval | None) -
     """What a decision is about without shipping it: the best int8 beside an fp32 that stays, or one that is open."""
     if decision.verdict == "keep fp32":
         slower = Ruling(word="slower than fp32", over_fp32=over)
-        return slower if slower.slower else Ruling(word="no gain shown", candidate=True, over_fp32=over)
+        no_gain = Ruling(word=reasons.name_no_gain(decision.objective), candidate=True, over_fp32=over)
+        return slower if slower.slower and decision.objective == "latency" else no_gain
     unshown = [check for check in decision.checks.get(record.case.id, ()) if check.outcome != "PASS"]
     limit = min(unshown, key=lambda check: check.outcome != "FAIL", default=None)
     if limit is None:

@@ -293,6 +293,7 @@ def test_the_headline_of_an_fp32_that_stays_is_not_said_again() -> None:
     (decision,) = decide(judged)
     assert decision.verdict == "keep fp32"
     assert decision.sentence.count("100 MB resident") == 2  # of fp32, and of the variant
+    assert [reason for reason, _ in decision.not_it] == ["not shown smaller in memory"]  # its time is another question
     assert "resident" not in text.facts(decision, judged)
 
 
@@ -402,9 +403,13 @@ def test_a_promise_that_another_variant_keeps_would_change_the_choice() -> None:
 
 
 def test_without_the_runtime_another_one_wins() -> None:
-    """What is shipped where a runtime is not there."""
+    """What is shipped where a runtime is not there; once, where that is also what is next without the pick."""
     other = measured("net/static/onnxruntime/t1/b1", 1.5)
-    assert "without oneDNN (PyTorch): static int8 on ONNX Runtime" in only([fp32(), int8(), other]).would_change
+    told = "without oneDNN (PyTorch): static int8 on ONNX Runtime"
+    assert told in only([fp32(), int8(), measured("net/qat/onednn/t1/b1", 1.8), other]).would_change
+    next_best = only([fp32(), int8(), other])
+    assert next_best.runner_up is other
+    assert not any("without" in change for change in next_best.would_change)
 
 
 def test_one_runtime_only_has_no_alternative() -> None:

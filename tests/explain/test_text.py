@@ -246,3 +246,16 @@ def test_what_a_change_costs_in_accuracy_is_said_of_what_is_known(case, fp32, to
     accuracy = MendedAccuracy(metric="top1", n=1000, against_case=case, against_fp32=fp32)
     assert describe_accuracy(accuracy, MetricInfo(name="top1")) == told
     assert describe_accuracy(None, MetricInfo(name="top1")) is None
+
+
+def test_a_score_that_is_held_against_fp32_is_told_itself():
+    """fp32 scores 100 dB by definition: 52.8 dB less says nothing."""
+    sqnr = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB", perfect=100.0)
+    change = Interval(value=-52.8, low=-53.0, high=-52.4)
+    accuracy = MendedAccuracy(
+        metric="sqnr", n=32, against_case=Interval(value=-0.1, low=-0.3, high=0.1), against_fp32=change
+    )
+    told = describe_accuracy(accuracy, sqnr)
+    assert told == "Its sqnr, on 32 examples: -0.1 [-0.3, +0.1] dB against the case, 47.2 [47.0, 47.6] dB against fp32."
+    head = describe_error_head(replace(evaluate(), against_fp32=change), sqnr)
+    assert head.endswith("sqnr 47.2 [47.0, 47.6] dB.")

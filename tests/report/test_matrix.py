@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from made_records import fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
@@ -56,12 +57,20 @@ def test_a_matrix_has_models_down_and_threads_across() -> None:
     assert first.anchor != second.anchor
 
 
-def test_the_run_is_told_in_one_line() -> None:
+@pytest.mark.parametrize(
+    ("ratios", "told"),
+    [
+        ((0.5, 0.6, 2.0), "2 of 3 int8 variants are slower than plain fp32 on ONNX Runtime, 1 is faster."),
+        ((0.5, 0.6), "Both int8 variants are slower than plain fp32 on ONNX Runtime."),
+        ((2.0, 2.1, 2.2), "All 3 int8 variants are faster than plain fp32 on ONNX Runtime."),
+        ((2.0,), "The int8 variant is faster than plain fp32 on ONNX Runtime."),
+    ],
+)
+def test_the_run_is_told_in_one_line(ratios: tuple[float, ...], told: str) -> None:
     """How many int8 variants are slower than plain fp32, where that has one runtime; the most frequent comes first."""
-    run = judged(*setting("a", 1, 0.5), *setting("b", 1, 0.6), *setting("c", 1, 2.0))
+    run = judged(*(record for model, ratio in zip("abc", ratios, strict=False) for record in setting(model, 1, ratio)))
     decisions = decide(run)
-    told = overview(run, decisions, rule(run, decisions))
-    assert told == "2 of 3 int8 variants are slower than plain fp32 on ONNX Runtime, 1 is faster."
+    assert overview(run, decisions, rule(run, decisions)) == told
 
 
 def test_without_int8_there_is_nothing_to_say() -> None:

@@ -109,6 +109,22 @@ def test_other_reasons(reason: str, told: str) -> None:
     assert word(reason) == told
 
 
+@pytest.mark.parametrize(
+    ("minimize", "told"), [("latency", "slower than fp32"), ("memory", "not shown smaller in memory")]
+)
+def test_beside_an_fp32_that_stays_the_best_int8_is_told_by_what_is_minimized(minimize: str, told: str) -> None:
+    """A slower one is not ruled out by its time where memory is what is asked for."""
+    run = judged(fp32(), int8(speedup=speedup(0.5), speedup_fastest=speedup(0.5), latency=latency(0.005)))
+    decision = Decision(
+        setting=SETTING,
+        verdict="keep fp32",
+        headline="",
+        fp32=run.records[0],
+        objective=minimize,  # type: ignore[arg-type]
+    )
+    assert rule(run, [decision])[int8().case.id].word == told
+
+
 def test_two_p50_give_no_limits() -> None:
     """An old record without a speed-up over the fastest fp32 shows the ratio alone."""
     bare = replace(int8(), speedup=None, speedup_fastest=None)
