@@ -7,7 +7,8 @@ Prints network x mode x backend -> ok (SQNR against fp32, coverage), skipped wit
 SUSPICIOUS where it is far below the other backends of its network and mode; the exit code is 1 if anything failed or is
 suspicious. What is known is kept in the folder, one file per network, and only what is
 missing or failed is run: a run that was stopped goes on, and several may share a folder. ``--by-hand`` builds each
-variant as the backend's own tool does by itself, too, and says by how many dB qbench's is better, in twice the time.
+variant as the backend's own tool does by itself, too, and as qbench does for this machine alone, and says by how many
+dB that is better, in three times the time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ LEAST_DECIBELS = 8.0
 # An outcome is held against the other backends of its mode that compute at least this share of its multiply-accumulates
 # in int8: those that leave convolutions float (the torch engines in mode dynamic) are 12 dB better for that alone.
 LIKE_COVERAGE = 0.75
-BY_HAND = "@framework-default"  # behind the mode of a cell: the recipe of the backend's own tool
+# Behind the mode of a cell: the recipe of the backend's own tool, and qbench's for this machine alone, as that is.
+BY_HAND, NATIVE = "@framework-default", "@for-native"
 LESS = 1.0  # how many dB below that a variant may be
 # How far below their median it may be, and below the other of the two that run files of one recipe. Kinds of ranges and
 # of weights make up to 8.6 dB (spectral_norm_old: 31.5 on onnxruntime, 40.1 on openvino); faults that were found made
@@ -51,7 +53,7 @@ data:
   calibrate: {{split: train, samples: 32}}
   evaluate: {{split: test, samples: 16}}
 matrix: {{modes: [{modes}], backends: [{backends}]}}
-recipe: [default, framework-default]
+recipe: [default, framework-default, {{target: native}}]
 quantize:
   static: {{min_coverage: 0.1%}}
   qat: {{min_coverage: 0.1%, epochs: 1, batch_size: 16, samples: 32, learning_rate: 1e-4}}
@@ -87,7 +89,7 @@ def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
     from qbench import suite
 
     cells = [*cells, *dict.fromkeys(f"fp32/{RUNTIMES.get(one.split('/')[1], one.split('/')[1])}" for one in cells)]
-    modes, backends = ({one.replace(BY_HAND, "").split("/")[place] for one in cells} for place in (0, 1))
+    modes, backends = ({one.split("/")[place].partition("@")[0] for one in cells} for place in (0, 1))
     text = SUITE.format(
         network=network,
         family=zoo.family_of(network),
@@ -169,7 +171,7 @@ def run_network(network: str, cells: list[str], *, file: Path, jobs: int, again:
 def judged(known: dict[str, dict]) -> dict[str, dict]:
     """The outcomes of one network, with what is far below the others of its mode as suspicious; it is not stored, since
     the others may still come."""
-    compared = {cell: outcome for cell, outcome in known.items() if outcome["status"] == "ok" and BY_HAND not in cell}
+    compared = {cell: outcome for cell, outcome in known.items() if outcome["status"] == "ok" and "@" not in cell}
     reasons = {cell: _far_below(cell, known) or _below_by_hand(cell, known) for cell in compared}
     return {
         cell: {**outcome, "status": "suspicious", "reason": reasons[cell]} if reasons.get(cell) else outcome
@@ -197,25 +199,29 @@ def _far_below(cell: str, known: dict[str, dict]) -> str | None:
     return f"{decibels:.1f} dB where others have {max(expected):.1f}"
 
 
-def _by_hand(cell: str, known: dict[str, dict]) -> float | None:
-    """The decibels of what the backend's own tool makes of a network; None where it made nothing, or much less int8."""
+def _by_hand(cell: str, known: dict[str, dict]) -> tuple[float, float] | None:
+    """The decibels of qbench's variant for this machine alone and of what the backend's own tool makes of a network;
+    None where one of them made nothing, or the tool much less int8."""
     mode, backend = cell.split("/")
-    outcome = known.get(f"{mode}{BY_HAND}/{backend}", {})
-    if outcome.get("sqnr") is None or (outcome["coverage"] or 0) < LIKE_COVERAGE * (known[cell]["coverage"] or 0):
+    own, tool = (known.get(f"{mode}{how}/{backend}", {}) for how in (NATIVE, BY_HAND))
+    if own.get("sqnr") is None or tool.get("sqnr") is None:
         return None
-    return outcome["sqnr"]
+    less = (tool["coverage"] or 0) < LIKE_COVERAGE * (own["coverage"] or 0)
+    return None if less else (own["sqnr"], tool["sqnr"])
 
 
 def _below_by_hand(cell: str, known: dict[str, dict]) -> str | None:
     """Why an outcome is suspicious beside that of the backend's own tool."""
-    tool, decibels = _by_hand(cell, known), known[cell]["sqnr"]
-    return None if tool is None or decibels >= tool - LESS else f"{decibels:.1f} dB where its own tool has {tool:.1f}"
+    both = _by_hand(cell, known)
+    if both is None or both[0] >= both[1] - LESS:
+        return None
+    return f"{both[0]:.1f} dB for this machine alone, where its own tool has {both[1]:.1f}"
 
 
 def shown(network: str, known: dict[str, dict], cells: list[str]) -> list[str]:
     """The rows of one network."""
     rows = []
-    for cell in (cell for cell in cells if BY_HAND not in cell):
+    for cell in (cell for cell in cells if "@" not in cell):
         outcome = known.get(cell, {"status": "not run", "reason": None})
         words = {"ok": "ok", "skipped": f"skipped: {outcome['reason']}", "failed": f"FAILED: {outcome['reason']}",
                  "suspicious": f"SUSPICIOUS: {outcome['reason']}"}  # fmt: skip
@@ -223,8 +229,8 @@ def shown(network: str, known: dict[str, dict], cells: list[str]) -> list[str]:
         if outcome["status"] == "ok":
             coverage = outcome["coverage"]
             share = "" if coverage is None else f", {coverage:.0%} int8"
-            tool = _by_hand(cell, known)
-            beside = "" if tool is None else f"; {outcome['sqnr'] - tool:+.1f} dB over its own tool"
+            both = _by_hand(cell, known)
+            beside = "" if both is None else f"; for this machine alone {both[0] - both[1]:+.1f} dB over its own tool"
             text = f"ok ({outcome['sqnr']:.1f} dB{share}{beside})"
         rows.append(f"{network:18} {cell:20} {text}")
     return rows
@@ -250,7 +256,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--show", action="store_true", help="run nothing; show what is known")
     given = parser.parse_args(arguments)
     modes, backends = _chosen(given.modes, MODES), _chosen(given.backends, BACKENDS)
-    cells = [f"{mode}{how}/{one}" for mode in modes for one in backends for how in ("", BY_HAND)[: 1 + given.by_hand]]
+    cells = [
+        f"{mode}{how}/{one}"
+        for mode in modes
+        for one in backends
+        for how in (("", NATIVE, BY_HAND) if given.by_hand else ("",))
+    ]
     given.out.mkdir(parents=True, exist_ok=True)
     totals = dict.fromkeys(("ok", "skipped", "failed", "suspicious", "not run"), 0)
     for network in _chosen(given.only, zoo.names()):
@@ -259,7 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
             run_network(network, cells, file=file, jobs=given.jobs, again=given.again)
         known = judged(json.loads(file.read_text())) if file.exists() else {}
         print("\n".join(shown(network, known, cells)), flush=True)
-        for cell in (cell for cell in cells if BY_HAND not in cell):
+        for cell in (cell for cell in cells if "@" not in cell):
             totals[known.get(cell, {}).get("status", "not run")] += 1
     print(", ".join(f"{count} {status}" for status, count in totals.items()))
     return 1 if totals["failed"] or totals["suspicious"] else 0
