@@ -51,3 +51,20 @@ def test_a_file_of_another_batch_size_is_not_raced():
     opened = SimpleNamespace(cores=(0,), artifact=file, apply=lambda change: case)
     with pytest.raises(CaseSkipped, match="the file takes batches of 4 only"):
         _build_arm(opened, Change(batch_size=8), (case, file, Change()))
+
+
+@pytest.mark.parametrize(("base", "beyond"), [(None, False), (Change(batch_size=8), True)])
+def test_a_trial_says_whether_the_case_was_changed_before(base, beyond, monkeypatch):
+    """Its saving is then beyond that of the change that the case and all trials have already."""
+    from qbench.explain import time_trials
+
+    case = SimpleNamespace(variant=None)
+    opened = SimpleNamespace(apply=lambda change: case, artifact=None, fp32_case=case, fp32=None)
+    tried = SimpleNamespace(cause="layers", change=Change())
+    samples = {time_trials.ORIGINAL: None, "layers-0": None}
+    monkeypatch.setattr(time_trials, "_build_arm", lambda *_: (case, None, Change()))
+    monkeypatch.setattr(time_trials, "race_artifacts", lambda *_: (samples, {}))
+    monkeypatch.setattr(time_trials, "_compare_examples", lambda *_: None)
+    monkeypatch.setattr(time_trials, "_conclude", lambda opened, case, samples, trials, *_: trials)
+    (result,) = time_trials.try_changes(opened, [tried], max_seconds=1.0, base=base)
+    assert (result.beyond, result.reason) == (beyond, "it shares no round with the case")

@@ -9,7 +9,7 @@ import pytest
 from made_records import accuracy, failed, fp32, info, int8
 from made_runs import run_folder
 
-from qbench.portability.compare_hosts import compare_hosts, find_remedy
+from qbench.portability.compare_hosts import compare_hosts, compare_outputs, find_remedy
 from qbench.record.schema import HostFacts, TargetFacts, read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
 from qbench.report.build import judge
@@ -72,6 +72,17 @@ def test_the_same_outputs_are_the_same_bits(run_of):
     assert (limited.outputs.largest, limited.outputs.agreement, limited.outputs.n) == (0.0, 1.0, N)
     assert limited.against_native is not None
     assert limited.against_native.outcome == "PASS"
+
+
+def test_outputs_that_choose_no_class_agree_on_none(run_of):
+    """Where the metric counts no flips, how often the same class is chosen is not known, and is not 100 %."""
+    run = run_of(right_answers(), right_answers() * 0.5)
+    native = next(r for r in run.records if r.case.id == STATIC)
+    limited = next(r for r in run.records if r.case.id == f"{STATIC}/avx2")
+    plain = replace(native, accuracy=replace(native.accuracy, flips=None))
+    change = compare_outputs(run, limited, plain)
+    assert change is not None
+    assert (change.agreement, change.other_class, change.differing) == (None, (), N)
 
 
 @pytest.mark.parametrize(("wrong", "outcome"), [(0, "PASS"), (8, "INCONCLUSIVE"), (60, "FAIL")])
