@@ -37,6 +37,7 @@ TINY = 1e-30
 JOINS = ("Add", "AveragePool", "MaxPool", "Concat")
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _PRODUCTS = ("MatMul", "Gemm")
+_REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 _EXTREMES = ("ReduceMax", "ReduceMin", "GlobalMaxPool")
 
 
@@ -53,6 +54,7 @@ def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False,
     graph = left_out_ranges.clip(graph, sites, own, record) if learned else graph
     model = deploy_onnxruntime.deploy(graph, own, record, form=fitted.form, signed=True)
     keep_rank(model)
+    keep_reduced(model)
     own_biases(model)
     read_extremes_twice(model)
     return model
@@ -96,6 +98,40 @@ def keep_rank(graph: Graph) -> None:
             node.input[1], node.output[0] = places, several
             name = graph.fresh(f"{node.name}.squeeze")
             nodes.append(onnx.helper.make_node("Squeeze", [several, axes], [output], name=name))
+
+
+def keep_reduced(graph: Graph) -> None:
+    """Writes each mean, sum or extreme that drops dimensions as one that keeps them, and a Squeeze.
+
+    OpenVINO 2026.4 fuses a quantization into the reduction before it, with the scales that the channels of an int8
+    product have, and takes these along the wrong axis where dimensions are dropped: of a product [n, tokens, channels]
+    whose channels have unlike scales, the mean over tokens, quantized, has nothing of what it should (-23 dB; so 116).
+    """
+    import onnx
+
+    with graph.editing() as nodes:
+        for node in tuple(nodes):
+            if node.op_type not in _REDUCTIONS or node.domain not in STANDARD or attribute(node, "keepdims", 1):
+                continue
+            axes = _axes_of(graph, node)
+            if axes is None or not axes.size:
+                continue
+            for kept in [attr for attr in node.attribute if attr.name == "keepdims"]:
+                kept.i = 1
+            output, reduced = node.output[0], graph.fresh(f"{node.output[0]}_kept")
+            node.output[0] = reduced
+            places = graph.add_constant(f"{node.name}.axes", axes)
+            name = graph.fresh(f"{node.name}.squeeze")
+            nodes.append(onnx.helper.make_node("Squeeze", [reduced, places], [output], name=name))
+
+
+def _axes_of(graph: Graph, node: Any) -> Array | None:
+    """The axes that a node reduces; None where they are computed or not named."""
+    named = attribute(node, "axes", None)
+    if named is not None:
+        return np.asarray(named, np.int64).ravel()
+    axes = graph.constant(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+    return None if axes is None else axes.astype(np.int64).ravel()
 
 
 def own_biases(graph: Graph) -> None:

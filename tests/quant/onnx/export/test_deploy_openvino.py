@@ -12,10 +12,13 @@ import pytest
 from onnx_networks import Draft
 from quantized_networks import Quantized, of, quantized, run
 
-from qbench.quant.onnx.export import deploy_openvino, narrow_weights
+from qbench.quant.artifacts import openvino_model
+from qbench.quant.onnx import static
+from qbench.quant.onnx.export import deploy_model, deploy_openvino, narrow_weights
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Scales
+from qbench.quant.recipe import Recipe
 
 
 def deployed(made: Quantized, *, learned: bool = False) -> Graph:
@@ -238,3 +241,30 @@ def test_a_product_of_a_token_beside_signed_values_loads(activation: str, kind: 
     result = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(network.feed.values()))
     np.testing.assert_allclose(result, run(model, network.feed)[0], atol=1e-4)
     assert str(types(model)["join_out"]) == kind
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize(("shape", "axes"), [((6,), [1]), ((3, 2), [1, 2]), ((3, 2), [-3, -2])])
+def test_what_is_reduced_between_products_keeps_its_scales(
+    shape: tuple[int, ...], axes: list[int], kind: str, opset: int, tmp_path: Path
+) -> None:
+    """Channels of unlike scales are reduced over tokens and quantized: OpenVINO gives what the simulation gives."""
+    draft = Draft()
+    spread = np.geomspace(0.1, 10, 16, dtype=np.float32)
+    weight = draft.constant("one.weight", draft.rng.standard_normal((8, 16)).astype(np.float32) * spread)
+    wide = draft.add("MatMul", ["x", weight], "one")
+    if kind == "ReduceSum" or opset >= 18:
+        reduced = draft.add(kind, [wide, draft.constant("axes", np.array(axes))], "reduced", keepdims=0)
+    else:
+        reduced = draft.add(kind, [wide], "reduced", axes=axes, keepdims=0)
+    draft.add("MatMul", [reduced, draft.weight("two.weight", 16, 5)], "two", outputs=["y"])
+    model = draft.model({"x": ["batch", *shape, 8]}, {"y": ["batch", 5]}, opset=opset)
+    inputs = onnx_networks.random_inputs(model, 32)
+    file = onnx_networks.save(model, tmp_path)
+    made = static.choose_scales(file, Recipe(), inputs, lambda *_: None)  # a scale for each channel
+    deploy_model.write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="openvino")
+    (expected,) = run(fake_quant(made.graph, made.sites, made.record), {"x": inputs[0]})
+    outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
+    assert outputs.shape == expected.shape
+    assert 10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()) > 20
