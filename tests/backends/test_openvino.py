@@ -17,7 +17,7 @@ from onnx_networks import Draft
 
 from qbench import installation, registry
 from qbench.backends.base import BuildJob
-from qbench.errors import BuildError, ModeImpossible
+from qbench.errors import BuildError, MeasureError, ModeImpossible
 from qbench.models.base import Network
 from qbench.quant.artifacts import coverage, openvino_model
 from qbench.quant.artifacts.coverage import Layer
@@ -295,6 +295,17 @@ def test_threads_stay_on_the_cores_of_the_process(source):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     actual = subprocess.check_output([sys.executable, "-c", ON_ONE_CORE, str(source)], text=True, env=environment)
     assert actual.split() == ["1", "1"]
+
+
+def test_a_thread_elsewhere_is_no_measurement(source, monkeypatch):
+    """Where OpenVINO's threads may run on cores that the process may not use, the read-back fails."""
+    from qbench.process import threads
+
+    runner = BACKEND.load(source, threads=1)
+    allowed = threads.list_cores()
+    monkeypatch.setattr(threads, "list_cores", lambda: {**allowed, 2**22 + 1: {10_000}})
+    with pytest.raises(MeasureError, match="OpenVINO lets threads run on the cores 10000"):
+        runner.observed()
 
 
 def test_layers_are_matched_by_name_and_then_by_size():

@@ -8,8 +8,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from qbench.compare.compare import Delta
-from qbench.compare.text import as_json, unpaired
+from qbench.compare.text import as_json, p_value, unpaired
 from qbench.stats.interval_type import Interval
 
 
@@ -27,6 +29,15 @@ def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
     (message,) = data["deltas"]
     assert message["slowdown"] == {"value": 1.0123, "low": 0.99, "high": 1.03}
     assert message["size_ratio"] is None
+
+
+@pytest.mark.parametrize(
+    ("p", "told"),
+    [(0.00099, "p < 0.001"), (0.001, "p = 0.001"), (0.0391, "p = 0.039"), (0.0994, "p = 0.099"), (0.0995, "p = 0.10")],
+)
+def test_a_p_value_has_two_digits_and_no_more_than_three_places(p: float, told: str) -> None:
+    """From 0.001 on the number itself is told."""
+    assert p_value(p) == told
 
 
 def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:

@@ -104,6 +104,7 @@ def test_a_good_machine_gets_no_advice() -> None:
         ({"noise": replace(QUIET, pair_spread=0.083)}, "two blocks of the same loop differ by up to 8.3 %"),
         ({"noise": replace(QUIET, decidable=False)}, "a 5 % gate cannot be decided here in 5 s"),
         ({"noise": replace(QUIET, shared=0.6)}, "the host shares this core with something else 60 % of the time"),
+        ({"noise": replace(QUIET, shared=0.25)}, "the host shares this core with something else 25 % of the time"),
         (
             {"noise": replace(QUIET, calm_seconds=5.6e-6), "peak": replace(PEAK, canary_seconds=9e-6)},
             "the peak was measured while the host shared the core",

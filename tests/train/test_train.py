@@ -386,3 +386,8 @@ def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Pa
     assert "held out: not measured, since the 12 examples of npz:d.npz/test have no class labels" in text
     assert f"next: qbench run {of.file}, which finds them there" in text
     assert json.loads(train_text.as_json(report, out=None))["held_out"]["accuracy"] is None
+    several = made(npz(tmp_path, test_labels=None), "[{name: digits-lstm, train: {epochs: 9}}, digits-cnn]", tmp_path)
+    text = train_text.text(report, several, changes={}, out=None)
+    assert f"next: qbench run {several.file}, which finds them there" in text  # by its name, wherever it is listed
+    changed = train_text.text(report, several, changes={"epochs": 1}, out=None)
+    assert "next: write {name: digits-cnn, train: {epochs: 1}} under `models`" in changed
