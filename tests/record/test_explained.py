@@ -81,6 +81,7 @@ def test_a_run_without_explanations_has_none(tmp_path):
     [
         replace(CASE, figures=replace(CASE.figures, seconds=1e308)),
         replace(CASE, causes=(replace(CAUSE, saving=Interval(value=1e308, low=None, high=None)),)),
+        replace(CASE, causes=(replace(CAUSE, saving=Interval(value=1e308, low=1e307, high=1e308)),)),
         replace(CASE, figures=replace(CASE.figures, over_fp32=limits(-1.0))),
         replace(CASE, figures=replace(CASE.figures, environment=("export LD_PRELOAD=/tmp/evil.so",))),
         replace(CASE, figures=replace(CASE.figures, environment=("unset ONEDNN_MAX_CPU_ISA; rm -r /",))),

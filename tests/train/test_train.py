@@ -389,5 +389,8 @@ def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Pa
     several = made(npz(tmp_path, test_labels=None), "[{name: digits-lstm, train: {epochs: 9}}, digits-cnn]", tmp_path)
     text = train_text.text(report, several, changes={}, out=None)
     assert f"next: qbench run {several.file}, which finds them there" in text  # by its name, wherever it is listed
+    resumed = replace(report.trained, outcome=replace(report.trained.outcome, seconds=2.0, resumed=0.5))
+    told = train_text.text(replace(report, trained=resumed), several, changes={}, out=None)
+    assert "digits-cnn: trained in 2.00 s, of which 50 % before it was interrupted" in told
     changed = train_text.text(report, several, changes={"epochs": 1}, out=None)
     assert "next: write {name: digits-cnn, train: {epochs: 1}} under `models`" in changed
