@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,6 @@ class OpenVinoRunner:
         self._threads = int(self._model.get_property("INFERENCE_NUM_THREADS"))
 
     def context(self):
-        import contextlib
-
         return contextlib.nullcontext()
 
     def prepare(self, inputs):
@@ -80,13 +79,14 @@ def onnxruntime_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
             image = next(self._rest, None)
             return None if image is None else {"input": image[None]}
 
-    prepared = file.with_name("prepared.onnx")
-    try:
-        quant_pre_process(str(fp32), str(prepared))
-    except Exception as error:  # its own words: "Incomplete symbolic shape inference"; its documented way out
-        if "shape inference" not in str(error):
-            raise
-        quant_pre_process(str(fp32), str(prepared), skip_symbolic_shape=True)
+    prepared = file.absolute().with_name("prepared.onnx")
+    with contextlib.chdir(file.parent):  # where it fails it leaves files in the folder that it runs in
+        try:
+            quant_pre_process(str(fp32.absolute()), str(prepared))
+        except Exception as error:  # its own words: "Incomplete symbolic shape inference"; its documented way out
+            if "shape inference" not in str(error):
+                raise
+            quant_pre_process(str(fp32.absolute()), str(prepared), skip_symbolic_shape=True)
     quantize_static(
         str(prepared),
         str(file),
