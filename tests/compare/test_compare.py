@@ -200,3 +200,12 @@ def test_processes_beyond_the_first_are_the_freedom_of_a_change(old: int, new: i
     """Of the side that has fewer; a side of one process has none of its own, and its spread is known from elsewhere."""
     delta = only([int8(speedup=speedup(processes=old))], [int8(speedup=speedup(processes=new))])
     assert delta.freedom == freedom
+
+
+@pytest.mark.parametrize(("shift", "whole"), [(0.0, True), (1e-6, False), (0.5, False)])
+def test_flips_are_the_change_only_where_they_add_up_to_it(shift: float, whole: bool) -> None:
+    """A metric that moves by something else than right and wrong answers has no share that flips explain."""
+    told = accuracy(harmful=5, beneficial=2)
+    assert told.delta is not None
+    moved = replace(told, delta=replace(told.delta, value=told.delta.value + shift))
+    assert compare.whole_change(moved) == (told.flips if whole else None)

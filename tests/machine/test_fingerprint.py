@@ -124,6 +124,14 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
         ({"proc/self/cgroup": "0::/../other\n", "sys/fs/cgroup/cpu.max": "300000 100000\n"}, 3.0),
         (
             {
+                "proc/self/cgroup": "0::/../other\n",
+                "sys/fs/cgroup/cpu.max": "300000 100000\n",
+                "sys/fs/other/cpu.max": "50000 100000\n",
+            },
+            3.0,
+        ),
+        (
+            {
                 "proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/docker/1\n",
                 "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "250000\n",
                 "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
@@ -165,6 +173,7 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
         "v2",
         "the tightest level",
         "outside the namespace",
+        "outside, where a file of that path lies beside the mount",
         "v1 in a container",
         "v1 none",
         "v2 without a period",

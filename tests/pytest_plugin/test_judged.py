@@ -87,7 +87,8 @@ def test_the_first_worker_of_a_session_runs_and_the_others_read(
     assert len(made) == 4
     judge_run(RunRequest(suite=SUITE, cases=None, session="7"))
     assert len(made) == 5
-    assert {path.parent.name for path in tmp_path.rglob(".pytest-7-s.json")} == {"o", "reports"}
+    judge_run(RunRequest(suite=SUITE, cases=None, out=Path("deep/er"), session="7"))
+    assert {path.parent.name for path in tmp_path.rglob(".pytest-7-s.json")} == {"o", "reports", "er"}
 
 
 @pytest.fixture
