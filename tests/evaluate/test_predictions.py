@@ -356,3 +356,21 @@ def test_a_static_artifact_tells_how_the_inputs_fit_it(tmp_path, data):
 def test_what_has_no_fixed_ranges_tells_nothing_of_them(tmp_path, data):
     """Null, not 0: a dynamic variant clips nothing that was fixed before."""
     assert fits_of(tmp_path, artifact(tmp_path, data, mode="dynamic"), data) is None
+
+
+def test_the_inputs_are_looked_at_once_for_all_artifacts(tmp_path, data, monkeypatch):
+    """With a cache; without one each looks by itself, and sees the same."""
+    looked = []
+    call = predictions.call
+
+    def counted(function, *arguments, **options):
+        looked.extend([function] if function is predictions._spreads_here else [])
+        return call(function, *arguments, **options)
+
+    monkeypatch.setattr(predictions, "call", counted)
+    root = data.folder.parents[1]
+    options = {"limits": LIMITS, "progress": lambda *_: None}
+    first, second = (predictions._spreads(data, root, **options) for _ in range(2))
+    assert len(looked) == 1
+    assert first == second == predictions._spreads(data, None, **options)
+    assert len(looked) == 2

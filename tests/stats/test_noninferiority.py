@@ -129,6 +129,20 @@ def test_an_interval_alone_tells_how_many_examples_would_decide() -> None:
     assert noninferiority.assess_interval(plain, 0.01).examples is None
 
 
+def test_how_many_examples_decide_follows_the_spread_of_the_change() -> None:
+    """Of values that differ much from example to example and change little, few are needed."""
+    random = np.random.default_rng(3)
+    old = random.normal(0, 10, 400)
+    new = old + random.normal(-0.05, 0.4, 400)
+    assessment = noninferiority.assess_examples(new, old, 0.07)
+    assert assessment.outcome == "INCONCLUSIVE"
+    delta = assessment.delta
+    assert assessment.examples == examples_needed.for_mean(
+        delta, float((new - old).var()), 400, 0.07, noninferiority.LEVEL
+    )
+    assert assessment.examples < 10_000
+
+
 @pytest.mark.parametrize(("n", "margin"), [(50, 0.05), (76, 0.01), (450, 0.01), (1000, 0.005)])
 def test_the_share_that_agrees_keeps_both_error_rates_at_the_margin(n: int, margin: float) -> None:
     """A variant that agrees on exactly 1 - margin passes at most 5 % of the time and fails at most 5 %, summed over all
