@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.graph.layers import STANDARD
+from qbench.quant.onnx.graph.layers import MOVES, STANDARD
 from qbench.quant.onnx.sites import Sites
 
 Place = tuple[str, int]  # a node and the position of one of its inputs
 _PRODUCTS = ("MatMul", "Gemm")
-_MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")  # give the values that they read
-_ON_SCORES = ("Add", "Sub", "Where", *_MOVES)  # with what scales them, between scores and their Softmax
+_ON_SCORES = ("Add", "Sub", "Where", *MOVES)  # with what scales them, between scores and their Softmax
 _GIVE_BYTES = ("Conv", "ConvTranspose", "AveragePool")
 
 
@@ -123,7 +122,7 @@ def _split_of(graph: Graph, tensor: str) -> tuple[str, float] | None:
         if _is(maker, "Split"):
             return (maker.name, factor) if _comes_from_product(graph, maker.input[0]) else None
         number = _factor(graph, maker)
-        if number is None and not _is(maker, *_MOVES):
+        if number is None and not _is(maker, *MOVES):
             return None
         factor *= 1.0 if number is None else number
         tensor = next(name for name in maker.input if graph.constant(name) is None)
@@ -133,7 +132,7 @@ def _split_of(graph: Graph, tensor: str) -> tuple[str, float] | None:
 def _comes_from_product(graph: Graph, tensor: str) -> bool:
     """Whether a tensor is what a product with a constant matrix gives, with a bias or moved."""
     maker = graph.maker(tensor)
-    while maker is not None and _is(maker, "Add", *_MOVES):
+    while maker is not None and _is(maker, "Add", *MOVES):
         computed = [name for name in maker.input if graph.constant(name) is None]
         if len(computed) != 1:
             return False
@@ -151,7 +150,7 @@ def _only_for(graph: Graph, split: str, products: Collection[str]) -> bool:
             return False
         for reader, position in readers:
             if position < 0 or not (
-                reader.name in products or _is(reader, *_MOVES) or _factor(graph, reader) is not None
+                reader.name in products or _is(reader, *MOVES) or _factor(graph, reader) is not None
             ):
                 return False
             pending += [] if reader.name in products else [reader.output[0]]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from qbench.quant.onnx.graph.graph import Graph, attribute
+from qbench.quant.onnx.graph.layers import MOVES
 
 # Layers whose int8 kernels in ONNX Runtime give int8 only; Gemm and MatMul give float from int8 inputs as well.
 GIVE_INT8 = ("Conv", "ConvTranspose", "AveragePool")
@@ -16,7 +17,7 @@ NO_VALUES = ("Shape", "Size")  # read the shape, not the values
 # in int8, while their outputs quantized cost much: U-Net, 0.3 %: 1.02 [0.99, 1.04] of the time, 47.7 to 45.5 dB; a
 # detector's six heads, 2.2 %: 0.98 of the time, boxes and scores 59 to 47 dB (tests/benchmarks/by_hand.py).
 LEAST_SHARE = 0.05
-DECODING = 0.001  # of the multiply-accumulates: a convolution with fewer decodes what others give (distances of boxes)
+DECODING = 0.001  # of the multiply-accumulates: with fewer, a convolution of probabilities decodes what others give
 
 
 def find(
@@ -75,9 +76,19 @@ def find_small_ends(graph: Graph, enabled: Collection[str]) -> set[str]:
         return set()
     counts = {name: count or 0 for name, count in work.items()}
     total = sum(counts.values())
-    large = {name for name, count in counts.items() if count > DECODING * total}
+    decoding = {name for name, count in counts.items() if count <= DECODING * total and _decodes(graph, name)}
+    large = counts.keys() - decoding
     ends = {name for name in counts if graph.node(name).op_type == "Conv" and _ends_layers(graph, name, large)}
-    return ends if sum(counts[name] for name in ends) < LEAST_SHARE * total else ends - large
+    return ends if sum(counts[name] for name in ends) < LEAST_SHARE * total else ends & decoding
+
+
+def _decodes(graph: Graph, name: str) -> bool:
+    """Whether a layer is a convolution of what a Softmax gives, as that of a detector whose distances have bins is."""
+    node = graph.node(name)
+    maker = graph.maker(node.input[0])
+    while maker is not None and maker.op_type in MOVES:
+        maker = graph.maker(maker.input[0])
+    return node.op_type == "Conv" and maker is not None and maker.op_type == "Softmax"
 
 
 def _ends_layers(graph: Graph, name: str, layers: Collection[str]) -> bool:

@@ -86,3 +86,22 @@ def test_openvino_joins_heads_for_the_caller_in_float() -> None:
     makers = [graph.maker(name) for name in graph.node("joined").input]
     assert [maker.op_type for maker in makers if maker is not None] == ["Add", "Add"]
     assert graph.maker(graph.node("boxes").input[0]).op_type == "DequantizeLinear"
+
+
+@pytest.mark.parametrize("classifier", ["Gemm", "Conv"])
+def test_a_small_classifier_behind_a_pool_is_a_layer(classifier: str, tmp_path: Path) -> None:
+    """The last convolutions before it are no ends, however little work it has: as in a ResNet."""
+    draft = Draft()
+    x = draft.add("Relu", [draft.conv("x", "one", 3, 32)], "relu")
+    x = draft.add("Relu", [draft.conv(x, "two", 32, 32)], "relu2")
+    x = draft.add("Relu", [draft.conv(x, "three", 32, 8, 1)], "relu3")
+    x = draft.add("GlobalAveragePool", [x], "pool")
+    if classifier == "Gemm":
+        draft.linear(draft.add("Flatten", [x], "flat"), "end", 8, 4)
+    else:
+        draft.add("Flatten", [draft.conv(x, "end", 8, 4, 1)], "flat")
+    draft.nodes[-1].output[0] = "y"
+    graph = prepare(save(draft.model({"x": ["batch", 3, 16, 16]}, {"y": ["batch", 4]}), tmp_path))
+    assert needed_inputs.find_small_ends(graph, {"one", "two", "three", "end"}) == (
+        set() if classifier == "Gemm" else {"end"}
+    )

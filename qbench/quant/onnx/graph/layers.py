@@ -15,6 +15,7 @@ from qbench.quant.onnx.graph.tensor_sources import sources
 RANKS = {"Conv": (3, 4, 5), "ConvTranspose": (4,), "AveragePool": (4,), "MaxPool": (4,)}
 LAYERS = ("Conv", "Gemm", "MatMul", "ConvTranspose", "AveragePool")
 TENSORS = ("MaxPool", "Add")
+MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")  # give the values that they read
 STANDARD = ("", "ai.onnx")
 OPEN_BRANCH = "which branch runs follows from"
 CONSTANT_CONDITION = (
