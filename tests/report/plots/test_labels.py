@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.report.plots.labels import Label, _find_crowds, meet, place_labels
+from qbench.report.plots.labels import Label, Placed, _find_crowds, _Taken, meet, place_labels
 
 AREA = (0.0, 0.0, 286.0, 250.0)
 PLACES = st.lists(st.tuples(st.floats(0, 286), st.floats(0, 250)), min_size=1, max_size=15)
@@ -37,6 +38,26 @@ def test_many_equal_points_are_told_apart_by_lines() -> None:
     placed = place_labels(labels, [box_of(*place) for place in places], AREA)
     assert None not in placed
     assert sum(label is not None and label.leader is not None for label in placed) >= 4
+
+
+@pytest.mark.parametrize(
+    ("boxes", "leaders", "free"),
+    [
+        ([], [], True),
+        ([(95.0, 90.0, 105.0, 110.0)], [], False),
+        ([], [(100.0, 80.0, 100.0, 120.0)], False),
+        ([(95.0, 140.0, 105.0, 160.0)], [(0.0, 80.0, 0.0, 120.0)], True),
+    ],
+    ids=["nothing there", "a label", "a line", "both elsewhere"],
+)
+def test_a_line_crosses_neither_a_label_nor_another_line(
+    boxes: list[tuple[float, float, float, float]], leaders: list[tuple[float, float, float, float]], free: bool
+) -> None:
+    """One of the two is enough to look for another place."""
+    taken = _Taken(points=[], area=AREA, boxes=boxes, leaders=leaders)
+    label = Label(x=50.0, y=100.0, width=40, height=12)
+    candidate = Placed(box=(150.0, 94.0, 190.0, 106.0), leader=(150.0, 100.0))
+    assert taken.is_free(candidate, label) is free
 
 
 def test_a_label_without_room_is_left_out() -> None:
