@@ -65,6 +65,20 @@ def test_a_variant_is_held_against_that_of_its_own_tool():
     ]
 
 
+@pytest.mark.parametrize(("left", "status"), [(10.0, "skipped"), (30.0, "failed"), (None, "failed")])
+def test_outputs_of_chaos_tell_nothing(left, status, monkeypatch):
+    """Where a little noise takes fp32's own outputs away, those of int8 are no fault; elsewhere they are."""
+    monkeypatch.setattr(run, "count_decibels_left", lambda network: left)
+    outcome = run._judged(decibels=6.0, coverage=1.0, note=None)
+    assert run._without_chaos("net", outcome)["status"] == status
+    assert run._without_chaos("net", run._judged(decibels=30.0, coverage=1.0, note=None))["status"] == "ok"
+
+
+def test_a_small_network_is_no_chaos():
+    """Noise of -40 dB at the inputs of a U-Net leaves more than 20 dB of its outputs."""
+    assert run.count_decibels_left("unet") > run.LEAST_LEFT
+
+
 def test_a_network_is_built_by_its_own_tool_too():
     """The recipe ``framework-default`` of the same mode and backend, beside qbench's for this machine alone."""
     cells = [f"static{run.NATIVE}/onnxruntime", f"static{run.BY_HAND}/onnxruntime"]

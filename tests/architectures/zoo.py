@@ -71,17 +71,20 @@ load.preprocessing = {"to_float": False}
 
 
 def inputs(kinds, count: int, *, seed: int):
-    """One array per input: image (smooth shapes and noise), vector (normal), tokens, padded (tokens that end in
-    zeros), ones, lengths (1 to the given one)."""
+    """One array per input: image (small shapes and noise), photo (large and small shapes, and little noise: what deep
+    networks tell apart), vector (normal), tokens, padded (tokens that end in zeros), ones, lengths (1 to the given
+    one)."""
     rng = np.random.default_rng(seed)
     return tuple(_input(rng, kind, tuple(shape), count) for kind, *shape in kinds)
 
 
 def _input(rng, kind: str, shape: tuple[int, ...], count: int):
     if kind == "image":
-        coarse = rng.normal(size=(count, *shape[:-2], -(-shape[-2] // 4), -(-shape[-1] // 4)))
-        smooth = coarse.repeat(4, axis=-2).repeat(4, axis=-1)[..., : shape[-2], : shape[-1]]
-        return (smooth + 0.3 * rng.normal(size=(count, *shape))).astype(np.float32)
+        return (_shapes(rng, shape, count, 4) + 0.3 * rng.normal(size=(count, *shape))).astype(np.float32)
+    if kind == "photo":
+        sizes = [max(1, shape[-1] // parts) for parts in (1, 2, 4, 8)]
+        shapes = sum(_shapes(rng, shape, count, size) for size in sizes)
+        return (shapes / 2 + 0.1 * rng.normal(size=(count, *shape))).astype(np.float32)
     if kind == "vector":
         return rng.normal(size=(count, *shape)).astype(np.float32)
     if kind == "lengths":
@@ -93,6 +96,12 @@ def _input(rng, kind: str, shape: tuple[int, ...], count: int):
         lengths = rng.integers(2, shape[-1] + 1, (count, 1))
         tokens[np.arange(shape[-1]) >= lengths] = 0
     return tokens
+
+
+def _shapes(rng, shape: tuple[int, ...], count: int, size: int):
+    """Squares of that many pixels a side, each of a colour of its own."""
+    coarse = rng.normal(size=(count, *shape[:-2], -(-shape[-2] // size), -(-shape[-1] // size)))
+    return coarse.repeat(size, axis=-2).repeat(size, axis=-1)[..., : shape[-2], : shape[-1]]
 
 
 if __name__ == "__main__":

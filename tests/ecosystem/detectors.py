@@ -16,7 +16,7 @@ def _ultralytics(description, kind="DetectionModel"):
     return build
 
 
-_IMAGE = (("image", 3, 64, 64),)
+_IMAGE = (("photo", 3, 64, 64),)
 NETWORKS = {
     "yolov5n": (_ultralytics("yolov5n.yaml"), _IMAGE, {"output": "0"}),
     "yolov8n": (_ultralytics("yolov8n.yaml"), _IMAGE, {"output": "0"}),

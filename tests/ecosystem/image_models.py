@@ -26,7 +26,7 @@ def _timm(name, **arguments):
 
 
 def _square(size):
-    return (("image", 3, size, size),)
+    return (("photo", 3, size, size),)
 
 
 _CLASSIFIERS = (
@@ -72,7 +72,7 @@ NETWORKS = {
     "fasterrcnn_mobilenet_v3_large_320_fpn": (
         _torchvision("fasterrcnn_mobilenet_v3_large_320_fpn", "models.detection", weights_backbone=None), _square(64),
     ),
-    "r3d_18": (_torchvision("r3d_18", "models.video"), (("image", 3, 8, 32, 32),)),
+    "r3d_18": (_torchvision("r3d_18", "models.video"), (("photo", 3, 8, 32, 32),)),
     **{name: (_timm(name), _square(64)) for name in _OF_TIMM},
     **{
         name: (_timm(name, **({"img_size": size} if size == 64 else {})), _square(size))

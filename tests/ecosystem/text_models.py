@@ -72,7 +72,7 @@ _ENCODERS = {
     ),
 }
 _VISION = {**{key: _SMALL[key] for key in _SMALL if key != "vocab_size"}, "image_size": 64, "patch_size": 16}
-_IMAGE = (("image", 3, 64, 64),)
+_IMAGE = (("photo", 3, 64, 64),)
 _SOUND = {
     "hidden_size": 64,
     "num_hidden_layers": 2,
