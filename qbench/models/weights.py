@@ -9,9 +9,10 @@ import re
 import struct
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from qbench import registry, user_code
 from qbench.errors import ModelError, first_names, out_of_memory
@@ -62,7 +63,15 @@ def load_weights(module: nn.Module, path: Path) -> None:
     if missing or unexpected or misshapen:
         text = "; ".join(f"{len(names)} {kind}: {first_names(names, SHOWN)}" for kind, names in wrong.items() if names)
         raise ModelError(f"{path}: the weights do not fit the model: {text}")
-    module.load_state_dict(dict(state), strict=False)
+    module.load_state_dict(_with_versions(state, expected), strict=False)
+
+
+def _with_versions(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The state with the versions of modules that torch keeps beside it: the file's own, else those of the network,
+    whose names and shapes it has. Some networks refuse a state without (torchvision's MNASNet)."""
+    versioned: Any = OrderedDict(state)
+    versioned._metadata = _versions_of(state) or getattr(expected, "_metadata", None)
+    return cast("Mapping[str, Tensor]", versioned)
 
 
 def read_state(path: Path) -> Mapping[str, Tensor]:
@@ -196,11 +205,24 @@ def _state_in(loaded: Any, path: Path) -> Mapping[str, Tensor]:
             f"{path}: expected a state dict (name -> tensor), but these are no tensors: "
             f"{first_names(no_tensors, SHOWN)}; save model.state_dict() alone, or under the key 'state_dict'"
         )
-    state = {str(name): value for name, value in loaded.items()}
+    state: Any = OrderedDict((str(name), value) for name, value in loaded.items())
+    versions = _versions_of(loaded)
     for wrapper in WRAPPERS:
         if all(name.startswith(wrapper) for name in state):
-            state = {name.removeprefix(wrapper): value for name, value in state.items()}
-    return state
+            state = OrderedDict((name.removeprefix(wrapper), value) for name, value in state.items())
+            versions = {f"{name}.".removeprefix(wrapper).rstrip("."): version for name, version in versions.items()}
+    state._metadata = versions
+    return cast("Mapping[str, Tensor]", state)
+
+
+def _versions_of(state: Any) -> dict[str, dict[str, int]]:
+    """The versions of modules that a state dict of torch has beside it; empty where it has none that are such."""
+    kept = getattr(state, "_metadata", None)
+    if not isinstance(kept, Mapping) or not all(isinstance(facts, Mapping) for facts in kept.values()):
+        return {}
+    return {
+        str(name): {"version": facts["version"]} for name, facts in kept.items() if type(facts.get("version")) is int
+    }
 
 
 def _derived(name: str, own: Mapping[str, Tensor], state: Mapping[str, Any]) -> bool:

@@ -36,7 +36,7 @@ _CLASSIFIERS = (
 )
 _OF_TIMM = (
     *("mobilevit_xxs", "edgenext_xx_small", "tf_efficientnet_lite0", "ghostnet_100", "hardcorenas_a", "lcnet_050"),
-    *("mobileone_s0", "repvgg_a0", "convnextv2_atto", "poolformer_s12", "efficientformer_l1", "fastvit_t8"),
+    *("mobileone_s0", "repvgg_a0", "convnextv2_atto", "poolformer_s12", "fastvit_t8"),
     *("tinynet_e", "rexnet_100", "resnetv2_50", "res2net50_26w_4s", "eca_nfnet_l0", "dla34", "hrnet_w18_small"),
     *(
         "mobilenetv4_conv_small",
@@ -51,6 +51,7 @@ _OF_TIMM = (
 _SIZED = {
     "vit_tiny_patch16_224": 64,
     "deit_tiny_patch16_224": 64,
+    "efficientformer_l1": 224,
     "mixer_s32_224": 224,
     "resmlp_12_224": 224,
     "xcit_nano_12_p16_224": 64,

@@ -548,6 +548,34 @@ def test_state_dicts_are_found_in_checkpoints_and_without_wrappers(wrap: Any, pr
     assert digest(other) == digest(small())
 
 
+class Versioned(nn.Linear):
+    """Refuses a state whose layout it cannot tell, and turns one of version 1 over."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, metadata: dict[str, Any], *rest: Any) -> None:
+        version = metadata.get("version")
+        if version is None:
+            raise ValueError("version should be set to 1 or 2 instead of None")
+        if version == 1:
+            state[f"{prefix}weight"] = -state[f"{prefix}weight"]
+        super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+
+@pytest.mark.parametrize(("suffix", "version", "sign"), [("safetensors", 2, 1), ("pt", 2, 1), ("pt", 1, -1)])
+def test_weights_keep_the_version_of_their_layout(suffix: str, version: int, sign: int, tmp_path: Path) -> None:
+    """A network that asks for it finds the file's own, else its own: names and shapes are those."""
+    module, other, file = Versioned(3, 2), Versioned(3, 2), tmp_path / f"w.{suffix}"
+    if suffix == "pt":
+        state = module.state_dict()
+        state._metadata[""]["version"] = version  # type: ignore[attr-defined]
+        torch.save(state, file)
+    else:
+        save_weights(module, file)
+    load_weights(other, file)
+    assert torch.equal(other.weight, sign * module.weight)
+
+
 def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     """Missing, unexpected and misshapen weights are told at once, the first few by name."""
     state = small().state_dict()
