@@ -148,6 +148,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("aoti", "aotinductor", "compile"), ("inductor",)),
     **dict.fromkeys(("int8", "i8", "ptq", "quantized"), ("static",)),
     **dict.fromkeys(("float", "float32", "f32", "full"), ("fp32",)),
+    **dict.fromkeys(("bfloat16", "bfloat"), ("bf16",)),
+    **dict.fromkeys(("float16", "f16", "half"), ("fp16", "bf16")),
     **dict.fromkeys(("acc", "accuracy", "acc1"), ("top1", "accuracy")),
     **dict.fromkeys(("agreement", "agree"), ("top1_agreement",)),
     **dict.fromkeys(("snr", "psnr"), ("sqnr",)),

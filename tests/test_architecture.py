@@ -25,7 +25,7 @@ PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("foreign_text",),
-    ("errors", "installation", "stats"),
+    ("errors", "installation", "modes", "stats"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),

@@ -15,13 +15,14 @@ from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.models.base import NetworkKind
+from qbench.modes import MODES, is_int8, precision_of
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Conversion
 
 FILE = "model.json"
 CLASSES = 10
-SECONDS = {"fp32": 1e-3, "dynamic": 0.8e-3, "static": 0.5e-3, "qat": 0.5e-3}
-SIZE_BYTES = {"fp32": 4000, "dynamic": 1200, "static": 1100, "qat": 1100}
+SECONDS = {"fp32": 1e-3, "bf16": 0.6e-3, "fp16": 0.6e-3, "dynamic": 0.8e-3, "static": 0.5e-3, "qat": 0.5e-3}
+SIZE_BYTES = {"fp32": 4000, "bf16": 2000, "fp16": 2000, "dynamic": 1200, "static": 1100, "qat": 1100}
 
 
 class Fake(Backend):
@@ -29,7 +30,7 @@ class Fake(Backend):
 
     name = "fake"
     runtime = "fake"
-    modes = ("fp32", "dynamic", "static", "qat")
+    modes = MODES
     made_up = True
 
     def missing(self) -> str | None:
@@ -48,7 +49,7 @@ class Fake(Backend):
         """A file of a known size that says how long a call takes."""
         content = {"seconds": SECONDS[job.mode], "mode": job.mode}
         (job.folder / FILE).write_text(json.dumps(content).ljust(SIZE_BYTES[job.mode]))
-        layer = Layer(name="projection", operator="fake", macs=1_000_000, int8=job.mode != "fp32")
+        layer = Layer(name="projection", operator="fake", macs=1_000_000, precision=precision_of(job.mode))
         conversion = Conversion(notes=("made up, for tests and demos",))
         return Built(format="fake", file=FILE, layers=(layer,), conversion=conversion)
 
@@ -65,7 +66,7 @@ class FakeRunner(Runner):
         self._threads = threads
         self._spend = spend or busy
         # int8 rounds the projection, so that some predictions flip, as they do in earnest.
-        self._step = 0.0 if content["mode"] == "fp32" else 0.05
+        self._step = 0.05 if is_int8(content["mode"]) else 0.0
 
     def prepare(self, inputs: Inputs) -> Array:
         """The first input, flattened."""

@@ -17,7 +17,9 @@ from qbench.backends.program import Program, copy_model
 from qbench.backends.torch_quantize import prepare_fp32, quantize_network
 from qbench.backends.torch_runner import TorchRunner, one_example, tensors, torch_missing
 from qbench.errors import BuildError
+from qbench.machine import half_floats
 from qbench.models.base import NetworkKind
+from qbench.modes import FLOATS, HALVES, is_int8, precision_of
 from qbench.process.threads import read_openmp, read_torch, set_torch
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.recipe import Recipe
@@ -39,7 +41,7 @@ class Inductor(Backend):
 
     name = "inductor"
     runtime = "inductor"
-    modes = ("fp32", "dynamic", "static", "qat")
+    modes = ("fp32", *HALVES, "dynamic", "static", "qat")
     flows = ("pt2e",)
     machine_code = True
     watched_builds = True
@@ -53,7 +55,8 @@ class Inductor(Backend):
         return torch_missing()
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
-        """torch.export needs the Python module; int8 needs torchao, and its kernels exist on x86."""
+        """torch.export needs the Python module; int8 needs torchao, and its kernels exist on x86; floats of 16 bits
+        need a CPU that multiplies them."""
         if kind == "onnx":
             return "Inductor does not compile ONNX files; use the onnxruntime backend"
         if kind == "torchscript":
@@ -61,6 +64,9 @@ class Inductor(Backend):
                 "torch.export does not take TorchScript files; give the model's Python source as "
                 "{python: file.py:factory}"
             )
+        if (precision := precision_of(mode)) in HALVES:
+            reason = half_floats.explain_missing(precision)
+            return None if reason is None else f"{reason}: torch would convert every value; leave {mode} out here"
         if mode == "fp32":
             return None
         if platform.machine() not in _X86:
@@ -79,7 +85,7 @@ class Inductor(Backend):
         """Every choice that was left open."""
         if recipe.target is None:  # compiled for an older CPU, a package is slower on this one
             recipe = replace(recipe, target=())
-        if mode == "fp32":
+        if mode in FLOATS:
             return recipe
         recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
         if mode == "dynamic":
@@ -110,27 +116,37 @@ class Inductor(Backend):
     def build(self, job: BuildJob) -> Built:
         """Quantizes, compiles, packages, reloads, compares with what went in, reads the layers from the package."""
         from qbench.quant.artifacts import aoti, torchscript
+        from qbench.quant.pytorch.half import to_half
 
         if reason := self.missing():
             raise BuildError(reason)
         example = one_example(job)
         reference, uncounted = torchscript.count_layers(job.network.module, example)
         file = job.folder / FILE
-        converted = prepare_fp32(job, example) if job.mode == "fp32" else quantize_network(job, self.name, example)
-        conversion = converted.conversion
-        module = job.network.module if job.mode == "fp32" else converted.module
+        converted = quantize_network(job, self.name, example) if is_int8(job.mode) else prepare_fp32(job, example)
+        network, note, allowed = converted.module, None, aoti.TOLERANCE
+        if (precision := precision_of(job.mode)) in HALVES:
+            network, note = to_half(network, example, precision)
+            allowed = torchscript.HALF_TOLERANCE
         job.progress("compile", 0.7)
         march = oldest_march(job.recipe.cpus)
-        compiled = aoti.compile_package(converted.module, example, file, march=march, watched=job.watched)
-        overflow = aoti.require_equal(module, file, tensors(job.probes), saturates=converted.overflows)
+        compiled = aoti.compile_package(network, example, file, march=march, watched=job.watched)
+        original = job.network.module if job.mode == "fp32" else network
+        overflow = aoti.require_equal(
+            original, file, tensors(job.probes), saturates=converted.overflows, tolerance=allowed
+        )
+        layers = aoti.align_layers(reference, compiled)
+        if precision in HALVES:
+            ran = aoti.watch_products(file, example)
+            layers, uncounted = torchscript.find_proven(reference, network, example, ran)
         return Built(
             format="pt2",
             file=FILE,
-            layers=aoti.align_layers(reference, compiled),
+            layers=layers,
             uncounted=uncounted,
             conversion=replace(
-                conversion.with_notes(*conversion.notes, overflow, _note(march)),
-                target=_target(job.recipe, conversion.target, march),
+                converted.conversion.with_notes(*converted.conversion.notes, note, overflow, _note(march)),
+                target=_target(job.recipe, converted.conversion.target, march),
             ),
         )
 

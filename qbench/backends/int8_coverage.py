@@ -1,4 +1,5 @@
-"""What of an artifact runs in int8: in figures for its record, and whether it is enough to count as int8."""
+"""What of an artifact runs in int8, or in floats of 16 bits: in figures for its record, and whether it is enough to
+count as that."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from collections.abc import Mapping
 
 from qbench.backends.base import Built
 from qbench.errors import BuildError, ModeImpossible, first_names
-from qbench.quant.artifacts.coverage import Layer, compute_int8_share, explain_unknown
+from qbench.modes import HALVES, Precision
+from qbench.quant.artifacts.coverage import Layer, compute_int8_share, compute_share, explain_unknown
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE
 from qbench.record.schema import Coverage
@@ -22,13 +24,17 @@ _NEVER_INT8: Mapping[str, str | None] = {
 }
 
 
-def summarize_coverage(built: Built) -> Coverage:
-    """The share of multiply-accumulates in int8, the layers that are, the names of those that are not, and why; no
-    share where the layers could not be read, or where the work of one is not known."""
-    floats, reasons = tuple(layer.name for layer in built.layers if not layer.int8), built.conversion.float_reasons
-    unknown = built.uncounted or explain_unknown(built.layers)
+def summarize_coverage(built: Built, precision: Precision = "int8") -> Coverage:
+    """The share of multiply-accumulates in the format that a variant is meant to have, the layers that are, the names
+    of those that are not, and why; no share where the layers could not be read, or where the work of one is not
+    known."""
+    floats = tuple(layer.name for layer in built.layers if layer.precision != precision)
+    reasons, unknown = built.conversion.float_reasons, built.uncounted or explain_unknown(built.layers)
+    is_half = precision in HALVES
     return Coverage(
         macs_int8=None if unknown else compute_int8_share(built.layers),
+        macs_half=compute_share(built.layers, precision) if is_half and not unknown else None,
+        layers_half=sum(layer.precision == precision for layer in built.layers) if is_half else None,
         unknown=unknown,
         layers_int8=sum(layer.int8 for layer in built.layers),
         layers_total=len(built.layers),
@@ -62,6 +68,16 @@ def require_int8(built: Built, least: float | None) -> None:
             f"only {too_little * 100:.2g} % of the multiply-accumulates run in int8, and min_coverage is "
             f"{least * 100:g} %: {_name_float_layers(built)} stay float; quantize them, or lower "
             "quantize.<mode>.min_coverage if that is meant"
+        )
+
+
+def require_half(built: Built, precision: Precision) -> None:
+    """Raises ``ModeImpossible`` where no layer is seen to run in that format of 16 bits."""
+    if built.uncounted is None and not any(layer.precision == precision for layer in built.layers):
+        seen = first_names([f"{layer.name} ({layer.operator})" for layer in built.layers], 3)
+        raise ModeImpossible(
+            f"nothing runs in {precision}: all {len(built.layers)} layers stay fp32: "
+            f"{seen or 'the model has no Conv, Linear or LSTM'}; leave {precision} out for this network"
         )
 
 

@@ -15,6 +15,7 @@ from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
 from qbench.backends.onnx_build import EXPORTS, FILE, fp32_file, quantize_network
 from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges
 from qbench.models.base import NetworkKind
+from qbench.modes import is_int8
 from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
 
@@ -74,8 +75,8 @@ class OnnxBackend(Backend):
         return tuple(dict.fromkeys((*EXPORTS, "onnxruntime", *self.packages)))
 
     def build(self, job: BuildJob) -> Built:
-        """Exports (fp32) or quantizes, checks that the file gives the same from call to call, reads the layers from
-        what the runtime made of it."""
+        """Exports (fp32), or makes another file of that, checks that it gives the same from call to call, reads the
+        layers from what the runtime made of it."""
         from qbench.quant.analysis import quantized_range
         from qbench.quant.artifacts import onnx_file
         from qbench.quant.onnx import export_torch, onnxruntime_layers
@@ -105,13 +106,13 @@ class OnnxBackend(Backend):
             fixed_batch=fixed_batch,
             conversion=replace(
                 conversion,
-                flow=None if job.mode == "fp32" else job.recipe.flow,
+                flow=job.recipe.flow if is_int8(job.mode) else None,
                 input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
             ),
         )
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
-        """The int8 file of a job, ``file`` where it is ONNX, and what there is to tell of it."""
+        """The file of a job that is not fp32, ``file`` where it is ONNX, and what there is to tell of it."""
         return file, quantize_network(job, source, file, runtime=self.name)
 
     def require_known(self, source: Path) -> None:  # most know all operators

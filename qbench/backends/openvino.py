@@ -10,7 +10,9 @@ from qbench.backends.base import Array, BuildJob, Built, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.onnx_build import fp32_file
 from qbench.backends.program import Program, copy_model
+from qbench.machine import half_floats
 from qbench.models.base import NetworkKind, format_of
+from qbench.modes import HALVES, precision_of
 from qbench.process import threads as threads_of_process
 from qbench.quant.flow import Conversion
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
-NNCF_FILE = "model.ov.zip"
-NNCF_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
+PAIR_FILE = "model.ov.zip"
+PAIR_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
 
 
 class OpenVino(OnnxBackend):
@@ -27,14 +29,19 @@ class OpenVino(OnnxBackend):
 
     name = "openvino"
     runtime = "openvino"
-    modes = ("fp32", "static", "qat")
+    modes = ("fp32", *HALVES, "static", "qat")
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")
     int8_formats = ("onnx", "openvino")
     packages = ("openvino", "nncf", "onnx", "onnxruntime")
     extra = "openvino"
 
     def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
-        """OpenVINO quantizes no activations as it runs; otherwise as for every ONNX file."""
+        """OpenVINO quantizes no activations as it runs, and floats of 16 bits need a CPU that multiplies them;
+        otherwise as for every ONNX file."""
+        if (precision := precision_of(mode)) in HALVES and (
+            reason := half_floats.explain_missing(precision)
+        ) is not None:
+            return f"{reason}: OpenVINO would run it in fp32, or convert every value; leave {mode} out here"
         if mode == "dynamic":
             return (
                 "OpenVINO's CPU kernels take activations whose ranges are known; use static, or dynamic on "
@@ -56,17 +63,23 @@ class OpenVino(OnnxBackend):
 
         with fp32_file(job) as source:
             self.require_known(source)
-            return own_openvino.build(job, source, job.folder / NNCF_FILE, self.open_file)
+            return own_openvino.build(job, source, job.folder / PAIR_FILE, self.open_file)
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
-        """As every ONNX backend; NNCF makes the framework's default, in OpenVINO's own form."""
+        """As every ONNX backend; NNCF makes the framework's default, in OpenVINO's own form, in which floats of 16 bits
+        are kept, too."""
         from qbench.quant.artifacts import openvino_model
 
+        if (precision := precision_of(job.mode)) in HALVES:
+            pair = file.with_name(PAIR_FILE)
+            openvino_model.store_half(source, pair, precision)
+            note = f"weights stored in 16 bits, compiled for {precision}; nothing was calibrated"
+            return pair, Conversion(notes=(PAIR_NOTE, note))
         if job.mode != "static" or not job.recipe.framework_default:
             return super().quantize(job, source, file)
-        pair = file.with_name(NNCF_FILE)
+        pair = file.with_name(PAIR_FILE)
         openvino_model.quantize(source, pair, job.calibration)
-        return pair, Conversion(notes=(NNCF_NOTE,))
+        return pair, Conversion(notes=(PAIR_NOTE,))
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
         """A compiled model on one thread."""
@@ -91,7 +104,8 @@ class OpenVino(OnnxBackend):
         """An ONNX file, or OpenVINO's own pair of files; compiled as it was measured."""
         from qbench.quant.artifacts import openvino_model
 
-        settings = openvino_model.session_settings(0) | {"INFERENCE_NUM_THREADS": "THREADS"}
+        precision = openvino_model.read_precision(file)
+        settings = openvino_model.session_settings(0, precision) | {"INFERENCE_NUM_THREADS": "THREADS"}
         arguments = [
             f'"{key}": {value if value == "THREADS" else repr(value)}'.replace("'", '"')
             for key, value in settings.items()

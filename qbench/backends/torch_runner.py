@@ -57,12 +57,13 @@ def one_example(job: BuildJob) -> tuple[Any, ...]:
     return example
 
 
-def save(module: Any, job: BuildJob, file: Path) -> str | None:
-    """Saves a module as TorchScript, proven on the job's probes; a note where the trace froze decisions on values,
-    which are then tried on the calibration examples, one at a time."""
+def save(module: Any, job: BuildJob, file: Path, *, tolerance: float | None = None) -> str | None:
+    """Saves a module as TorchScript, proven on the job's probes to ``tolerance`` (None: that of fp32 and int8); a note
+    where the trace froze decisions on values, which are then tried on the calibration examples, one at a time."""
     from qbench.quant.artifacts import torchscript
 
-    return torchscript.save(module, tensors(job.probes), file, list_examples(job))
+    allowed = torchscript.FREEZE_TOLERANCE if tolerance is None else tolerance
+    return torchscript.save(module, tensors(job.probes), file, list_examples(job), tolerance=allowed)
 
 
 def list_examples(job: BuildJob) -> Iterator[tuple[Any, ...]]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from qbench import formatting
+from qbench.modes import is_int8
 from qbench.record.schema import Record
 
 MOST = 1.1  # the peak is the best of products of several sizes, and read to a few per cent
 
 
 def is_impossible(record: Record) -> bool:
-    """Whether an int8 case reads clearly more than the int8 peak of its cores. fp32 may: Winograd convolutions do fewer
-    multiplications than are counted. A peak that was measured while the host shared the core proves nothing."""
+    """Whether an int8 case reads clearly more than the int8 peak of its cores. Floats may: Winograd convolutions do
+    fewer multiplications than are counted. A peak that was measured while the host shared the core proves nothing."""
     roofline = record.roofline
-    if record.case.mode == "fp32" or roofline is None or roofline.peak_fraction is None:
+    if not is_int8(record.case.mode) or roofline is None or roofline.peak_fraction is None:
         return False
     return roofline.peak_fraction > MOST and not roofline.peak_shared
 
@@ -25,6 +26,6 @@ def describe(record: Record) -> str | None:
     share = formatting.share(roofline.peak_fraction)
     if roofline.peak_shared:
         return f"{share} (the peak was read on a shared core: too low)"
-    if record.case.mode == "fp32" and roofline.peak_fraction > 1:
+    if not is_int8(record.case.mode) and roofline.peak_fraction > 1:
         return f"{share} (Winograd does fewer multiplications than counted)"
     return f"{share}: not possible" if is_impossible(record) else share

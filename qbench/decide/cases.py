@@ -74,8 +74,8 @@ def variant(record: Record) -> str:
     return record.case.variant
 
 
-def is_int8(record: Record) -> bool:
-    """Whether the case has answers and is of an int8 mode."""
+def is_contender(record: Record) -> bool:
+    """Whether the case has answers and is of another mode than fp32."""
     return record.status == "ok" and record.case.mode != "fp32"
 
 
@@ -85,12 +85,14 @@ def is_unmeasured(record: Record) -> bool:
     return record.host is not None and record.host.kind in ("predicted", "emulated")
 
 
-def runs_in_int8(record: Record) -> bool:
-    """Whether any multiply-accumulate of the artifact is seen to run in int8, and it is not practically fp32."""
+def runs_as_named(record: Record) -> bool:
+    """Whether any multiply-accumulate of the artifact is seen to run in the format that its mode names, and it is not
+    practically fp32."""
     coverage = record.artifact.coverage if record.artifact else None
     if coverage is None or int8_share.is_fp32_in_effect(record):
         return False
-    return coverage.layers_int8 > 0 if coverage.macs_int8 is None else coverage.macs_int8 > 0
+    share = coverage.share_of(record.case.mode)
+    return coverage.layers_of(record.case.mode) > 0 if share is None else share > 0
 
 
 def list_unjudged(record: Record) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def choose(records: Sequence[Record], checks: Checks, contest: Contest) -> Choic
     measured = tuple(
         record
         for record in records
-        if cases.is_int8(record) and not cases.is_unmeasured(record) and objective.value(record) is not None
+        if cases.is_contender(record) and not cases.is_unmeasured(record) and objective.value(record) is not None
     )
     if not measured:
         return Choice(verdict="no answer")

@@ -12,6 +12,7 @@ from qbench.decide.decider import find_decider
 from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor
+from qbench.decide.names import name_formats_of
 from qbench.decide.paired_times import as_ratio
 from qbench.decide.tie import Contest
 from qbench.record.schema import CaseKey, Record
@@ -52,16 +53,17 @@ def explain_missing(missing: Sequence[CaseKey], recorded: int) -> str:
 
 
 def _explain_nothing(records: Sequence[Record], contest: Contest) -> str:
-    int8 = [record for record in records if cases.is_int8(record)]
+    int8 = [record for record in records if cases.is_contender(record)]
     if int8 and all(cases.is_unmeasured(record) for record in int8):
         if any(record.accuracy is not None for record in int8):
             return "No answer: the int8 cases are predicted here, not measured; their accuracy counts."
         return "No answer: the int8 cases are emulated here, for a few examples; `qbench portability` compares them."
     if int8:
-        return f"No answer: {contest.spec.minimize} was measured of no int8 case."
+        return f"No answer: {contest.spec.minimize} was measured of no {name_formats_of(int8)} case."
     counts = {status: sum(record.status == status for record in records) for status in ("failed", "skipped")}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"No answer: no int8 case was measured ({said})." if said else "No answer: no int8 case was measured."
+    nothing = f"No answer: no {name_formats_of(records)} case was measured"
+    return f"{nothing} ({said})." if said else f"{nothing}."
 
 
 def _explain_none(choice: Choice, judged: Judged) -> str:
@@ -105,10 +107,11 @@ def _name_bound(judged: Judged, records: Sequence[Record]) -> str:
 def _explain_fp32(choice: Choice, pick: Record, contest: Contest) -> str:
     objective, fp32 = contest.objective, choice.fp32
     if fp32 is None:
-        return "Keep fp32: no int8 variant is shown to be better."
+        return f"Keep fp32: no {name_formats_of(choice.measured)} variant is shown to be better."
     comparison = objective.compare(pick, fp32)
     holds = "that holds its accuracy" if pick in choice.good else "that may hold its accuracy"
-    best = {"latency": "the fastest int8"}.get(objective.name, "the best int8")
+    formats = name_formats_of(choice.measured)
+    best = f"the {'fastest' if objective.name == 'latency' else 'best'} {formats}"
     unless = " unless size decides" if objective.name == "latency" else ""
     keep = f"Keep fp32 on {fp32.case.backend} ({objective.show(fp32)})"
     if comparison is not None and comparison.low > 0:
@@ -118,4 +121,4 @@ def _explain_fp32(choice: Choice, pick: Record, contest: Contest) -> str:
     gain = "" if comparison is None else f", {formatting.with_limits(as_ratio(comparison))} times as fast"
     if objective.name != "latency":
         gain = f", {objective.show(pick)}"
-    return f"{keep}: no int8 variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."
+    return f"{keep}: no {formats} variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."

@@ -76,7 +76,7 @@ class Judged:
 
     def bounds_of(self, records: Iterable[Record]) -> set[AccuracyLimit]:
         """What it demands of several cases; fp32, which is held to nothing, is left out."""
-        bounds = {self.bound_of(record) for record in records if cases.is_int8(record)}
+        bounds = {self.bound_of(record) for record in records if cases.is_contender(record)}
         return {bound for bound in bounds if bound is not None}
 
     @property
@@ -122,7 +122,7 @@ def judge(
     )
     spreads: dict[str, SeedSpread] = {}
     for record in records:
-        if metric is not None and cases.is_int8(record):
+        if metric is not None and cases.is_contender(record):
             fp32 = compare.like_for_like(record, records)
             bound = _find_bound(rules, record)
             margin = None if bound is None else bound.loss

@@ -10,6 +10,7 @@ from qbench import formatting
 from qbench.compare import compare, int8_share
 from qbench.compare import text as compare_text
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, LimitCheck
+from qbench.modes import precision_of
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -65,7 +66,10 @@ def name_bound(bound: AccuracyLimit, metric: MetricInfo) -> str:
 def _describe_int8(check: LimitCheck) -> str:
     if (why := int8_share.explain_fp32_in_effect(check.record)) is not None:
         return f"{int8_share.FP32_IN_EFFECT}: {why}"
-    return "runs in int8" if check.outcome == "PASS" else "no multiply-accumulate is seen to run in int8"
+    precision = precision_of(check.record.case.mode)
+    return (
+        f"runs in {precision}" if check.outcome == "PASS" else f"no multiply-accumulate is seen to run in {precision}"
+    )
 
 
 def _describe_accuracy(check: LimitCheck) -> str:
@@ -122,7 +126,7 @@ def _describe_memory(check: LimitCheck) -> str:
 def _describe_peak(check: LimitCheck) -> str:
     roofline = check.record.roofline
     share = formatting.share(None if roofline is None else roofline.peak_fraction, 0)
-    return f"faster than this core can be: {share} of its int8 peak"
+    return f"faster than this core can be: {share} of its {precision_of(check.record.case.mode)} peak"
 
 
 def _with_limits_beside(

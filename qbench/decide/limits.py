@@ -183,7 +183,7 @@ class CaseRules:
 
 
 def check_int8(record: Record, rules: CaseRules) -> LimitCheck:
-    """Whether it is int8 in more than name."""
+    """Whether it is int8, or bf16 or fp16, in more than name."""
     coverage = record.artifact.coverage if record.artifact else None
     if record.case.mode == "dynamic" and coverage is not None and coverage.macs_int8 is not None:
         key, least = "quantize.dynamic.min_coverage", int8_share.least_coverage(record)
@@ -191,7 +191,7 @@ def check_int8(record: Record, rules: CaseRules) -> LimitCheck:
         check = replace(check, measured=Interval(value=coverage.macs_int8))
     else:
         check = rules.limit(record, "int8")
-    return replace(check, outcome="PASS" if cases.runs_in_int8(record) else "FAIL")
+    return replace(check, outcome="PASS" if cases.runs_as_named(record) else "FAIL")
 
 
 def check_accuracy(
@@ -300,13 +300,14 @@ START_LEVEL = 0.95  # of the limits that a record holds of its cold start
 
 
 def check_coverage(record: Record, rules: CaseRules) -> LimitCheck | None:
-    """Whether enough of it runs in int8, as the share that does not."""
+    """Whether enough of it runs in the format that its mode names, as the share that does not."""
     if rules.gate is None or rules.gate.coverage.min_share is None:
         return None
     most = 1 - rules.gate.coverage.min_share
     check = rules.limit(record, "coverage", "gate.coverage.min_share", most, unit="of its multiply-accumulates")
     coverage = None if record.artifact is None else record.artifact.coverage
-    return check if coverage is None or coverage.macs_int8 is None else check.hold_number(1 - coverage.macs_int8)
+    share = None if coverage is None else coverage.share_of(record.case.mode)
+    return check if share is None else check.hold_number(1 - share)
 
 
 def check_peak(record: Record, rules: CaseRules) -> LimitCheck | None:

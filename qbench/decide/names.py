@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from qbench.modes import is_int8, name_formats
 from qbench.record.schema import CaseKey, Record
 
 BACKENDS = {
@@ -30,9 +31,14 @@ def variant_name(record: Record) -> str:
 
 def name_variant(mode: str, recipe: str, backend: str) -> str:
     """The same from its parts."""
-    kind = {"fp32": "fp32", "qat": "QAT int8"}.get(mode, f"{mode} int8")
+    kind = "QAT int8" if mode == "qat" else f"{mode} int8" if is_int8(mode) else mode
     of_recipe = "" if recipe == "default" else f" (recipe {recipe})"
     return f"{kind}{of_recipe} on {backend_name(backend)}"
+
+
+def name_formats_of(records: Iterable[Record]) -> str:
+    """``int8``, ``int8 or bf16``: what the cases other than fp32 multiply in."""
+    return name_formats(record.case.mode for record in records)
 
 
 def in_words(text: str, keys: Iterable[CaseKey]) -> str:

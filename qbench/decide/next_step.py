@@ -63,10 +63,10 @@ def _explain(record: Record, judged: Judged) -> str:
 
 
 def _explain_no_answer(records: Sequence[Record], judged: Judged) -> str:
-    if any(cases.is_int8(record) and cases.is_unmeasured(record) for record in records):
+    if any(cases.is_contender(record) and cases.is_unmeasured(record) for record in records):
         return f"`qbench portability {judged.source.run}` compares what this host answers."
     left = [record for record in records if record.status in ("failed", "skipped")]
-    what = "what the failed and skipped cases name" if left else "the suite's matrix: no int8 case is in it"
+    what = "what the failed and skipped cases name" if left else "the suite's matrix: nothing but fp32 is in it"
     return f"Mend {what}, then `qbench run {judged.source.suite}`."
 
 

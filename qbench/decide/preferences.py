@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qbench import formatting
@@ -11,9 +11,13 @@ from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.objective import Objective
 from qbench.decide.tie import Contest
+from qbench.modes import needs_calibration, needs_training
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
 from qbench.suite.settings import Preference
+
+# What a variant of a mode needs that others do not.
+NEEDS: Mapping[Preference, Callable[[str], bool]] = {"no_training": needs_training, "no_calibration": needs_calibration}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +71,21 @@ def describe_difference(difference: AccuracyDifference, contest: Contest) -> str
 
 
 def _prefer_untrained(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
-    trained = [record for record in tied if record.case.mode == "qat"]
-    if not trained or len(trained) == len(tied):
+    return _prefer_without("no_training", "training", tied)
+
+
+def _prefer_uncalibrated(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
+    return _prefer_without("no_calibration", "calibration", tied)
+
+
+def _prefer_without(name: Preference, what: str, tied: Sequence[Record]) -> PreferenceStep | None:
+    """Drops what needs something, where others do not."""
+    needing = [record for record in tied if NEEDS[name](record.case.mode)]
+    if not needing or len(needing) == len(tied):
         return None
-    untrained = next(record for record in tied if record not in trained)
-    text = f"training: {variant(untrained)} needs none, {variant(trained[0])} does"
-    return PreferenceStep(name="no_training", dropped=tuple(trained), text=text)
+    plain = next(record for record in tied if record not in needing)
+    text = f"{what}: {variant(plain)} needs none, {variant(needing[0])} does"
+    return PreferenceStep(name=name, dropped=tuple(needing), text=text)
 
 
 def _prefer_small(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
@@ -108,6 +121,7 @@ def _prefer_by(
 PREFERENCES: dict[Preference, Callable[[Sequence[Record], Contest], PreferenceStep | None]] = {
     "accuracy": _prefer_accurate,
     "no_training": _prefer_untrained,
+    "no_calibration": _prefer_uncalibrated,
     "size": _prefer_small,
     "cold_start": _prefer_quick_start,
 }

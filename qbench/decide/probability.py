@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Objective
+from qbench.decide.preferences import NEEDS
 from qbench.decide.tie import Contest
 from qbench.record.schema import Record
 from qbench.stats import intervals
@@ -129,9 +130,9 @@ def _apply_rule(
         if name == "accuracy":
             top = np.where(left, accuracy, -math.inf).max(axis=0)
             left &= accuracy >= top - contest.accuracy_tie
-        elif name == "no_training":
-            trained = np.asarray([[record.case.mode == "qat"] for record in arms])
-            left &= ~trained | ~(left & ~trained).any(axis=0)
+        elif name == "no_training" or name == "no_calibration":
+            needing = np.asarray([[NEEDS[name](record.case.mode)] for record in arms])
+            left &= ~needing | ~(left & ~needing).any(axis=0)
         elif name != contest.objective.name:
             objective = Objective(name=name, times=contest.objective.times)
             values = np.asarray([[objective.value(record) or math.nan] for record in arms])

@@ -41,7 +41,7 @@ def qualify(
     return {
         record.case.id: tuple(_check_case(record, records, metric, CaseRules.of(record, gate, decide, place), pairs))
         for record in records
-        if cases.is_int8(record)
+        if cases.is_contender(record)
     }
 
 

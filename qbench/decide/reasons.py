@@ -102,6 +102,7 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
     return {
         "accuracy": "tied, less accurate",
         "no_training": "tied, needs training",
+        "no_calibration": "tied, needs calibration",
         "size": "tied, larger",
         "cold_start": "tied, slower to start",
     }[step.name]

@@ -15,7 +15,7 @@ from qbench.decide.choose import Choice, choose
 from qbench.decide.judged import Judged
 from qbench.decide.limit_text import score_unit
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, AccuracyMargin, CaseRules, LimitCheck, hold_promise
-from qbench.decide.names import backend_name
+from qbench.decide.names import backend_name, name_formats_of
 from qbench.decide.qualify import Checks
 from qbench.decide.tie import Contest
 from qbench.record.schema import Record
@@ -52,7 +52,11 @@ def _name(choice: Choice) -> str:
         return variant(choice.pick)
     if choice.pick is not None and choice.verdict == "undecided":
         return f"undecided on {variant(choice.pick)}"
-    return "no int8 variant" if choice.fp32 is None else f"fp32 on {choice.fp32.case.backend}"
+    return (
+        f"no {name_formats_of(choice.measured)} variant"
+        if choice.fp32 is None
+        else f"fp32 on {choice.fp32.case.backend}"
+    )
 
 
 def _same(choice: Choice, other: Choice) -> bool:

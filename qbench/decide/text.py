@@ -14,6 +14,7 @@ from qbench.decide.names import backend_name, variant_name
 from qbench.decide.objective import Objective
 from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.decide.tested_change import holds_against_fp32, write_shown
+from qbench.modes import precision_of
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
 
@@ -63,8 +64,10 @@ def facts(decision: Decision, judged: Judged) -> str:
     clauses = [*_list_figures(decision, record), *_speed_parts(decision, record)]
     clauses += _size_part(record, judged) + _accuracy_part(record, judged)
     coverage = record.artifact.coverage if record.artifact else None
-    if coverage is not None and coverage.macs_int8 is not None:
-        clauses.append(f"{formatting.share(coverage.macs_int8)} of its multiply-accumulates in int8")
+    share = None if coverage is None else coverage.share_of(record.case.mode)
+    if share is not None:
+        precision = precision_of(record.case.mode)
+        clauses.append(f"{formatting.share(share)} of its multiply-accumulates in {precision}")
     return ", ".join(clauses) + "." if clauses else ""
 
 

@@ -15,8 +15,9 @@ from qbench.cache.clean import size_bytes
 from qbench.doctor import plugin_list
 from qbench.errors import QbenchError
 from qbench.machine import fingerprint as machine
-from qbench.machine import noise, peak
+from qbench.machine import half_floats, noise, peak
 from qbench.machine import runtime as inside
+from qbench.modes import HALVES, Precision
 from qbench.process import child_process, start
 
 LIBRARIES = ("torch", "torchao", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
@@ -48,6 +49,7 @@ class Findings:
 
     machine: Mapping[str, Any]
     int8: str
+    halves: Mapping[str, str]
     inside: inside.Inside | None
     peak: peak.Peak | None
     governors: tuple[str, ...] | None
@@ -97,6 +99,7 @@ def examine(
     findings = Findings(
         machine=facts,
         int8=int8_meaning(facts["isa"] or ()),
+        halves={precision: half_meaning(precision) for precision in HALVES},
         inside=process,
         peak=top,
         governors=machine.governors(root),
@@ -154,6 +157,12 @@ def int8_meaning(isa: Sequence[str]) -> str:
     if "asimd" in isa:
         return "no dot product: int8 products are widened to 16 bits, at most about twice the peak of fp32"
     return "unknown: this system does not tell which of the instruction sets that matter it has"
+
+
+def half_meaning(precision: Precision) -> str:
+    """Whether a mode of 16-bit floats can run, in one sentence."""
+    reason = half_floats.explain_missing(precision)
+    return f"{precision}: mode {precision} runs here" if reason is None else f"{precision}: {reason}"
 
 
 def compiler(environ: Mapping[str, str]) -> str | None:

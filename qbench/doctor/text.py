@@ -53,6 +53,7 @@ def _rows(findings: Findings) -> Iterator[tuple[str, tuple[str, ...]]]:
     facts = findings.machine
     yield "CPU", _list_value(facts["cpu"])
     yield "int8", (findings.int8,)
+    yield "16-bit floats", tuple(findings.halves.values())
     yield "ISA", _list_value(" ".join(facts["isa"] or ()))
     yield "as used", () if findings.inside is None else _list_isa(findings.inside)
     yield "peak", () if findings.peak is None else _peak(findings.peak)
@@ -91,10 +92,17 @@ def _list_isa(inside: Inside) -> tuple[str, ...]:
     return lines
 
 
+def _bf16_peak(peak: Peak) -> tuple[str, ...]:
+    if peak.bf16_flops_per_second is None or peak.bf16_size is None:
+        return ()
+    return (f"bf16 {_giga(peak.bf16_flops_per_second)} GFLOP/s: {peak.bf16_kernel}, {_square(peak.bf16_size)}",)
+
+
 def _peak(peak: Peak) -> tuple[str, ...]:
     where = "one thread, not pinned" if peak.core is None else f"one thread on core {peak.core}"
     return (
         f"fp32 {_giga(peak.fp32_flops_per_second)} GFLOP/s: {peak.fp32_kernel}, {_square(peak.fp32_size)}; {where}",
+        *_bf16_peak(peak),
         f"int8 {_giga(peak.int8_ops_per_second)} GOP/s: {peak.int8_kernel}, {_square(peak.int8_size)}",
         f"ratio {peak.ratio:.1f}: {ratio_meaning(peak.ratio)}",
     )

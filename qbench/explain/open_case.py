@@ -22,6 +22,7 @@ from qbench.hosts.base import Host
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.metrics.spec import MetricSpec
+from qbench.modes import is_int8
 from qbench.network import Model, prepare_model
 from qbench.plan.cases import Case, Variant
 from qbench.plan.planner import load_backends, measuring_cores
@@ -172,8 +173,8 @@ def why_not_explained(record: Record, concerns: Collection[str] = ("time",)) -> 
     host = record.case.host
     if record.status != "ok":
         return f"it is {record.status}, so there is nothing to explain"
-    if record.case.mode == "fp32":
-        return "it is fp32; an int8 case is explained against it"
+    if not is_int8(record.case.mode):
+        return f"it is {record.case.mode}; int8 cases are explained, against fp32"
     if host == NATIVE:
         return None
     plugin: Host = registry.load("host", host)

@@ -153,4 +153,5 @@ def _sum_by_layer(profile: CallProfile) -> Mapping[str, float]:
 def _share_of_peak(kind: Kind, seconds: float, macs: int | None, peak: Peak | None, threads: int) -> float | None:
     if peak is None or not macs or not seconds:
         return None
-    return fraction(macs, seconds, peak.of("fp32" if kind == "float product" else "int8") * threads)
+    peak_ops = peak.fp32_flops_per_second if kind == "float product" else peak.int8_ops_per_second
+    return fraction(macs, seconds, peak_ops * threads)

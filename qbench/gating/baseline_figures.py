@@ -16,6 +16,7 @@ from qbench.compare import compare
 from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
+from qbench.modes import precision_of
 from qbench.record.schema import NATIVE, Accuracy, Record
 
 # A baseline keeps 6 significant digits of a score or a share.
@@ -95,12 +96,14 @@ def _compare_coverage(old: Record, new: Record) -> Iterator[str]:
     before, now = (None if record.artifact is None else record.artifact.coverage for record in (old, new))
     if before is None or now is None:
         return
-    if before.macs_int8 is not None and now.macs_int8 is not None and not _is_close(before.macs_int8, now.macs_int8):
-        yield f"{before.macs_int8 * 100:.6g} % in int8 in the baseline, {now.macs_int8 * 100:.6g} % in this run"
-    counts = [(each.layers_int8, each.layers_total) for each in (before, now)]
+    mode, precision = new.case.mode, precision_of(new.case.mode)
+    share, own = (each.share_of(mode) for each in (before, now))
+    if share is not None and own is not None and not _is_close(share, own):
+        yield f"{share * 100:.6g} % in {precision} in the baseline, {own * 100:.6g} % in this run"
+    counts = [(each.layers_of(mode), each.layers_total) for each in (before, now)]
     if counts[0] != counts[1]:
-        texts = [f"{int8} of {total}" for int8, total in counts]
-        yield f"{texts[0]} layers in int8 in the baseline, {texts[1]} in this run"
+        texts = [f"{layers} of {total}" for layers, total in counts]
+        yield f"{texts[0]} layers in {precision} in the baseline, {texts[1]} in this run"
 
 
 def _compare_scores(evidence: Evidence, before: Accuracy | None, now: Accuracy | None) -> Iterator[str]:

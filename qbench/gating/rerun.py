@@ -25,7 +25,7 @@ from qbench.cache import store
 from qbench.compare import compare
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
-from qbench.decide.cases import is_int8, is_unmeasured
+from qbench.decide.cases import is_contender, is_unmeasured
 from qbench.errors import CaseError
 from qbench.gating.baseline import Baseline, artifact_file
 from qbench.gating.evidence import differing_host, is_same_file, list_updates
@@ -35,6 +35,7 @@ from qbench.gating.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
 from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.modes import float_of
 from qbench.plan.planner import measuring_cores
 from qbench.process import imports
 from qbench.process.child_process import Limits, call
@@ -199,7 +200,7 @@ def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record
     return [
         (before[record.case.id], record)
         for record in run.records
-        if is_int8(record) and not is_unmeasured(record) and record.case.id in before
+        if is_contender(record) and not is_unmeasured(record) and record.case.id in before
     ]
 
 
@@ -260,4 +261,5 @@ def _describe_worker(record: Record, name: str, file: Path, cores: tuple[int, ..
         cores=cores[-key.threads :],  # as a run chooses them: the first core serves interrupts and the coordinator
         inputs=data.evaluation(0, min(data.evaluation_count, INPUTS * key.batch_size)),
         environment=registry.load("host", key.host).environment(),
+        precision=float_of(key.mode),
     )

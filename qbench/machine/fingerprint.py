@@ -36,6 +36,7 @@ _ISA_WORDS = frozenset(
         "amx_tile",
         "amx_int8",
         "amx_bf16",
+        "amx_fp16",
         "asimd",
         "asimddp",
         "asimdhp",

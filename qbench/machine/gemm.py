@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.machine import half_floats
+
 Array = NDArray[Any]
 Call = Callable[[], object]
 
@@ -23,7 +25,7 @@ class Kernel:
     """One way to multiply two square matrices; ``make(size)`` gives a call that does it once."""
 
     name: str
-    precision: str  # fp32 or int8
+    precision: str  # fp32, bf16 or int8
     make: Callable[[int], Call]
 
 
@@ -37,11 +39,16 @@ def kernels() -> list[Kernel]:
     import torch
 
     supported = torch.backends.quantized.supported_engines
+    bf16 = (
+        Kernel(name="torch bf16 mm", precision="bf16", make=_mm_bf16),
+        Kernel(name="torch bf16 linear", precision="bf16", make=_linear_bf16),
+    )
     return [
         Kernel(name="torch.mm", precision="fp32", make=_mm(transposed=False)),
         Kernel(name="torch.mm transposed", precision="fp32", make=_mm(transposed=True)),
         Kernel(name="torch linear", precision="fp32", make=_linear),
         Kernel(name="onnxruntime MatMul", precision="fp32", make=_ort_fp32),
+        *(bf16 if half_floats.explain_missing("bf16") is None else ()),
         Kernel(name="torch._int_mm", precision="int8", make=_int_mm(transposed=False)),
         Kernel(name="torch._int_mm transposed", precision="int8", make=_int_mm(transposed=True)),
         *(
@@ -75,6 +82,20 @@ def _linear(size: int) -> Call:
     import torch
 
     x, weight = torch.randn(size, size), torch.randn(size, size)
+    return lambda: torch.nn.functional.linear(x, weight)
+
+
+def _mm_bf16(size: int) -> Call:
+    import torch
+
+    a, b = (torch.randn(size, size).bfloat16() for _ in range(2))
+    return lambda: torch.mm(a, b)
+
+
+def _linear_bf16(size: int) -> Call:
+    import torch
+
+    x, weight = (torch.randn(size, size).bfloat16() for _ in range(2))
     return lambda: torch.nn.functional.linear(x, weight)
 
 

@@ -1,4 +1,4 @@
-"""The arithmetic peak of one core, fp32 and int8: the physical limit that every latency is held against.
+"""The arithmetic peak of one core, fp32, int8 and, where it multiplies it, bf16: the physical limit of every latency.
 
 Measured, since no data sheet knows this guest's clock, its instruction sets as a hypervisor grants them, or the
 kernels that are installed: large matrix products on one thread, the best over libraries, sizes and layouts. All of
@@ -21,12 +21,13 @@ from qbench.cache import store
 from qbench.errors import CaseError, MeasureError
 from qbench.machine import fingerprint
 from qbench.machine.gemm import Call, Kernel, kernels
+from qbench.modes import is_int8
 from qbench.process import child_process
 from qbench.process.threads import set_torch
 from qbench.progress.callback import Progress
 
 LIBRARIES = ("torch", "onnxruntime")
-METHOD = 2  # part of the cache's key: raise it when what is measured changes
+METHOD = 3  # part of the cache's key: raise it when what is measured changes
 
 _WARMUP_CALLS = 2
 _TURNS = 3  # the finalists take turns, since noise comes in spells of tens of milliseconds
@@ -52,8 +53,8 @@ FULL = Effort()
 class Peak:
     """What one core can do at most: floating-point operations and 8-bit integer operations per second (a
     multiply-accumulate is two), the kernel and the size of the product that did it, and the best of each kernel tried
-    (None: it does not run here). ``core`` is None where the system pins no process. ``seconds`` is what it took,
-    ``canary_seconds`` the least that the canary took meanwhile."""
+    (None: it does not run here); of bf16 where the CPU multiplies it. ``core`` is None where the system pins no
+    process. ``seconds`` is what it took, ``canary_seconds`` the least that the canary took meanwhile."""
 
     fp32_flops_per_second: float
     fp32_kernel: str
@@ -66,6 +67,9 @@ class Peak:
     versions: Mapping[str, str | None]
     kernels: Mapping[str, float | None] = field(default_factory=dict)
     canary_seconds: float | None = None
+    bf16_flops_per_second: float | None = None
+    bf16_kernel: str | None = None
+    bf16_size: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -81,9 +85,11 @@ class Peak:
             return None
         return self.canary_seconds >= DISTURBED * calm_seconds
 
-    def of(self, mode: str) -> float:
-        """The peak that a mode's latency is held against, operations per second."""
-        return self.fp32_flops_per_second if mode == "fp32" else self.int8_ops_per_second
+    def of(self, mode: str) -> float | None:
+        """The peak that a mode's latency is held against, operations per second; None for a format that was not
+        measured."""
+        peaks = {"fp32": self.fp32_flops_per_second, "bf16": self.bf16_flops_per_second}
+        return self.int8_ops_per_second if is_int8(mode) else peaks.get(mode)
 
 
 def fraction(macs: int, latency_seconds: float, peak_ops: float) -> float:
@@ -181,6 +187,9 @@ def in_this_process(effort: Effort, calm_seconds: float | None = None, *, progre
             _choose_best(tried, precision, effort, lambda: readings.append(canary.read()))
             for precision in ("fp32", "int8")
         )
+        bf16 = None
+        if _fastest(tried, "bf16"):
+            bf16 = _choose_best(tried, "bf16", effort, lambda: readings.append(canary.read()))
     return Peak(
         fp32_flops_per_second=fp32.rate,
         fp32_kernel=fp32.kernel.name,
@@ -193,6 +202,9 @@ def in_this_process(effort: Effort, calm_seconds: float | None = None, *, progre
         versions=fingerprint.versions(LIBRARIES),
         kernels=_best_of_each(tried),
         canary_seconds=min(readings) / 1e9,
+        bf16_flops_per_second=None if bf16 is None else bf16.rate,
+        bf16_kernel=None if bf16 is None else bf16.kernel.name,
+        bf16_size=None if bf16 is None else bf16.size,
     )
 
 

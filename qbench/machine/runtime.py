@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -144,11 +144,12 @@ def _mkl_says() -> str | None:
     if not torch.backends.mkl.is_available():
         return None
     a = torch.zeros((64, 64))
-    with tempfile.TemporaryFile("w+", errors="replace") as file, _stdout_into(file):
+
+    def multiply() -> None:
         with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
             torch.mm(a, a)
-        file.seek(0)
-        return file.read()
+
+    return read_stdout_of(multiply)
 
 
 def _onednn_says() -> str | None:
@@ -158,9 +159,24 @@ def _onednn_says() -> str | None:
     if not torch.backends.mkldnn.is_available():
         return None
     a = torch.zeros((64, 64), dtype=torch.int8)
-    with tempfile.TemporaryFile("w+", errors="replace") as file, _stdout_into(file):
+    return read_onednn_of(lambda: torch._int_mm(a, a))
+
+
+def read_onednn_of(call: Callable[[], object]) -> str:
+    """What torch's oneDNN writes of the kernels that a call runs, where torch has it."""
+    import torch
+
+    def watched() -> None:
         with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
-            torch._int_mm(a, a)
+            call()
+
+    return read_stdout_of(watched)
+
+
+def read_stdout_of(call: Callable[[], object]) -> str:
+    """What C code writes to stdout while something is called."""
+    with tempfile.TemporaryFile("w+", errors="replace") as file, _stdout_into(file):
+        call()
         file.seek(0)
         return file.read()
 

@@ -26,6 +26,7 @@ from qbench.measure.timed_cores import TimedCores
 from qbench.measure.unfinished_group import Checkpoint
 from qbench.measure.warm_up import count_left
 from qbench.measure.worker import FIRST_CALLS, INPUTS, WorkerSpec
+from qbench.modes import float_of
 from qbench.process.free_memory import count_free_bytes
 from qbench.progress.callback import Progress, tell_nobody
 from qbench.record.schema import Memory, Sequential, read_case_id, setting_id
@@ -163,6 +164,7 @@ class _Measuring:
             cores=self.cores.numbers[-case.threads :],
             inputs=data.evaluation(0, count),
             environment=registry.load("host", case.host).environment(),
+            precision=float_of(case.variant.mode),
         )
 
     def _store_latency(

@@ -17,10 +17,11 @@ def roofline(
     takes on this core alone; where it took more while the peak was measured, the peak is too low."""
     macs = None if artifact.built.macs is None else artifact.built.macs * case.batch_size
     typical = latency.p50_seconds if latency else None
-    if most is None or not typical or not macs:
+    peak_ops = None if most is None else most.of(case.variant.mode)
+    if most is None or peak_ops is None or not typical or not macs:
         return Roofline(macs=macs)
     return Roofline(
         macs=macs,
-        peak_fraction=peak.fraction(macs, typical, most.of(case.variant.mode) * case.threads),
+        peak_fraction=peak.fraction(macs, typical, peak_ops * case.threads),
         peak_shared=most.is_shared(calm_seconds),
     )

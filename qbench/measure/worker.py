@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from qbench import registry
 from qbench.backends.base import Inputs, Runner
 from qbench.errors import MeasureError
-from qbench.machine import denormals, runtime
+from qbench.machine import denormals, half_floats, runtime
 from qbench.machine.canary import Canary
 from qbench.measure.samples import BlockTiming
+from qbench.modes import HALVES, Precision
 from qbench.process import child, threads
 
 Clock = Callable[[], int]
 Call = Callable[[Any], Any]
 SUSPENDED_NS = 10_000_000  # the two clocks are read a microsecond apart; a suspend takes far longer
 FIRST_CALLS = 5  # cold start: the first, and 2 to 5
+_READ_BACK: Mapping[Precision, str] = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}  # as runtimes tell it
 INPUTS = 8  # real examples in rotation: one input over and over would sit in the cache
 
 
@@ -32,6 +34,7 @@ INPUTS = 8  # real examples in rotation: one input over and over would sit in th
 class WorkerSpec:
     """What to load and how: ``inputs`` are preprocessed examples, one array per model input; ``environment`` are the
     variables of the case's host. ``flush_denormals``: arithmetic takes denormals as zero, which no run sets.
+    ``precision``: the format in which floats are multiplied.
 
     ``versions``: what must have been imported in which version (None: not at all).
 
@@ -51,6 +54,7 @@ class WorkerSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     flush_denormals: bool = False
+    precision: Precision = "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,7 @@ class LocalWorker:
         """What loading showed; raises ``MeasureError`` where something is not what was set."""
         observed = {**self._runner.observed(), **system_view()}
         require_as_set(observed, self._spec)
+        require_instructions(self._spec)
         require_versions(self._spec.versions)
         return WorkerFacts(
             load_seconds=self._load_ns / 1e9,
@@ -229,12 +234,21 @@ def require_as_set(observed: dict[str, Any], spec: WorkerSpec) -> None:
         "affinity": sorted(spec.cores),
         "spinning": False,
         "denormals_flushed": spec.flush_denormals,
-        "inference_precision": "f32",
+        "inference_precision": _READ_BACK[spec.precision],
     }
     for name, value in expected.items():
         actual = observed.get(name)
         if actual is not None and actual != value:
             raise MeasureError(f"set {name} to {value} but {name} is {actual}: not measured, since it is another case")
+
+
+def require_instructions(spec: WorkerSpec) -> None:
+    """Raises ``MeasureError`` where this CPU does not multiply the format: torch would convert each value, in silence.
+    A file of 16-bit floats may have come here from another machine."""
+    if spec.precision not in HALVES or registry.load("backend", spec.backend).made_up:
+        return
+    if (reason := half_floats.explain_missing(spec.precision)) is not None:
+        raise MeasureError(f"{reason}: not measured, since it is another case")
 
 
 def require_versions(versions: Mapping[str, str | None]) -> None:

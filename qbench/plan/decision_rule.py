@@ -19,6 +19,7 @@ _SMALLEST = {
 _PREFERENCES = {
     "accuracy": "accuracy",
     "no_training": "no training",
+    "no_calibration": "no calibration",
     "size": "size",
     "cold_start": "cold start",
 }

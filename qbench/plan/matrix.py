@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qbench.errors import UsageError
+from qbench.modes import FLOATS
 from qbench.quant.recipe import DEFAULT
 from qbench.record.schema import CaseKey, make_case_key
 from qbench.suite.gate import CASE_KEYS
@@ -62,9 +63,9 @@ def _require_few(suite: Suite, products: Sequence[Axes]) -> None:
 
 
 def _multiply(axes: Axes) -> dict[Cell, None]:
-    """Every combination once; fp32 has no recipe, so it stands there once for all of them."""
+    """Every combination once; Floats have no recipe, so they stand there once for all of them."""
     return {
-        (model, mode, backend, threads, batch_size, DEFAULT if mode == "fp32" else recipe, host): None
+        (model, mode, backend, threads, batch_size, DEFAULT if mode in FLOATS else recipe, host): None
         for model, mode, backend, threads, batch_size, recipe, host in itertools.product(*axes.values())
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from qbench.hosts.base import Host
+from qbench.modes import FLOATS
 from qbench.plan.cases import PlannedCase, Variant
 from qbench.plan.variants import CellVariant, Listed, NoVariant, name_variant
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # its module imports numpy, which a plan does not need
 
 
 def note_no_cases(listed: Listed, hosts: Mapping[str, Host], cells: Iterable[CaseKey]) -> list[str]:
-    """What of the matrix has no meaning: modes of a backend, fp32 on an emulated host, recipes of a mode."""
+    """What of the matrix has no meaning: modes of a backend, floats on an emulated host, recipes of a mode."""
     modes: dict[str, dict[str, None]] = {}
     of_recipes: dict[tuple[str, str, str], dict[str, None]] = {}
     for (_, mode, backend, recipe), cell in listed.items():
@@ -30,16 +31,19 @@ def note_no_cases(listed: Listed, hosts: Mapping[str, Host], cells: Iterable[Cas
         else:
             of_recipes.setdefault((backend, recipe, cell.reason), {})[mode] = None
     emulated = dict.fromkeys(
-        key.host
+        (key.mode, key.host)
         for key in cells
-        if key.mode == "fp32"
+        if key.mode in FLOATS
         and isinstance(listed[name_variant(key)], CellVariant)
         and hosts[key.host].answers(key.backend) == "emulated"
     )
     backends = {name: cell.backend for (_, _, name, _), cell in listed.items() if name in modes}
     return [
         *(_note_no_mode(backend, tuple(modes[name])) for name, backend in backends.items()),
-        *(f"fp32 on {host} is no case: int8 answers there are held against those of native" for host in emulated),
+        *(
+            f"{mode} on {host} is no case: int8 answers there are held against those of native"
+            for mode, host in emulated
+        ),
         *(
             f"{backend}: {', '.join(names)} with the recipe {recipe} is no case: {reason}"
             for (backend, recipe, reason), names in of_recipes.items()
@@ -51,8 +55,15 @@ def _note_no_mode(backend: Backend, modes: tuple[str, ...]) -> str:
     """A note on the modes that have no case on a backend."""
     if modes == ("fp32",):
         return f"{backend.name}: fp32 is no case; its runtime is {backend.runtime}, whose fp32 is the baseline"
+    if set(modes) <= set(FLOATS):
+        return f"{backend.name}: {_list_modes(modes)}; its runtime is {backend.runtime}, which runs floats"
+    return f"{backend.name}: {_list_modes(modes)}; it runs {' and '.join(backend.modes)} only"
+
+
+def _list_modes(modes: tuple[str, ...]) -> str:
+    """``dynamic and static are no cases``."""
     listed = " and ".join([", ".join(modes[:-1])] * (len(modes) > 1) + [modes[-1]])
-    return f"{backend.name}: {listed} {'is no case' if len(modes) == 1 else 'are no cases'}; it runs fp32 only"
+    return f"{listed} {'is no case' if len(modes) == 1 else 'are no cases'}"
 
 
 def note_planned(

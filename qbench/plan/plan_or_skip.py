@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from qbench.hosts.base import NATIVE, Host
+from qbench.modes import FLOATS, HALVES
 from qbench.plan.cases import Case, PlannedCase, Skip
 from qbench.plan.variants import CellVariant, Listed, VariantName, name_variant
 from qbench.record.schema import CaseKey, find_fp32, place_on
@@ -58,8 +59,8 @@ class _Resolver:
         return self._resolved[key]
 
     def can_be_case(self, key: CaseKey) -> bool:
-        """Whether a cell is a case anywhere: it has a variant, and is no fp32 of a CPU in software."""
-        return name_variant(key) in self._variants and not (key.mode == "fp32" and self._is_emulated(key))
+        """Whether a cell is a case anywhere: it has a variant, and is no float of a CPU in software."""
+        return name_variant(key) in self._variants and not (key.mode in FLOATS and self._is_emulated(key))
 
     def _is_emulated(self, key: CaseKey) -> bool:
         host = self._environment.hosts[key.host]
@@ -68,7 +69,7 @@ class _Resolver:
     def _resolve(self, key: CaseKey) -> PlannedCase | Skip:
         reference, too_wide = self._find_reference(key), None
         reason = self._why_not_built(key) or (too_wide := self._why_too_wide(key))
-        reason = reason or self._why_not_there(key) or self._why_no_target(key)
+        reason = reason or self._why_not_there(key) or self._why_no_half(key) or self._why_no_target(key)
         if reason is None and reference is not None:
             reason = self._why_no_reference(key, reference)
         if reason is not None:
@@ -140,6 +141,12 @@ class _Resolver:
         if host.name not in nodes:  # of a cluster it is known which are there
             return f"the cluster has no nodes of this class; it has {', '.join(sorted(nodes))}"
         return host.why_not(key.backend)
+
+    def _why_no_half(self, key: CaseKey) -> str | None:
+        """Why a host has no floats of 16 bits; None where it may: a node of a cluster is asked when it runs there."""
+        if key.mode not in HALVES or self._environment.hosts[key.host].kind != "limited":
+            return None
+        return f"{key.host} stands for CPUs whose instructions do not multiply {key.mode}; take {key.mode} on native"
 
     def _why_no_target(self, key: CaseKey) -> str | None:
         """Why what a cell's backend builds does not run on a kind of CPU of its target; None where it does."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.models.base import FileFormat, OwnInt8
+from qbench.modes import FLOATS, HALVES, is_int8
 from qbench.plan.cases import Case, Variant
 from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.quant.recipe import AUTO, DEFAULT, TRAINING, Recipe
@@ -104,8 +105,8 @@ class Variants:
     def describe(self, model: str, mode: str, name: str, recipe: str) -> CellVariant | NoVariant:
         """What the cells of a model, mode, backend and recipe measure."""
         backend, file = self._backends[name], self._files.get((model, recipe))
-        # fp32 is its runtime's, int8 nobody's that runs fp32 only.
-        if backend.runtime != name if mode == "fp32" else backend.modes == ("fp32",):
+        # Floats are their runtime's, int8 nobody's that runs floats only.
+        if backend.runtime != name if mode in FLOATS else not any(map(is_int8, backend.modes)):
             return NoVariant(backend=backend)
         form = None if file is None else file.format
         if (reason := self._why_no_recipe(mode, name, recipe, form)) is not None:
@@ -124,6 +125,8 @@ class Variants:
         """The recipe of that name as the backend takes it, without open choices; ``changed``: fields that it has in
         place of the suite's."""
         recipe = self._suite.quantize.recipe(mode, backend)
+        if mode in HALVES:
+            return replace(recipe, target=recipe.target if self._backends[backend].machine_code else ())
         if mode == "fp32":
             twin = next(
                 (replace(training, name=twin) for training, twin in self._twins.items() if twin == name), recipe
@@ -151,7 +154,7 @@ class Variants:
 
         Raises ``UsageError`` for a name that the suite's ``recipe`` does not hold.
         """
-        if mode == "fp32":
+        if mode in FLOATS:
             return None
         if form is not None:
             return None if form in self._backends[backend].int8_formats else _RUNS[form]

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from qbench.files.stored_name import require_digest, require_name, require_path
 from qbench.foreign_text import join_lines
+from qbench.modes import HALVES
 from qbench.stats.interval_type import LARGEST, Interval
 
 SCHEMA = 1
@@ -153,8 +154,9 @@ def read_case_id(case: str) -> CaseKey | None:
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact, null where
-    not all of them can be counted: ``unknown`` then says why. ``float_reasons`` says of float layers why, where that is
-    known."""
+    not all of them can be counted: ``unknown`` then says why. ``macs_half`` and ``layers_half`` say the same of the
+    format of a bf16 or fp16 case, null for others. ``float_layers`` are those in no format that the mode names, and
+    ``float_reasons`` says why, where that is known."""
 
     macs_int8: Share | None
     layers_int8: Whole
@@ -162,6 +164,16 @@ class Coverage:
     float_layers: tuple[Line, ...] = ()
     float_reasons: dict[Line, Line] = field(default_factory=dict)
     unknown: str | None = None
+    macs_half: Share | None = None
+    layers_half: Whole | None = None
+
+    def share_of(self, mode: str) -> float | None:
+        """The share of multiply-accumulates in the format that a mode names; None where it is not known."""
+        return self.macs_half if mode in HALVES else self.macs_int8
+
+    def layers_of(self, mode: str) -> int:
+        """How many layers run in the format that a mode names."""
+        return self.layers_half or 0 if mode in HALVES else self.layers_int8
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from qbench.decide.json_text import find_shipped_record
 from qbench.decide.judged import Judged
 from qbench.decide.names import backend_name, variant_name
 from qbench.decide.sureness import say_chance
+from qbench.modes import precision_of
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
@@ -109,7 +110,8 @@ def _aside(decision: Decision) -> str:
     """Whose figures the tiles hold, where that is not what is shipped."""
     if decision.pick is None or decision.verdict in ("ship", "either"):
         return ""
-    return "The fastest int8 beside it:" if decision.verdict == "keep fp32" else "Its figures:"
+    format_ = precision_of(decision.pick.case.mode)
+    return f"The fastest {format_} beside it:" if decision.verdict == "keep fp32" else "Its figures:"
 
 
 def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Candidate]:
@@ -118,8 +120,9 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
         if record is None:
             continue
         coverage = record.artifact.coverage if record.artifact else None
-        counted = coverage is not None and coverage.macs_int8 is not None
-        work = f"{formatting.share(coverage.macs_int8)} of its work done in int8" if counted and coverage else ""
+        share = None if coverage is None else coverage.share_of(record.case.mode)
+        precision = precision_of(record.case.mode)
+        work = "" if share is None else f"{formatting.share(share)} of its work done in {precision}"
         yield Candidate(
             name=variant_name(record),
             color=palette.variable_of(record.case.backend),

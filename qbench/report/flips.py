@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import compare, text
-from qbench.decide.cases import is_int8
+from qbench.decide.cases import is_contender
 from qbench.evaluate import flips
 from qbench.evaluate.flips import Answers, ClassChange, Flip, Kind
 from qbench.progress.table import TextTable
@@ -58,7 +58,7 @@ def of_run(run: StoredRun) -> tuple[CaseFlips, ...]:
     cases = []
     for record in run.records:
         fp32 = compare.like_for_like(record, run.records)
-        if not is_int8(record) or fp32 is None or record.accuracy is None:
+        if not is_contender(record) or fp32 is None or record.accuracy is None:
             continue
         int8, base = read(record), read(fp32)
         if int8 is None or base is None or (int8.labels is None and not run.judged_by_agreement):

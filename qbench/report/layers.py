@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from qbench import formatting
+from qbench.modes import HALVES
 from qbench.progress.table import TextTable
 from qbench.quant.analysis.input_drift import CLIPPED
 from qbench.record.layer_numbers import LayerNumbers
@@ -24,8 +25,8 @@ def layers(records: Sequence[Record]) -> TextTable:
             continue
         making = (
             record.case.model,
-            f"{coverage.layers_int8} of {coverage.layers_total}",
-            coverage_text(coverage),
+            f"{coverage.layers_of(record.case.mode)} of {coverage.layers_total}{_of_half(record.case.mode)}",
+            coverage_text(coverage, record.case.mode),
             ", ".join(_float_layer(name, coverage.float_reasons) for name in coverage.float_layers) or "none",
             describe_recipe(record),
             _note(record.artifact),
@@ -36,11 +37,17 @@ def layers(records: Sequence[Record]) -> TextTable:
     return TextTable(columns=titles, rows=rows, words=(0, 1, 4, 5, 6))
 
 
-def coverage_text(coverage: Coverage) -> str:
-    """The share of multiply-accumulates in int8, or why it is not known."""
-    if coverage.macs_int8 is None and coverage.unknown:
+def coverage_text(coverage: Coverage, mode: str) -> str:
+    """The share of multiply-accumulates in the format that a mode names, or why it is not known."""
+    share = coverage.share_of(mode)
+    if share is None and coverage.unknown:
         return f"not known: {coverage.unknown}"
-    return formatting.share(coverage.macs_int8)
+    return f"{formatting.share(share)}{_of_half(mode)}"
+
+
+def _of_half(mode: str) -> str:
+    """`` in bf16`` where a mode names a float of 16 bits; empty for int8, which the column names."""
+    return f" in {mode}" if mode in HALVES else ""
 
 
 def worst(run: StoredRun) -> TextTable:

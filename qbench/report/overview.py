@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from qbench.decide import cases
 from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
-from qbench.decide.names import backend_name
+from qbench.decide.names import backend_name, name_formats_of
 from qbench.record.stored_run import StoredRun
 from qbench.report.ruling import Rulings
 
@@ -42,7 +42,7 @@ def describe_state(run: StoredRun) -> str:
 def overview(judged: Judged, decisions: Sequence[Decision], rulings: Rulings) -> str:
     """``15 of 20 int8 variants are slower than plain fp32 on ONNX Runtime, 4 are faster, 1 is too close to call.``;
     empty where no int8 case was held against an fp32."""
-    ruled = [rulings[record.case.id] for record in judged.records if cases.is_int8(record)]
+    ruled = [rulings[record.case.id] for record in judged.records if cases.is_contender(record)]
     ruled = [ruling for ruling in ruled if ruling.over_fp32 is not None]
     if not ruled:
         return ""
@@ -66,7 +66,8 @@ def _name_cases(judged: Judged, count: int) -> str:
     """Variants, or cases where a variant is measured with several threads or batch sizes."""
     settings = cases.settings(judged.records)
     several = max(Counter(setting.model for setting in settings).values()) > 1
-    return f"int8 {'case' if several else 'variant'}{'' if count == 1 else 's'}"
+    formats = name_formats_of(record for record in judged.records if cases.is_contender(record))
+    return f"{formats} {'case' if several else 'variant'}{'' if count == 1 else 's'}"
 
 
 def _name_fp32(judged: Judged, decisions: Sequence[Decision]) -> str:

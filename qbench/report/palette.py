@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Marker = Literal["circle", "triangle", "square", "diamond"]
+Marker = Literal["circle", "triangle", "square", "diamond", "pentagon", "cross"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,22 @@ BACKENDS: dict[str, Color] = {
 }
 OTHER = Color(light="#858585", dark="#868686")  # of a backend that a user's package adds
 
-MARKERS: dict[str, Marker] = {"fp32": "circle", "dynamic": "triangle", "static": "square", "qat": "diamond"}
-SYMBOLS: dict[Marker, str] = {"circle": "●", "triangle": "▲", "square": "■", "diamond": "◆"}
+MARKERS: dict[str, Marker] = {
+    "fp32": "circle",
+    "bf16": "pentagon",
+    "fp16": "cross",
+    "dynamic": "triangle",
+    "static": "square",
+    "qat": "diamond",
+}
+SYMBOLS: dict[Marker, str] = {
+    "circle": "●",
+    "triangle": "▲",
+    "square": "■",
+    "diamond": "◆",
+    "pentagon": "⬟",
+    "cross": "✚",
+}
 
 VERDICTS: dict[str, Sign] = {
     "ship": Sign(symbol="✓", word="ship"),

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from qbench import registry
+from qbench.modes import FLOATS
 from qbench.quant.recipe import AUTO, AUTO_FLOWS
 from qbench.record.schema import Record
 
@@ -24,7 +25,7 @@ def describe_recipe(record: Record) -> str:
         default["flow"] = AUTO_FLOWS[0]
     took = {"flow": record.artifact.flow} if record.artifact is not None and recipe.get("flow") == AUTO else {}
     named = ", ".join(str(took.get(key) or recipe[key]) for key in ALWAYS if recipe.get(key))
-    if record.case.mode == "fp32" and not record.case.is_twin:
+    if record.case.mode in FLOATS and not record.case.is_twin:
         return ""
     differences = ", ".join(
         f"{key.replace('_', ' ')}: {_say(recipe.get(key))}"

@@ -23,6 +23,7 @@ _SHORT = {
     "slower by its estimate": "tied, slower",
     "tied, less accurate": "tied, accuracy",
     "tied, needs training": "tied, training",
+    "tied, needs calibration": "tied, data",
     "tied, larger": "tied, size",
     "tied, slower to start": "tied, start",
     "tied, no better": "tied",

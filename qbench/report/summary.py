@@ -283,6 +283,6 @@ def _ratio(ruling: Ruling) -> str:
 
 def _size(record: Record, records: Sequence[Record]) -> str:
     size = formatting.size(record.artifact.size_bytes if record.artifact else None)
-    fp32 = compare.like_for_like(record, records) if cases.is_int8(record) else None
+    fp32 = compare.like_for_like(record, records) if cases.is_contender(record) else None
     ratio = compare.size_ratio(fp32, record)
     return size if ratio is None else f"{size} ({formatting.share(ratio, 0)} of fp32)"

@@ -13,6 +13,7 @@ from qbench.data import Data
 from qbench.errors import CaseError
 from qbench.evaluate import thumbnails
 from qbench.evaluate.layer_clipping import ComparedVariant, rows
+from qbench.modes import is_int8
 from qbench.record.schema import Accuracy
 from qbench.running.build_stage import BuiltVariant
 from qbench.running.context import RunContext
@@ -108,6 +109,6 @@ def _list_int8(context: RunContext, built: Mapping[str, BuiltVariant], model: st
         variant = planned.case.variant
         backend: Backend = registry.load("backend", variant.backend)
         int8, fp32 = built.get(variant.id), built.get(f"{model}/fp32/{backend.runtime}")
-        if variant.model.name == model and variant.mode != "fp32" and int8 is not None and fp32 is not None:
+        if variant.model.name == model and is_int8(variant.mode) and int8 is not None and fp32 is not None:
             variants[variant.id] = ComparedVariant(artifact=int8.artifact, fp32=fp32.artifact)
     return variants

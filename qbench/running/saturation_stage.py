@@ -10,6 +10,7 @@ import numpy as np
 from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate.saturation_count import count_cached
+from qbench.modes import is_int8
 from qbench.plan.planner import Case
 from qbench.record.schema import NATIVE, HostFacts
 from qbench.running.build_stage import BuiltVariant
@@ -51,7 +52,7 @@ def _find_native(case: Case, cases: Mapping[str, Case], evaluated: Evaluated) ->
 def _loses_sums(case: Case, evaluation: EvaluatedCase, native: EvaluatedCase | None) -> bool:
     """Whether a case's kernels add in 16 bits and it answers otherwise than on the native host, as far as is known."""
     host = evaluation.host
-    if case.variant.mode == "fp32" or host is None or (host.kind, host.int8_sums) != ("limited", "16 bits"):
+    if not is_int8(case.variant.mode) or host is None or (host.kind, host.int8_sums) != ("limited", "16 bits"):
         return False
     if native is None:
         return True

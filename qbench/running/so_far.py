@@ -52,7 +52,7 @@ class SoFar:
 
     def _say(self, known: Mapping[str, Samples]) -> str:
         records = [_time(record, self.described, known) for record in self.described]
-        if not any(record.latency is not None and cases.is_int8(record) for record in records):
+        if not any(record.latency is not None and cases.is_contender(record) for record in records):
             return ""
         judged = judge(
             records, self.metric, self.rules, self.pairs, samples=lambda record: _list_arrays(known[record.case.id])

@@ -8,6 +8,7 @@ from qbench.backends.program import Program
 from qbench.decide.names import variant_name
 from qbench.decide.tested_change import ShownChange, change_of, name_levels, score_of
 from qbench.formatting import code, markdown
+from qbench.modes import precision_of
 from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus, without_native
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
@@ -108,7 +109,8 @@ def _list_figures(
     if artifact is not None:
         figures.append(("size of the file", formatting.size(artifact.size_bytes)))
         if artifact.coverage is not None:
-            figures.append(("multiply-accumulates in int8", formatting.share(artifact.coverage.macs_int8)))
+            share = formatting.share(artifact.coverage.share_of(record.case.mode))
+            figures.append((f"multiply-accumulates in {precision_of(record.case.mode)}", share))
     return figures
 
 

@@ -19,7 +19,7 @@ The path of a suite file through this room:
 
 from qbench.suite.gate import GateSpec
 from qbench.suite.models_and_data import DataSpec, ModelSpec
-from qbench.suite.settings import MODES, DecideSpec, Limits, Matrix, MeasureSpec, Mode, Quantize
+from qbench.suite.settings import DecideSpec, Limits, Matrix, MeasureSpec, Quantize
 from qbench.suite.suite import Suite, json_schema, parse, read
 
 __all__ = [

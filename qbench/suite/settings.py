@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
+from qbench.modes import ASKED, FLOATS, Mode
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import training
@@ -36,10 +37,8 @@ from qbench.suite.types import (
     wrong,
 )
 
-Mode = Literal["fp32", "dynamic", "static", "qat"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 ObjectiveName = Literal["latency", "size", "cold_start", "memory"]
-Preference = Literal["accuracy", "no_training", "size", "cold_start"]
+Preference = Literal["accuracy", "no_training", "no_calibration", "size", "cold_start"]
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
 
@@ -79,7 +78,12 @@ class ExcludeCell(Section):
 class Matrix(Section):
     """What is crossed with the models: modes x backends x threads x batch sizes, as in CI matrices."""
 
-    modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="Numeric modes.", json_schema_extra=UNIQUE)
+    modes: tuple[Mode, ...] = Field(
+        ASKED,
+        min_length=1,
+        description="Numeric modes; bf16 and fp16, floats of 16 bits that few CPUs multiply, run where they are named.",
+        json_schema_extra=UNIQUE,
+    )
     backends: tuple[BackendName, ...] = Field(
         tuple(name for name in registry.BUILT_IN["backend"] if name != "fake"),
         min_length=1,
@@ -247,7 +251,7 @@ class Quantize(Section):
 
     def recipe(self, mode: str, backend: str) -> Recipe:
         """The recipe of a mode on a backend: the mode's keys, then those given for that backend."""
-        if mode == "fp32":
+        if mode in FLOATS:
             return Recipe(canonicalize=self.canonicalize, target=without_native(self.target or ()))
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
         values = _read_values(keys, only_set=False) | {"canonicalize": self.canonicalize}
@@ -327,7 +331,7 @@ class DecideSpec(Section):
     prefer: tuple[Preference, ...] = Field(
         PREFERENCES,
         description="What decides among the tied, the first that tells them apart: fewer lost examples, no training, "
-        "fewer bytes, a faster start.",
+        "no calibration, fewer bytes, a faster start.",
         json_schema_extra=UNIQUE,
     )
     max_latency: Seconds | None = Field(None, description="Longest typical call, say `5 ms`; null: no limit.")

@@ -369,7 +369,7 @@ def test_layers_are_marked_by_name_and_work():
     int8 operator has no layer's name, order and work decide."""
 
     def layer(name, macs, operator="aten::conv2d", int8=False):
-        return Layer(name=name, operator=operator, macs=macs, int8=int8)
+        return Layer(name=name, operator=operator, macs=macs, precision="int8" if int8 else "fp32")
 
     reference = [layer("a", 1), layer("b", 2), layer("b", 2), layer("c", 3)]
     q = {"operator": "onednn::qconv_pointwise", "int8": True}
@@ -437,3 +437,20 @@ def test_a_package_tells_where_its_time_goes_where_it_was_compiled_to_be_watched
         torch.set_num_threads(threads)
     assert [node.kind for node in profile.nodes].count("float product") == len(built.layers)
     assert profile.watched_seconds >= profile.node_seconds > 0
+
+
+def test_bf16_is_proven_by_onednns_log(tmp_path):
+    """Every layer of the network in bf16 has a kernel of its work that the package ran; its answers are near fp32's and
+    half of its weights' bytes are gone."""
+    network = shortcut()
+    built, file = build(tmp_path / "bf16", "bf16", network)
+    assert [layer.name for layer in built.layers] == ["stem", "main", "shortcut", "depthwise", "head"]
+    proven = {layer.name for layer in built.layers if layer.precision == "bf16"}
+    assert proven >= {"stem", "main", "shortcut", "depthwise"}
+    assert built.format == "pt2"
+    runner = BACKEND.load(file, threads=1)
+    with torch.inference_mode():
+        ours = runner.outputs(runner(runner.prepare(images())))
+        theirs = network(torch.from_numpy(images()[0])).numpy()
+    assert ours.dtype == np.float32
+    assert 1e-8 < np.mean((ours - theirs) ** 2) / np.mean(theirs**2) < 1e-2

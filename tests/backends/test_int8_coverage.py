@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qbench.backends.base import Built
-from qbench.backends.int8_coverage import require_int8, summarize_coverage
+from qbench.backends.int8_coverage import require_half, require_int8, summarize_coverage
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
@@ -19,7 +19,8 @@ def built(*layers, uncounted=None, **conversion):
 def test_coverage_counts_work_not_layers():
     """The share is of multiply-accumulates; float layers are named in order."""
     layers = tuple(
-        Layer(name=name, operator="x", macs=macs, int8=int8) for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
+        Layer(name=name, operator="x", macs=macs, precision="int8" if int8 else "fp32")
+        for name, macs, int8 in [("a", 90, True), ("b", 10, False)]
     )
     coverage = summarize_coverage(built(*layers, float_reasons={"b": "no kernel", "a": "said of an int8 layer"}))
     assert coverage.float_reasons == {"b": "no kernel"}
@@ -30,8 +31,8 @@ def test_coverage_counts_work_not_layers():
 def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
     """A layer of unknown work, or layers that could not be read, leave no share: never 100 %."""
     layers = (
-        Layer(name="a", operator="QGemm", macs=90, int8=True),
-        Layer(name="b", operator="MoE", macs=None, int8=False),
+        Layer(name="a", operator="QGemm", macs=90, precision="int8"),
+        Layer(name="b", operator="MoE", macs=None),
     )
     coverage = summarize_coverage(built(*layers))
     assert (coverage.macs_int8, coverage.unknown) == (None, "how much b (MoE) multiplies cannot be counted")
@@ -42,7 +43,8 @@ def test_coverage_that_cannot_be_counted_is_null_with_its_reason():
 
 def test_unknown_coverage_fails_no_min_coverage():
     """Nothing shows that it is less; but where every layer is seen to be float, nothing runs in int8 all the same."""
-    int8, unknown = (Layer(name="a", operator="x", macs=m, int8=m is not None) for m in (90, None))
+    unknown = Layer(name="a", operator="x", macs=None)
+    int8 = Layer(name="a", operator="x", macs=90, precision="int8")
     require_int8(built(int8, unknown), 0.9)
     require_int8(built(uncounted="the interpreter cannot be watched"), 0.9)
     with pytest.raises(BuildError, match="nothing runs in int8: all 1 layers stay float"):
@@ -59,7 +61,7 @@ def test_unknown_coverage_fails_no_min_coverage():
 )
 def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator, way_out):
     """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
-    layers = (Layer(name="a", operator=operator, macs=90, int8=False),)
+    layers = (Layer(name="a", operator=operator, macs=90),)
     with pytest.raises(ModeImpossible, match=way_out):
         require_int8(built(*layers), None)
 
@@ -70,8 +72,8 @@ def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_ma
 
     def made(int8_macs: int, reason: str) -> Built:
         layers = (
-            Layer(name="conv", operator="aten::convolution", macs=10_000, int8=False),
-            Layer(name="fc", operator="onednn::qlinear_pointwise", macs=int8_macs, int8=True),
+            Layer(name="conv", operator="aten::convolution", macs=10_000),
+            Layer(name="fc", operator="onednn::qlinear_pointwise", macs=int8_macs, precision="int8"),
         )
         return built(*layers, float_reasons={"conv": reason})
 
@@ -83,3 +85,24 @@ def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_ma
         require_int8(made(3, "skip_layers"), 0.001)
     with pytest.raises(BuildError, match=r"^only 9\.1 % of .* and min_coverage is 50 %: conv"):
         require_int8(made(1_000, impossible), 0.5)
+
+
+def test_coverage_of_16_bit_floats_is_told_beside_that_of_int8():
+    """The share and the layers are those in the format that the mode names; none of it is called int8."""
+    half, float_ = Layer(name="a", operator="x", macs=90, precision="bf16"), Layer(name="b", operator="x", macs=10)
+    coverage = summarize_coverage(built(half, float_), "bf16")
+    assert (coverage.macs_half, coverage.layers_half, coverage.float_layers) == (0.9, 1, ("b",))
+    assert (coverage.macs_int8, coverage.layers_int8) == (0.0, 0)
+    assert (coverage.share_of("bf16"), coverage.layers_of("bf16")) == (0.9, 1)
+    assert (coverage.share_of("static"), coverage.layers_of("static")) == (0.0, 0)
+    int8 = summarize_coverage(built(half, float_))
+    assert (int8.macs_half, int8.layers_half, int8.float_layers) == (None, None, ("a", "b"))
+
+
+def test_a_16_bit_float_that_runs_nowhere_is_no_variant():
+    """Where every layer is seen in fp32 the mode is impossible there, with the layers named; one layer is enough."""
+    half, float_ = Layer(name="a", operator="x", macs=90, precision="bf16"), Layer(name="b", operator="k", macs=10)
+    require_half(built(half, float_), "bf16")
+    require_half(built(uncounted="the interpreter cannot be watched"), "bf16")
+    with pytest.raises(ModeImpossible, match=r"nothing runs in fp16: all 2 layers stay fp32: a \(x\), b \(k\); leave"):
+        require_half(built(half, float_), "fp16")

@@ -17,7 +17,8 @@ from onnx_networks import Draft
 
 from qbench import installation, registry
 from qbench.backends.base import BuildJob
-from qbench.errors import BuildError, MeasureError, ModeImpossible
+from qbench.errors import BuildError, CaseSkipped, MeasureError, ModeImpossible
+from qbench.machine import half_floats
 from qbench.models.base import Network
 from qbench.quant.artifacts import coverage, openvino_model
 from qbench.quant.artifacts.coverage import Layer
@@ -312,7 +313,10 @@ def test_layers_are_matched_by_name_and_then_by_size():
     """Two layers of one size in another order keep their own precision; what lost its name falls into its place."""
 
     def one(name, macs, int8=False):
-        return Executed(names=frozenset([name]), layer=Layer(name=name, operator="x", macs=macs, int8=int8))
+        return Executed(
+            names=frozenset([name]),
+            layer=Layer(name=name, operator="x", macs=macs, precision="int8" if int8 else "fp32"),
+        )
 
     reference = [one("a", 10), one("b", 10), one("c", 30)]
     executed = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
@@ -358,3 +362,85 @@ def test_an_operator_that_openvino_does_not_know_is_a_skip_with_its_name(tmp_pat
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "inverse.onnx")
     with pytest.raises(ModeImpossible, match="it does not know com.microsoft.Inverse as it .*use the onnx"):
         openvino_model.compile_file(tmp_path / "inverse.onnx")
+
+
+NO_BF16 = half_floats.explain_missing("bf16")
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """The network of ``network`` in fp32 and in bf16: the file and what was built."""
+    source = network(tmp_path / "source.onnx")
+    made = {mode: build(mode, source, tmp_path / mode) for mode in ("fp32", "bf16")}
+    return {mode: (tmp_path / mode / built.file, built) for mode, built in made.items()}
+
+
+@pytest.mark.skipif(NO_BF16 is not None, reason=str(NO_BF16))
+def test_bf16_is_proven_by_the_kernels_that_ran(halves):
+    """Every product is bf16's by its kernel's name, the runtime tells it, the bytes are half, and the answers are those
+    of bf16: near fp32's, and not the same."""
+    (file, built), (fp32_file, fp32) = halves["bf16"], halves["fp32"]
+    assert {layer.precision for layer in built.layers} == {"bf16"}
+    assert all("bf16" in layer.operator for layer in built.layers)
+    assert [layer.name for layer in built.layers] == [layer.name for layer in fp32.layers]
+    assert {layer.precision for layer in fp32.layers} == {"fp32"}
+    assert (built.format, built.conversion.flow) == ("openvino", None)
+    weights = sum(numpy_helper.to_array(each).size for each in onnx.load(fp32_file).graph.initializer)
+    with zipfile.ZipFile(file) as pair:
+        assert 2 * weights <= pair.getinfo(openvino_model.WEIGHTS).file_size < 2.1 * weights
+    runner, baseline = (BACKEND.load(each, threads=1) for each in (file, fp32_file))
+    assert (runner.observed()["inference_precision"], baseline.observed()["inference_precision"]) == ("bf16", "f32")
+    ours, theirs = (outputs(each, images()) for each in (runner, baseline))
+    noise = np.mean((ours - theirs) ** 2) / np.mean(theirs**2)
+    assert 1e-8 < noise < 1e-3
+
+
+@pytest.mark.skipif(NO_BF16 is not None, reason=str(NO_BF16))
+@pytest.mark.parametrize("limit", ["AVX2", "AVX512_CORE"])
+def test_bf16_is_skipped_on_a_cpu_that_does_not_multiply_it(halves, limit):
+    """OpenVINO would run fp32 in silence there, or convert every value under a kernel's name that ends in bf16."""
+    code = """
+import sys
+from pathlib import Path
+from qbench import registry
+from qbench.errors import CaseSkipped
+try:
+    registry.load("backend", "openvino").load(Path(sys.argv[1]), threads=1)
+except CaseSkipped as reason:
+    print(reason)
+"""
+    variables = {**os.environ, "ONEDNN_MAX_CPU_ISA": limit}
+    command = [sys.executable, "-c", code, str(halves["bf16"][0])]
+    said = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert said.startswith(f"ONEDNN_MAX_CPU_ISA={limit} hides this CPU's instructions that multiply bf16")
+    assert said.rstrip().endswith("run this bf16 file on a CPU that multiplies bf16")
+
+
+def test_a_16_bit_float_needs_a_cpu_that_multiplies_it(monkeypatch):
+    """The plan says what the CPU lacks; where it has it, nothing stands in the way of an ONNX file."""
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision} here")
+    assert BACKEND.why_not(mode="fp16", kind="onnx") == (
+        "no fp16 here: OpenVINO would run it in fp32, or convert every value; leave fp16 out here"
+    )
+    assert BACKEND.why_not(mode="static", kind="onnx") is None
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: None)
+    assert BACKEND.why_not(mode="fp16", kind="onnx") is None
+
+
+@pytest.mark.skipif(half_floats.explain_missing("fp16") is None, reason="this CPU multiplies fp16")
+def test_a_format_that_openvino_does_not_take_is_no_answer(monkeypatch, tmp_path):
+    """Asked for fp16 on a CPU without it OpenVINO takes bf16 or fp32 in silence: what it reads back decides."""
+    file = tmp_path / "half.zip"
+    openvino_model.store_half(network(tmp_path / "source.onnx"), file, "fp16")
+    assert openvino_model.read_precision(file) == "fp16"
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: None)
+    with pytest.raises(CaseSkipped, match=r"asked for fp16, OpenVINO takes (bf16|f32); run this fp16 file on"):
+        openvino_model.compile_file(file)
+
+
+@pytest.mark.skipif(NO_BF16 is not None, reason=str(NO_BF16))
+def test_the_program_that_ships_bf16_asks_for_it(halves, tmp_path):
+    """Else OpenVINO would choose by the CPU; fp32 is asked for as before."""
+    for mode, hint in (("fp32", "f32"), ("bf16", "bf16")):
+        program = BACKEND.deploy(halves[mode][0], tmp_path, f"model-{mode}")
+        assert f'"INFERENCE_PRECISION_HINT": "{hint}"' in "".join(program.load)

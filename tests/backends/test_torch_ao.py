@@ -16,11 +16,11 @@ from qbench.backends.base import BuildJob
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
 from qbench.models.base import Network
-from qbench.quant.artifacts.coverage import compute_int8_share
+from qbench.modes import MODES, precision_of
+from qbench.quant.artifacts.coverage import compute_int8_share, compute_share
 from qbench.quant.recipe import Recipe
 
 NAMES = registry.names("backend")
-MODES = ("fp32", "dynamic", "static", "qat")
 ONNX_MODES = ("dynamic", "static")
 # What test_inductor.py holds to the same contract: each of these compiles C++ for 8 s.
 ELSEWHERE = {"inductor": MODES}
@@ -108,7 +108,7 @@ def baseline(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
-    """Each mode of each backend gives a file that runs, with int8 layers where int8 is claimed and nowhere else,
+    """Each mode of each backend gives a file that runs, with layers in int8, or in 16 bits, where that is claimed,
     and whose outputs stay near fp32."""
     backend = usable(name)
     runtime = backend.runtime if backend.runtime in RUNTIMES else "torch"
@@ -123,7 +123,7 @@ def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
         built = build(backend, mode, tmp_path / mode, network)
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
-        assert compute_int8_share(built.layers) > 0
+        assert compute_share(built.layers, precision_of(mode)) > 0
         actual = outputs(backend, file)
         assert actual.shape == reference.shape
         if name != "fake" and mode != "qat":

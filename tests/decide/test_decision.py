@@ -27,6 +27,7 @@ OPEN = accuracy(harmful=9, beneficial=2)
 KEPT = "keep fp32 on PyTorch (2.50 ms a call)."
 ONEDNN, ON_X86 = "on oneDNN (PyTorch)", "on x86 (PyTorch)"
 STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
+BF16 = "net/bf16/onednn/t1/b1"
 
 
 def rules(gate: dict[str, Any] | None = None, **spec: Any) -> SuiteRules:
@@ -178,6 +179,25 @@ def test_within_the_tie_no_training_decides() -> None:
         in decision.deciding_step
     )
     assert "by latency alone, without a tie of 3 %: QAT int8 on oneDNN (PyTorch)" in decision.would_change
+
+
+def test_within_the_tie_no_calibration_decides() -> None:
+    """bf16 2 % slower than static int8 and twice its bytes: bf16 is shipped, which nothing was calibrated for."""
+    bf16 = measured(BF16, 2.45, size_bytes=520_000)
+    decision = only([fp32(), measured(STATIC, 2.5), bf16])
+    assert decision.headline == f"Ship bf16 {ONEDNN}."
+    assert decision.deciding_step is not None
+    assert decision.deciding_step.startswith(f"calibration: bf16 {ONEDNN} needs none, static int8 {ONEDNN} does")
+    sized = rules(prefer=["size", "no_calibration"])
+    assert only([fp32(), measured(STATIC, 2.5), bf16], sized).headline == f"Ship static int8 {ONEDNN}."
+    slower = measured(BF16, 2.2, size_bytes=520_000)
+    assert only([fp32(), measured(STATIC, 2.5), slower]).headline == f"Ship static int8 {ONEDNN}."
+
+
+def test_bf16_that_runs_in_fp32_is_none() -> None:
+    """Its share of bf16 says that it is one, not that of int8, which is 0."""
+    assert only([fp32(), measured(BF16, 2.5, coverage=0.98)]).headline == f"Ship bf16 {ONEDNN}."
+    assert only([fp32(), measured(BF16, 2.5, coverage=0.0)]).verdict == "none qualifies"
 
 
 def test_outside_the_tie_the_faster_one_is_shipped() -> None:

@@ -56,7 +56,7 @@ def timed(value: float, half: float, case: str = "net/static/onednn/t1/b1", **ch
             "Nothing is open; `qbench explain s net/static/onednn/t1/b1` says why int8 gains no more.",
         ),
         ([fp32(), failed()], f"Mend what the failed and skipped cases name, then {RUN}`."),
-        ([fp32()], f"Mend the suite's matrix: no int8 case is in it, then {RUN}`."),
+        ([fp32()], f"Mend the suite's matrix: nothing but fp32 is in it, then {RUN}`."),
         ([skipped()], f"Mend what the failed and skipped cases name, then {RUN}`."),
         (
             [fp32(), replace(int8(), latency=None, speedup=None, host=HostFacts(kind="predicted"))],

@@ -52,6 +52,9 @@ PEAK = Peak(
     int8_kernel="torch._int_mm",
     int8_size=768,
     core=1,
+    bf16_flops_per_second=201e9,
+    bf16_kernel="torch bf16 mm",
+    bf16_size=512,
     seconds=3.1,
     versions={"torch": "2.13.0"},
     kernels={"torch.mm": 98.7e9, "torch._int_mm": 437e9, "quantized linear, qnnpack": None},
@@ -71,6 +74,7 @@ GOOD = Findings(
         "python": "3.11.7",
     },
     int8="VNNI",
+    halves={"bf16": "bf16: mode bf16 runs here", "fp16": "fp16: this CPU has none"},
     inside=SEEN,
     peak=PEAK,
     governors=("performance",),
@@ -295,11 +299,14 @@ def test_text_labels_every_fact() -> None:
         (
             "CPU           AMD EPYC 9B14",
             "int8          VNNI",
+            "16-bit floats bf16: mode bf16 runs here",
+            "              fp16: this CPU has none",
             "ISA           avx2 avx512_vnni",
             "as used       torch: AVX512",
             "              oneDNN: Intel AVX-512 with Intel DL Boost",
             "              MKL: Intel AVX-512",
             "peak          fp32 98.7 GFLOP/s: torch.mm, 512 x 512; one thread on core 1",
+            "              bf16 201 GFLOP/s: torch bf16 mm, 512 x 512",
             "              int8 437 GOP/s: torch._int_mm, 768 x 768",
             "              ratio 4.4: a layer that arithmetic limits gains at most 4.4 times from int8 by these "
             "kernels, one that memory limits at most 4 (a quarter of the bytes), one of many small calls "

@@ -101,7 +101,7 @@ def test_a_cause_is_not_proposed_where_it_cannot_be(name):
 def test_of_many_layers_those_are_tried_behind_which_the_signal_falls_most():
     """With the first and the last one; where that is not known, the outer ones."""
     cause, names = registry.load("cause", "sensitive-layers"), [f"layer{number}" for number in range(40)]
-    layers = tuple(Layer(name=name, operator="conv", macs=1, int8=True) for name in names)
+    layers = tuple(Layer(name=name, operator="conv", macs=1, precision="int8") for name in names)
     falls = {20: 9.0, 30: 7.0}
     signal, numbers = 60.0, []
     for number, name in enumerate(names):
@@ -176,7 +176,7 @@ def test_two_draws_from_one_source_are_no_drift():
 
 def test_of_a_file_the_layers_in_float_and_how_it_was_made_are_two_causes():
     """Quantized anew with the same layers in float, and with all in int8."""
-    layers = (*LAYERS[:2], replace(LAYERS[2], int8=False))
+    layers = (*LAYERS[:2], replace(LAYERS[2], precision="fp32"))
     mine = replace(SITUATIONS["own-file"], layers=layers)
     (same,) = registry.load("cause", "own-file").propose(mine)
     (all_int8,) = registry.load("cause", "kept-float").propose(mine)
@@ -213,7 +213,7 @@ def test_a_layer_is_tried_in_float_whatever_share_of_the_work_must_be_int8():
     """The layer that does most of the work may be the one that costs accuracy; the suite's share is lowered for it
     alone."""
     layers = tuple(
-        Layer(name=name, operator="conv", macs=macs, int8=True) for name, macs in (("big", 84), ("small", 16))
+        Layer(name=name, operator="conv", macs=macs, precision="int8") for name, macs in (("big", 84), ("small", 16))
     )
     case = replace(situation(recipe=Recipe(min_coverage=0.5)), layers=layers)
     big, small = registry.load("cause", "sensitive-layers").propose(case)

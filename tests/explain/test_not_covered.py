@@ -16,9 +16,9 @@ from qbench.quant.flow import Conversion
 
 CALL = CallProfile(nodes=(), call_seconds=1e-3, watched_seconds=1e-3)
 LAYERS = (
-    Layer(name="before", operator="MatMulInteger", macs=60, int8=True),
-    Layer(name="scores", operator="Einsum", macs=30, int8=False),
-    Layer(name="head", operator="MatMul", macs=10, int8=False),
+    Layer(name="before", operator="MatMulInteger", macs=60, precision="int8"),
+    Layer(name="scores", operator="Einsum", macs=30),
+    Layer(name="head", operator="MatMul", macs=10),
 )
 
 

@@ -20,8 +20,8 @@ def profile(*nodes, call_seconds=1e-4):
 
 
 LAYERS = (
-    Layer(name="stem", operator="conv", macs=100, int8=True),
-    Layer(name="head", operator="linear", macs=10, int8=True),
+    Layer(name="stem", operator="conv", macs=100, precision="int8"),
+    Layer(name="head", operator="linear", macs=10, precision="int8"),
 )
 
 
@@ -33,7 +33,7 @@ def test_products_get_the_names_of_the_layers_in_order():
 
 def test_multiply_accumulates_are_those_of_the_call():
     """Of the whole batch; a layer that is called twice does both, and what cannot be counted is not known."""
-    twice = (*LAYERS, LAYERS[0], Layer(name="odd", operator="einsum", macs=None, int8=False))
+    twice = (*LAYERS, LAYERS[0], Layer(name="odd", operator="einsum", macs=None))
     assert count_macs(twice, 8) == {"stem": 1600, "head": 80, "odd": None}
 
 

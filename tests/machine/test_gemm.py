@@ -34,7 +34,19 @@ def test_every_kernel_says_its_precision_and_has_a_name_of_its_own() -> None:
     assert len({kernel.name for kernel in listed}) == len(listed)
     for kernel in listed:
         is_int8 = any(word in kernel.name for word in ("_int_mm", "quantized", "Integer", "QLinear"))
-        assert kernel.precision == ("int8" if is_int8 else "fp32")
+        assert kernel.precision == ("int8" if is_int8 else "bf16" if "bf16" in kernel.name else "fp32")
+
+
+def test_bf16_is_tried_where_the_cpu_multiplies_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere torch converts each value, and what that takes is no peak."""
+    monkeypatch.setattr(gemm.half_floats, "explain_missing", lambda precision: None)
+    bf16 = [kernel for kernel in gemm.kernels() if kernel.precision == "bf16"]
+    assert [kernel.name for kernel in bf16] == ["torch bf16 mm", "torch bf16 linear"]
+    held = [value for kernel in bf16 for value in look_into(kernel.make(16)).values()]
+    factors = [value for value in held if hasattr(value, "is_contiguous")]
+    assert [str(factor.dtype) for factor in factors] == ["torch.bfloat16"] * 4
+    monkeypatch.setattr(gemm.half_floats, "explain_missing", lambda precision: f"no {precision}")
+    assert all(kernel.precision != "bf16" for kernel in gemm.kernels())
 
 
 def read_product(call: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -30,7 +30,7 @@ PEAK = Peak(
 
 
 def artifact(macs):
-    layer = Layer(name="conv", operator="conv2d", macs=macs, int8=True)
+    layer = Layer(name="conv", operator="conv2d", macs=macs, precision="int8")
     return make_artifact(backend="onednn", layers=(layer,) if macs else ())
 
 

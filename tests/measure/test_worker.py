@@ -53,8 +53,20 @@ def test_anything_that_is_not_as_set_is_another_case(name: str, value: Any) -> N
         worker.require_as_set(AS_SET | {name: value}, specify())
 
 
+def test_a_cpu_that_does_not_multiply_the_format_is_another_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch would convert each value and say nothing; what is made up needs no instructions, and fp32 none of these."""
+    monkeypatch.setattr(worker.half_floats, "explain_missing", lambda precision: f"no {precision} here")
+    worker.require_instructions(specify(backend="torch"))
+    worker.require_instructions(specify(backend="fake", precision="bf16"))
+    with pytest.raises(MeasureError, match="^no bf16 here: not measured"):
+        worker.require_instructions(specify(backend="torch", precision="bf16"))
+    monkeypatch.setattr(worker.half_floats, "explain_missing", lambda precision: None)
+    worker.require_instructions(specify(backend="torch", precision="bf16"))
+
+
 def test_denormals_are_flushed_where_that_was_asked_for() -> None:
     """And only there."""
+    worker.require_as_set(AS_SET | {"inference_precision": "bf16"}, specify(precision="bf16"))
     worker.require_as_set(AS_SET | {"denormals_flushed": True}, specify(flush_denormals=True))
     with pytest.raises(MeasureError, match="set denormals_flushed to True"):
         worker.require_as_set(AS_SET, specify(flush_denormals=True))

@@ -22,7 +22,7 @@ def suite(*lines: str) -> Suite:
 def test_the_defaults_are_shown() -> None:
     """A suite that says nothing is decided by latency, a tie of 3 % and one point of accuracy."""
     assert describe(make_decision_rule(suite())) == [
-        "decide: the shortest latency; within 3 % of it by accuracy, no training, size, cold start",
+        "decide: the shortest latency; within 3 % of it by accuracy, no training, no calibration, size, cold start",
         "limits: top1 at most 1 point worse than fp32",
     ]
 

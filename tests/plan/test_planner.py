@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from qbench.backends.base import Backend, BuildJob, Built, Runner
 from qbench.errors import UsageError
+from qbench.hosts.limited import Limited
+from qbench.modes import MODES
 from qbench.plan.matrix import expand_matrix
 from qbench.plan.planner import Plan, PlannedCase, load_backends, make_plan, measuring_cores
 from qbench.quant.recipe import Recipe
 from qbench.record.schema import CaseKey
-from qbench.suite import MODES, Suite, parse, read
+from qbench.suite import Suite, parse, read
 
 HERE = Path(__file__).parent.parent
 INT8 = ("dynamic", "static", "qat")
@@ -64,7 +66,7 @@ def stands(**changes: Stand) -> dict[str, Backend]:
     usual = [Stand("torch", "torch", ("fp32",)), Stand("onnxruntime", "onnxruntime", ("fp32", "dynamic", "static"))]
     usual += [Stand("openvino", "openvino", ("fp32", "static", "qat"))]
     usual += [Stand(name, "torch", INT8) for name in ("fbgemm", "x86", "onednn", "qnnpack")]
-    usual += [Stand("inductor", "inductor", MODES)]
+    usual += [Stand("inductor", "inductor", ("fp32", *INT8))]
     return {stand.name: stand for stand in usual} | changes
 
 
@@ -440,6 +442,30 @@ def test_load_backends_brings_the_runtimes_too() -> None:
     backends = load_backends(wanted)
     assert sorted(backends) == ["onednn", "onnxruntime", "torch"]
     assert make_plan(wanted, backends, cores=1).cases
+
+
+def test_floats_are_their_runtimes_and_have_no_recipe() -> None:
+    """bf16 is a case of torch's once, whatever recipes there are, and none of fbgemm's; torch without bf16 skips it."""
+    wanted = suite("{modes: [bf16], backends: [torch, fbgemm, openvino]}", more="recipe: [default, {flow: eager}]")
+    backends = stands(openvino=Stand("openvino", "openvino", ("fp32", "bf16", "static")))
+    plan = make_plan(wanted, backends, cores=1)
+    assert ids(plan) == ["digits-cnn/fp32/openvino/t1/b1", "digits-cnn/bf16/openvino/t1/b1"]
+    assert [(skip.key.id, skip.reason) for skip in plan.skipped] == [
+        ("digits-cnn/bf16/torch/t1/b1", "torch has no bf16 mode; it has fp32")
+    ]
+    assert "fbgemm: bf16 is no case; its runtime is torch, which runs floats" in plan.notes
+
+
+@pytest.mark.parametrize("host", ["avx2", "avx512"])
+def test_16_bit_floats_are_no_case_of_an_older_cpu(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a host stands for do not multiply them; native's are a case."""
+    monkeypatch.setattr(Limited, "missing", lambda self: None)
+    wanted = suite("{modes: [bf16], backends: [openvino]}", more=f"hosts: [native, {host}]")
+    plan = make_plan(wanted, stands(openvino=Stand("openvino", "openvino", ("fp32", "bf16"))), cores=1)
+    (skip,) = plan.skipped
+    assert skip.key.id == f"digits-cnn/bf16/openvino/t1/b1/{host}"
+    assert skip.reason == f"{host} stands for CPUs whose instructions do not multiply bf16; take bf16 on native"
+    assert "digits-cnn/bf16/openvino/t1/b1" in ids(plan)
 
 
 names = ["torch", "onnxruntime", "fbgemm", "x86", "onednn", "qnnpack"]

@@ -89,4 +89,4 @@ def test_coverage_that_is_not_known_says_why() -> None:
     """No share, no dash: the reason."""
     reason = "how much b (MoE) multiplies cannot be counted"
     coverage = Coverage(macs_int8=None, layers_int8=1, layers_total=2, unknown=reason)
-    assert coverage_text(coverage) == "not known: how much b (MoE) multiplies cannot be counted"
+    assert coverage_text(coverage, "static") == "not known: how much b (MoE) multiplies cannot be counted"

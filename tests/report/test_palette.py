@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from qbench import registry
+from qbench.modes import MODES
 from qbench.report import palette
 from qbench.report.plots import canvas
 
@@ -41,7 +42,7 @@ def test_every_backend_has_its_own_colour() -> None:
 def test_every_mode_has_its_own_marker() -> None:
     """A mode is told by a shape, also in text."""
     assert len(set(palette.MARKERS.values())) == len(palette.MARKERS)
-    assert {palette.marker_of(mode) for mode in ("fp32", "dynamic", "static", "qat")} == set(palette.SYMBOLS)
+    assert {palette.marker_of(mode) for mode in MODES} == set(palette.SYMBOLS)
 
 
 def test_paper_has_the_light_colours() -> None:

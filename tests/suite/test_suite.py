@@ -316,7 +316,8 @@ def test_problems_of_overrides_name_the_option(override: str, said: str) -> None
     ("override", "said"),
     [
         ("matrix.backends=[ort]", "no backend named 'ort'; did you mean 'onnxruntime'? available: "),
-        ("matrix.modes=[int8]", "expected 'fp32', 'dynamic', 'static' or 'qat', got 'int8'; did you mean 'static'?"),
+        ("matrix.modes=[int8]", "'static' or 'qat', got 'int8'; did you mean 'static'?"),
+        ("matrix.modes=[bfloat16]", "got 'bfloat16'; did you mean 'bf16'?"),
         ("gate.accuracy.metric=acc", "no metric named 'acc'; did you mean 'top1'? available: "),
         ("gate.acc.margin=1", "gate: unknown key 'acc'; did you mean 'accuracy'? available: "),
         ("gate.accuracy.margin=1%", "got '1%'; write 1: percentage points for a metric in percent"),

@@ -92,7 +92,7 @@ def put_in_float(cause: str, situation: Situation, names: Sequence[str]) -> Coun
     where the suite's does not."""
     recipe = situation.case.variant.recipe
     fields: dict[str, Any] = {"skip_layers": tuple(dict.fromkeys([*recipe.skip_layers, *names]))}
-    left = [replace(layer, int8=layer.int8 and layer.name not in names) for layer in situation.layers]
+    left = [replace(layer, precision="fp32") if layer.name in names else layer for layer in situation.layers]
     share = None if situation.case.variant.mode == "dynamic" else compute_int8_share(left)
     if share and recipe.min_coverage is not None and share < recipe.min_coverage:
         fields["min_coverage"] = _round_down(share)

@@ -32,7 +32,7 @@ from typing import Any
 
 from qbench.errors import BuildError, reraise
 from qbench.quant import model_call, rounding
-from qbench.quant.artifacts import coverage, inductor_vectors, torch_export
+from qbench.quant.artifacts import coverage, inductor_vectors, onednn_log, torch_export
 from qbench.quant.artifacts.coverage import Layer
 
 OPTIONS: dict[str, Any] = {
@@ -195,7 +195,7 @@ def _reader(layers: list[Layer], layer_of_scale: Mapping[str, str]) -> Callable[
                 int8 = operator in _INT8
                 scale = str(getattr(node.args[_WEIGHT_SCALE], "target", "")) if int8 else ""
                 name = layer_of_scale.get(scale) or torch_export.layer_name(node) or f"{operator}#{len(layers)}"
-                layers.append(Layer(name=name, operator=operator, macs=macs, int8=int8))
+                layers.append(Layer(name=name, operator=operator, macs=macs, precision="int8" if int8 else "fp32"))
 
     return read
 
@@ -245,6 +245,16 @@ def _product(size: Sequence[int]) -> int:
     return product
 
 
+def watch_products(file: Path, example: tuple[Any, ...]) -> tuple[onednn_log.Product, ...]:
+    """What oneDNN says that it ran in one call of a package, which has run before."""
+    import torch
+
+    loader = load(file)
+    with torch.no_grad():
+        loader.run(list(example))
+        return onednn_log.watch(lambda: loader.run(list(example)))
+
+
 def read_sources(file: Path) -> str:
     """The C++ in a package, which its machine code was compiled from."""
     with zipfile.ZipFile(file) as archive:
@@ -278,7 +288,7 @@ def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Lay
     aligned = []
     for layer in reference:
         mine = waiting[layer.name, layer.macs]
-        aligned.append(replace(layer, operator=mine[0].operator, int8=mine.pop(0).int8) if mine else layer)
+        aligned.append(replace(layer, operator=mine[0].operator, precision=mine.pop(0).precision) if mine else layer)
     return tuple(aligned)
 
 
@@ -307,9 +317,11 @@ def load(file: Path) -> Any:
                 os.environ["TMPDIR"] = before
 
 
-def require_equal(module: Any, file: Path, probes: tuple[Any, ...], *, saturates: bool = False) -> str | None:
+def require_equal(
+    module: Any, file: Path, probes: tuple[Any, ...], *, saturates: bool = False, tolerance: float = TOLERANCE
+) -> str | None:
     """None where the package gives the module's outputs on every probe (one tensor per input, first axis = example),
-    within ``TOLERANCE`` of the largest output and what rounding explains.
+    within ``tolerance`` of the largest output and what rounding explains.
 
     Where it does not: what a reader must know of kernels that overflow (``saturates``), else raises ``BuildError``.
     """
@@ -321,10 +333,10 @@ def require_equal(module: Any, file: Path, probes: tuple[Any, ...], *, saturates
         own = torch.cat([model_call.first(module(*example)) for example in examples])
         theirs = torch.cat([loader.run(list(example))[0] for example in examples])
     worst, largest = float((own - theirs).abs().max()), float(own.abs().max())
-    if worst <= TOLERANCE * largest:
+    if worst <= tolerance * largest:
         return None
     explained = SPREADS * rounding.spread(module, examples)
-    if not worst <= TOLERANCE * largest + explained:
+    if not worst <= tolerance * largest + explained:
         model_call.require_repeatable(module, example=examples[0])
         if saturates:
             return f"sums of 16 bits do overflow (outputs off by up to {worst:g}, at up to {largest:g})"

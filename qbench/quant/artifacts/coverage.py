@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import first_names
+from qbench.modes import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer that multiplies and accumulates, in execution order; ``macs`` at batch size 1, None where it is known
-    to multiply but not how much."""
+    to multiply but not how much; ``precision`` is the format of the factors."""
 
     name: str
     operator: str
     macs: int | None
-    int8: bool
+    precision: Precision = "fp32"
+
+    @property
+    def int8(self) -> bool:
+        """Whether it multiplies in int8."""
+        return self.precision == "int8"
 
 
 def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -31,10 +37,10 @@ def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple
     """
     if [layer.macs for layer in reference] == [layer.macs for layer in artifact]:
         pairs = list(zip(reference, artifact, strict=True))
-        return tuple(replace(ours, operator=theirs.operator, int8=theirs.int8) for ours, theirs in pairs)
+        return tuple(replace(ours, operator=theirs.operator, precision=theirs.precision) for ours, theirs in pairs)
     matched = _longest_match([layer.macs for layer in reference], artifact)
     layers = [
-        replace(layer, operator=matched[i].operator, int8=matched[i].int8) if i in matched else layer
+        replace(layer, operator=matched[i].operator, precision=matched[i].precision) if i in matched else layer
         for i, layer in enumerate(reference)
     ]
     placed = {id(layer) for layer in matched.values()}
@@ -73,17 +79,22 @@ def _longest_match(macs: Sequence[int | None], artifact: Sequence[Layer]) -> dic
     return matches
 
 
-def compute_int8_share(layers: Sequence[Layer]) -> float | None:
-    """Multiply-accumulates in int8 over all of them, 0 to 1; 0 for a model that has none, None where the work of a
+def compute_share(layers: Sequence[Layer], precision: Precision) -> float | None:
+    """Multiply-accumulates in a format over all of them, 0 to 1; 0 for a model that has none, None where the work of a
     layer is not known (``explain_unknown``)."""
-    counted = [(layer.macs, layer.int8) for layer in layers if layer.macs is not None]
+    counted = [(layer.macs, layer.precision) for layer in layers if layer.macs is not None]
     if len(counted) < len(layers):
         return None
     total = sum(macs for macs, _ in counted)
-    return sum(macs for macs, int8 in counted if int8) / total if total else 0.0
+    return sum(macs for macs, own in counted if own == precision) / total if total else 0.0
+
+
+def compute_int8_share(layers: Sequence[Layer]) -> float | None:
+    """That of int8."""
+    return compute_share(layers, "int8")
 
 
 def explain_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:
-    """Why the share of the layers in int8 is not known; None where it is."""
+    """Why the share of the layers in a format is not known; None where it is."""
     names = [f"{layer.name} ({layer.operator})" for layer in layers if layer.macs is None]
     return f"how much {first_names(names, most)} multiplies cannot be counted" if names else None

@@ -9,15 +9,17 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.errors import BuildError, ModeImpossible, out_of_memory, reraise
+from qbench.errors import BuildError, CaseSkipped, ModeImpossible, out_of_memory, reraise
 from qbench.files import regular_file
+from qbench.machine import half_floats
+from qbench.modes import HALVES, Precision
 from qbench.quant.artifacts import onnx_file
 
 Array = NDArray[Any]
@@ -30,8 +32,13 @@ _UNCONVERTED = re.compile(
 )
 
 
-def session_settings(threads: int) -> dict[str, Any]:
-    """How every model is compiled: one request at a time, that many threads, fp32 where it is not int8.
+# Where a pair of files says in which format its floats are meant to be multiplied, and OpenVINO's words for them.
+_PLACE = ["qbench", "inference_precision"]
+_HINTS: Mapping[Precision, str] = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
+
+
+def session_settings(threads: int, precision: Precision = "fp32") -> dict[str, Any]:
+    """How every model is compiled: one request at a time, that many threads, ``precision`` where it is not int8.
 
     Its own pinning is off and all kinds of processors are open to it, so that the process's affinity alone decides
     where it runs. Where the CPU has bfloat16, OpenVINO would take it for fp32 unless told.
@@ -43,7 +50,7 @@ def session_settings(threads: int) -> dict[str, Any]:
         "ENABLE_CPU_PINNING": False,
         "ENABLE_HYPER_THREADING": True,
         "SCHEDULING_CORE_TYPE": "ANY_CORE",
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _HINTS[precision],
     }
 
 
@@ -51,7 +58,7 @@ def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
     """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes.
 
     Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
-    there: that is no fault of the suite's.
+    there: that is no fault of the suite's; ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply.
     """
     return _compile(_unpacked(file), threads, profile)
 
@@ -78,7 +85,8 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
     core = openvino.Core()
     try:
         model = core.read_model(*sources)
-        return core.compile_model(model, "CPU", {**session_settings(threads), "PERF_COUNT": profile})
+        precision = _precision_of(model)
+        compiled = core.compile_model(model, "CPU", {**session_settings(threads, precision), "PERF_COUNT": profile})
     except RuntimeError as error:
         if out_of_memory(error):
             raise
@@ -89,6 +97,47 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
             f"OpenVINO cannot load the model: it does not know {operators or 'an operator'} as it stands there "
             f"({shorten(error)}); use the onnxruntime backend for this network"
         ) from error
+    _require_precision(compiled, precision)
+    return compiled
+
+
+def _precision_of(model: Any) -> Precision:
+    """In which format the floats of a model are meant to be multiplied: fp32 where it does not say."""
+    said = model.get_rt_info(_PLACE).astype(str) if model.has_rt_info(_PLACE) else "fp32"
+    return next((precision for precision in _HINTS if precision == said), "fp32")
+
+
+def _require_precision(compiled: Any, precision: Precision) -> None:
+    """Raises ``CaseSkipped`` where floats of 16 bits would be run in another format, which OpenVINO does in silence, or
+    converted one by one."""
+    if precision not in HALVES:
+        return
+    reason = half_floats.explain_missing(precision)
+    took = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    if reason is None and took != _HINTS[precision]:
+        reason = f"asked for {precision}, OpenVINO takes {took}"
+    if reason is not None:
+        raise CaseSkipped(f"{reason}; run this {precision} file on a CPU that multiplies {precision}")
+
+
+def read_precision(file: Path) -> Precision:
+    """In which format the floats of a file are meant to be multiplied; fp32 for an ONNX file."""
+    import openvino
+
+    sources = _unpacked(file)
+    return "fp32" if isinstance(sources[0], str) else _precision_of(openvino.Core().read_model(*sources))
+
+
+def store_half(fp32: Path, file: Path, precision: Precision) -> None:
+    """Writes a model in OpenVINO's own form with its weights in 16 bits (fp16, as OpenVINO stores them by default:
+    bf16 keeps fewer of their digits), marked to be compiled for ``precision``."""
+    import openvino
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = openvino.Core().read_model(str(fp32))
+        model.set_rt_info(precision, _PLACE)
+        openvino.save_model(model, str(Path(folder) / GRAPH), compress_to_fp16=True)
+        pack(Path(folder) / GRAPH, Path(folder) / WEIGHTS, file)
 
 
 def _unpacked(file: Path) -> tuple[Any, ...]:

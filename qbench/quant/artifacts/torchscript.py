@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError, out_of_memory
+from qbench.modes import Precision
 from qbench.quant import model_call
-from qbench.quant.artifacts import tracing
+from qbench.quant.artifacts import coverage, onednn_log, tracing
 from qbench.quant.artifacts.coverage import Layer
 
 # Freezing folds BatchNorm into convolutions: other roundings, and in a dynamic model other activation scales.
 FREEZE_TOLERANCE = 1e-2
+_SETTLING_CALLS = 3  # in which TorchScript's interpreter looks at types and shapes, then optimizes
+HALF_TOLERANCE = 5e-2  # of floats of 16 bits: bf16 has 8 bits of precision, and every layer rounds
 
 
 def save(
-    module: Any, probes: tuple[Any, ...], file: Path, examples: Iterable[tuple[Any, ...]] | None = None
+    module: Any,
+    probes: tuple[Any, ...],
+    file: Path,
+    examples: Iterable[tuple[Any, ...]] | None = None,
+    *,
+    tolerance: float = FREEZE_TOLERANCE,
 ) -> str | None:
     """Traces (on the first probe), freezes and saves a module; ``probes``: one tensor per input, first axis = example.
 
     Raises ``BuildError`` unless, on every probe, the reloaded file gives bit-equal outputs to what was saved, and
-    those are the module's own within ``FREEZE_TOLERANCE`` of the largest output. Where a trace freezes a decision on
+    those are the module's own within ``tolerance`` of the largest output. Where a trace freezes a decision on
     values, the module is compiled instead, which keeps it. Where it cannot be, ``examples`` (each a batch of 1, read
     only then; None: the probes) must show no difference either. The returned note says which.
     """
@@ -52,7 +60,7 @@ def save(
         worst = float((saved - loaded).abs().max())
         raise BuildError(f"the saved artifact differs from what was converted (largest difference {worst:g})")
     worst, largest = float((original - saved).abs().max()), float(original.abs().max())
-    if not worst <= FREEZE_TOLERANCE * max(1.0, largest):
+    if not worst <= tolerance * max(1.0, largest):
         model_call.require_repeatable(module, script, example=several[0])
         raise BuildError(
             f"the traced artifact differs from the module it came from (largest difference {worst:g} at outputs up "
@@ -67,6 +75,17 @@ def load(file: Path) -> Any:
 
     with tracing.known_warnings():
         return torch.jit.load(str(file))
+
+
+def watch_products(file: Path, example: tuple[Any, ...]) -> tuple[onednn_log.Product, ...]:
+    """What oneDNN says that it ran in one call of a file, once its interpreter has settled."""
+    import torch
+
+    script = load(file)
+    with torch.inference_mode():
+        for _ in range(_SETTLING_CALLS):
+            script(*example)
+        return onednn_log.watch(lambda: script(*example))
 
 
 def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
@@ -98,7 +117,8 @@ def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
                 macs, int8 = layer
                 operator = f"{function.namespace}::{_name(function)}"
                 name = stack[-1] if stack and stack[-1] else f"{operator}#{len(executed)}"
-                executed.append(Layer(name=name, operator=operator, macs=macs, int8=int8))
+                precision = "int8" if int8 else _precision_of(args, kwargs or {})
+                executed.append(Layer(name=name, operator=operator, macs=macs, precision=precision))
             return result
 
     hooks = [] if isinstance(module, torch.jit.ScriptModule) else _name_hooks(module, stack)
@@ -118,6 +138,26 @@ def count_layers(module: Any, example: tuple[Any, ...]) -> tuple[tuple[Layer, ..
         if out_of_memory(error):
             raise
         return (), f"its operators cannot be watched ({model_call.reason(error)})"
+
+
+def _precision_of(args: Any, kwargs: Any) -> Precision:
+    """The format of the floats among an operator's arguments, fp32 where they have several."""
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves((args, kwargs))
+    types = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()}
+    names: dict[Any, Precision] = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+    return names.get(types.pop(), "fp32") if len(types) == 1 else "fp32"
+
+
+def find_proven(
+    reference: Sequence[Layer], half: Any, example: tuple[Any, ...], ran: Sequence[onednn_log.Product]
+) -> tuple[tuple[Layer, ...], str | None]:
+    """The reference's layers, each marked with what a network in floats of 16 bits ran for it, as oneDNN's log of its
+    artifact proves it; and why not, as ``count_layers``."""
+    layers, uncounted = count_layers(half, example)
+    return coverage.align_layers(reference, onednn_log.keep_proven(layers, ran)), uncounted
 
 
 def _takes_int8(args: Any, kwargs: Any) -> bool:

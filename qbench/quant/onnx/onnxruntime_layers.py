@@ -101,10 +101,10 @@ def _node_time(name: str, node: Any, call: operator_macs.Call, seconds: float) -
 
 def as_float(layers: Sequence[Executed]) -> tuple[Executed, ...]:
     """The layers of an int8 file, as a reference for what is seen to run of it."""
-    return tuple(replace(call, layer=replace(call.layer, int8=False)) for call in layers)
+    return tuple(replace(call, layer=replace(call.layer, precision="fp32")) for call in layers)
 
 
-def match(reference: Sequence[Executed], int8: Sequence[Executed]) -> tuple[Layer, ...]:
+def match(reference: Sequence[Executed], artifact: Sequence[Executed]) -> tuple[Layer, ...]:
     """The reference's layers (as an ONNX file has them), marked with what was executed for them.
 
     By the names that went into an executed node, since a runtime may run branches in another order (ONNX Runtime: of a
@@ -112,13 +112,13 @@ def match(reference: Sequence[Executed], int8: Sequence[Executed]) -> tuple[Laye
     matrix product, a transposed convolution) by its multiply-accumulates, in order. What cannot be counted is kept at
     the end.
     """
-    free = list(int8)
+    free = list(artifact)
     layer_of: dict[int, Layer] = {}
     for i, layer in enumerate(reference):
         own = next((call for call in free if call.names & layer.names and call.layer.macs == layer.layer.macs), None)
         if own is not None:
             free.remove(own)
-            layer_of[i] = replace(layer.layer, operator=own.layer.operator, int8=own.layer.int8)
+            layer_of[i] = replace(layer.layer, operator=own.layer.operator, precision=own.layer.precision)
     rest = [i for i in range(len(reference)) if i not in layer_of]
     matched = coverage.align_layers([reference[i].layer for i in rest], [call.layer for call in free])
     layer_of |= dict(zip(rest, matched, strict=False))
@@ -136,7 +136,7 @@ def _executed(name: str, node: Any, operator: str, product: operator_macs.Produc
         name=f"{label} ({product.name})" if product.name else label,
         operator=operator,
         macs=None if product.macs is None else product.macs // batch,
-        int8=product.int8,
+        precision="int8" if product.int8 else "fp32",
     )
     names = [name, *(node.output if node is not None else ())]
     return Executed(names=frozenset([*names, *map(own_name, names)]), layer=layer)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from qbench.modes import Precision
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
@@ -18,7 +20,8 @@ _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq",
 _CONVERSIONS = {"Reorder", "FakeQuantize", "Convert", "Quantize", "Dequantize"}
 _JOINED = "Subgraph"  # several nodes that OpenVINO has written one kernel for
 _NOT_RUN = "not_executed"
-_INT8 = ("_i8", "_u8")  # how the names of its int8 kernels end
+# How the names of its kernels end.
+_ENDINGS: Mapping[str, Precision] = {"_i8": "int8", "_u8": "int8", "_bf16": "bf16", "_f16": "fp16"}
 # What OpenVINO hangs on the name of a node of which it makes several.
 _PARTS = ("/WithoutBiases", "/DequantizationMultiply", "/DequantizationSubtract", "/DequantizationConvert")
 
@@ -28,7 +31,7 @@ Shape = tuple[int, ...]
 def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     """The nodes that multiplied and accumulated in one inference, in order; multiply-accumulates at batch size 1.
 
-    int8 is what the kernel's name says: ``runtimePrecision`` alone is that of the tensors, and a float kernel may
+    The format is what the kernel's name says: ``runtimePrecision`` alone is that of the tensors, and a float kernel may
     write int8 (seen on a transposed convolution: i8, run by brgconv_avx2_f32). A kernel of several nodes has one name
     for all of them: there int8 is each product that reads a matrix of bytes. ``inputs`` are a batch of the size that
     the file takes.
@@ -44,12 +47,12 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
                 name=node.get_friendly_name(),
                 operator=f"{info['layerType']} {kernel}",
                 macs=_multiply_accumulates(info["layerType"], node) // len(inputs[0]),
-                int8=kernel.lower().endswith(_INT8),
+                precision=_precision(kernel),
             )
             layers.append(Executed(names=_names(node, info), layer=layer))
         for name, shape in _matrices_of_bytes(node):
             macs = math.prod(shape) * _shape(node.get_output_partial_shape(0))[0] // len(inputs[0])
-            layer = Layer(name=name, operator=f"{_JOINED} {info['primitiveType']}", macs=macs, int8=True)
+            layer = Layer(name=name, operator=f"{_JOINED} {info['primitiveType']}", macs=macs, precision="int8")
             layers.append(Executed(names=_names(node, info), layer=layer))
     return tuple(layers)
 
@@ -117,8 +120,12 @@ def _has_run(info: Any) -> bool:
 
 def _kind(info: Any) -> Kind:
     if info.node_type.startswith(tuple(_LAYERS)):  # an int8 product is a "FullyConnectedQuantizedLegacy"
-        return "int8 product" if info.exec_type.lower().endswith(_INT8) else "float product"
+        return "int8 product" if _precision(info.exec_type) == "int8" else "float product"
     return "conversion" if info.node_type in _CONVERSIONS else "other"
+
+
+def _precision(kernel: str) -> Precision:
+    return next((own for ending, own in _ENDINGS.items() if kernel.lower().endswith(ending)), "fp32")
 
 
 def _whole(name: str) -> str:

@@ -134,7 +134,7 @@ at_least|number|metric|the suite's limit, where that is a least score
 )
 def _verdict(row: CaseRow) -> Cell:
     record, judged = row.record, row.judged
-    if not cases.is_int8(record):
+    if not cases.is_contender(record):
         return Cell()
     if (why := int8_share.explain_fp32_in_effect(record)) is not None:
         return Cell(text="no candidate", tone="muted", sort=0, hint=f"{int8_share.FP32_IN_EFFECT}: {why}")

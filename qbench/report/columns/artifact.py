@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from qbench import formatting
 from qbench.compare import int8_share
+from qbench.modes import HALVES
 from qbench.report.cells import CaseRow, Cell
 from qbench.report.columns.column import Family
 
@@ -43,17 +44,23 @@ def _coverage(row: CaseRow) -> Cell:
     coverage = row.record.artifact.coverage if row.record.artifact else None
     if coverage is None:
         return Cell()
-    layers = f"{coverage.layers_int8} of {coverage.layers_total} layers"
-    if coverage.macs_int8 is None:
+    mode = row.record.case.mode
+    layers, share = f"{coverage.layers_of(mode)} of {coverage.layers_total} layers", coverage.share_of(mode)
+    if share is None:
         return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
-    cell = Cell(text=formatting.share(coverage.macs_int8), sort=coverage.macs_int8, hint=layers)
+    if mode in HALVES:
+        text = f"0\N{NO-BREAK SPACE}%, {formatting.share(share)} in {mode}"
+        return Cell(text=text, sort=0.0, hint=f"none in int8, {layers} in {mode}")
+    cell = Cell(text=formatting.share(share), sort=share, hint=layers)
     if (why := int8_share.explain_fp32_in_effect(row.record)) is not None:
         return replace(cell, limits=int8_share.FP32_IN_EFFECT, hint=f"{layers}; {why}", tone="bad")
-    return replace(cell, tone="bad") if coverage.macs_int8 == 0 else cell
+    return replace(cell, tone="bad") if share == 0 else cell
 
 
 family.list("""
 coverage.layers_int8|count||layers that run in int8
+coverage.macs_half|number|0 to 1|of a bf16 or fp16 case: share of the multiply-accumulates in that format
+coverage.layers_half|count||layers in it
 coverage.layers_total|count||layers that could
 coverage.float_layers|text||names of the layers that stayed in float, separated by `;`
 coverage.float_reasons|text||why, as a JSON mapping from layer to reason

@@ -61,13 +61,13 @@ def _best(row: CaseRow) -> Cell:
     if (fastest := record.speedup_fastest) is not None:
         if fastest.baseline == record.case.id:
             return REFERENCE
-        return ratio_cell(record, fastest, hint=f"against {fastest.baseline}", toned=cases.is_int8(record))
+        return ratio_cell(record, fastest, hint=f"against {fastest.baseline}", toned=cases.is_contender(record))
     if record is best:
         return REFERENCE
     if (times := typical_times(record, best)) is None:
         return Cell()
     seconds, least = times
-    tone: Tone = "bad" if seconds > least and cases.is_int8(record) else ""
+    tone: Tone = "bad" if seconds > least and cases.is_contender(record) else ""
     return Cell(text=formatting.fixed(least / seconds, RATIO_DIGITS), sort=least / seconds, tone=tone)
 
 

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UsageError, first_names
+from qbench.modes import name_formats
 from qbench.record.schema import NATIVE
 from qbench.stats.interval_type import Interval
 
@@ -107,8 +108,8 @@ class FrameCase:
         return str(self["decision.role"] or "")
 
     @property
-    def is_int8(self) -> bool:
-        """Whether it is of an int8 mode."""
+    def is_contender(self) -> bool:
+        """Whether it is of another mode than fp32."""
         return self.mode != "fp32"
 
     @property
@@ -120,6 +121,11 @@ class FrameCase:
     def seconds(self) -> float:
         """The median call, infinite where there is none."""
         return self.number("latency.p50_seconds") or self.number("latency.mean_seconds") or math.inf
+
+
+def name_kind(cases: Iterable[FrameCase]) -> str:
+    """``int8 variant``, ``int8 or bf16 variant``: what the cases other than fp32 are."""
+    return f"{name_formats(case.mode for case in cases)} variant"
 
 
 def limits_of(intervals: Iterable[Interval]) -> list[float]:

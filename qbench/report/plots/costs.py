@@ -118,7 +118,7 @@ def show_amount(case: FrameCase, cost: Cost) -> str:
         return formatting.DASH
     if cost == "cold_start":
         return formatting.duration(value)
-    share = case.number("size_over_fp32") if cost == "size" and case.is_int8 else None
+    share = case.number("size_over_fp32") if cost == "size" and case.is_contender else None
     return formatting.size(int(value)) + (
         f" ({formatting.share(share, 0)})" if share is not None and share != 1 else ""
     )

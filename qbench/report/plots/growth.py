@@ -121,7 +121,9 @@ def list_lines(cases: Sequence[FrameCase], by: By) -> tuple[list[GrowthLine], in
             lines.append(GrowthLine(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
     panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]
     drawable = [line for line in lines if line.panel in panels]
-    drawable.sort(key=lambda line: (not line.case.role, line.case.is_int8 and not line.case.role, line.case.seconds))
+    drawable.sort(
+        key=lambda line: (not line.case.role, line.case.is_contender and not line.case.role, line.case.seconds)
+    )
     drawn = drawable[:MOST]
     return [line for panel in panels for line in drawn if line.panel == panel], len(lines) - len(drawn)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
+from qbench.modes import HALVES, precision_of
 from qbench.report.plots import rows, scale
 from qbench.report.plots.cases import MOST, FrameCase, choose, measured_cases, nothing_to_draw
 from qbench.report.plots.picture import Drawing, name_case, plural, tabulate, upper
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def roofline(frame: pd.DataFrame, most: int = MOST) -> Any:
-    """A matplotlib figure of a frame of cases: of the peak that a core was measured to have, in int8 for int8 cases and
-    in fp32 for fp32, the share that each case reaches."""
+    """A matplotlib figure of a frame of cases: of the peak that a core was measured to have, in the
+    format that a case multiplies in, the share that each case reaches."""
     cases = measured_cases(frame, most)
     chosen, _ = choose_rated(cases, most)
     if not chosen:
@@ -61,7 +62,7 @@ def _conclude(cases: Sequence[FrameCase]) -> str:
     rated = [case for case in cases if case.number("roofline.peak_fraction")]
     clauses = []
     for name in by_name:
-        of_peak = [case for case in rated if case.is_int8 == (name == "int8")]
+        of_peak = [case for case in rated if precision_of(case.mode) == name]
         best = max(of_peak, key=lambda case: case.number("roofline.peak_fraction") or 0.0)
         share = formatting.share(best.number("roofline.peak_fraction"), 0)
         clauses.append(f"of the {name} peak, {name_case(best)} reaches most: {share}")
@@ -85,13 +86,14 @@ def rate_of(case: FrameCase) -> float | None:
 
 
 def find_peaks(cases: Sequence[FrameCase]) -> dict[str, float]:
-    """The measured peak of a core for ``fp32`` and ``int8``, operations a second; the median of what cases tell."""
-    peaks = {}
-    for name in ("fp32", "int8"):
+    """The measured peak of a core for ``fp32``, ``int8`` and 16-bit floats, operations a second; the median of what
+    cases tell."""
+    peaks: dict[str, float] = {}
+    for name in ("fp32", *HALVES, "int8"):
         measured = sorted(
             peak / (case.number("case.threads") or 1)
             for case in cases
-            if (case.mode == "fp32") == (name == "fp32") and (peak := case.number("roofline.peak_per_second"))
+            if precision_of(case.mode) == name and (peak := case.number("roofline.peak_per_second"))
         )
         if measured and math.isfinite(measured[len(measured) // 2]):
             peaks[name] = measured[len(measured) // 2]
@@ -110,5 +112,5 @@ def show_rate(rate: float) -> str:
 
 def show_share(case: FrameCase) -> str:
     """``42 % of int8 peak``."""
-    name = "int8" if case.is_int8 else "fp32"
+    name = precision_of(case.mode)
     return f"{formatting.share(case.number('roofline.peak_fraction'), 0)} of {name} peak"

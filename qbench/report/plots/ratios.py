@@ -11,7 +11,7 @@ from qbench.decide.tested_change import name_levels
 from qbench.report import palette
 from qbench.report.plots import rows, scale
 from qbench.report.plots.canvas import ROLES
-from qbench.report.plots.cases import MOST, FrameCase, choose, limits_of, measured_cases, nothing_to_draw
+from qbench.report.plots.cases import MOST, FrameCase, choose, limits_of, measured_cases, name_kind, nothing_to_draw
 from qbench.report.plots.picture import (
     Drawing,
     be,
@@ -36,7 +36,7 @@ def speedup(frame: pd.DataFrame, most: int = MOST) -> Any:
     with its limits, and as a thin tick what it is over the fp32 on its own runtime."""
     chosen, _ = choose_speedups(measured_cases(frame, most), most)
     if not chosen:
-        raise nothing_to_draw("speedup", "no int8 case of the frame has a time over the fastest fp32")
+        raise nothing_to_draw("speedup", "no case of the frame but fp32 has a time over the fastest fp32")
     ratios = {id(case): over_best(case) for case in chosen}
     ticks = [tick for case in chosen if (tick := case.number("speedup.value"))]
     values = [ratio.value for ratio in ratios.values() if ratio]
@@ -63,7 +63,7 @@ def accuracy(frame: pd.DataFrame, most: int = MOST) -> Any:
     limits, those of the test, and the suite's limit."""
     chosen, _ = choose_changes(measured_cases(frame, most), most)
     if not chosen:
-        raise nothing_to_draw("accuracy", "no int8 case of the frame has a change of accuracy")
+        raise nothing_to_draw("accuracy", "no case of the frame but fp32 has a change of accuracy")
     changes = {id(case): change_of(case) for case in chosen}
     measured = [change for change in changes.values() if change is not None]
     limit = limit_of(chosen)
@@ -138,11 +138,12 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[D
 
 def _conclude_speedups(cases: Sequence[FrameCase]) -> str:
     """How many are faster, and which is the fastest."""
-    rated = [(ratio, case) for case in cases if case.is_int8 and (ratio := over_best(case)) is not None]
+    rated = [(ratio, case) for case in cases if case.is_contender and (ratio := over_best(case)) is not None]
     faster = [case for ratio, case in rated if (ratio.low or ratio.value) > 1]
     slower = [case for ratio, case in rated if (ratio.high or ratio.value) < 1]
     ratio, best = max(rated, key=lambda pair: pair[0].value)
-    first = f"{count_of(len(faster), len(rated), 'int8 variant')} {be(len(faster))} faster than the fastest fp32"
+    count = count_of(len(faster), len(rated), name_kind(case for _, case in rated))
+    first = f"{count} {be(len(faster))} faster than the fastest fp32"
     undecided = len(rated) - len(faster) - len(slower)
     rest = f"{len(slower) or 'None'} {be(len(slower))} slower" + (
         f", {undecided} cannot be told apart from it" if undecided else ""
@@ -155,7 +156,7 @@ def _conclude_speedups(cases: Sequence[FrameCase]) -> str:
 
 def _conclude_changes(cases: Sequence[FrameCase]) -> str:
     """How many hold the limit."""
-    judged = [case for case in cases if case.is_int8 and change_of(case) is not None]
+    judged = [case for case in cases if case.is_contender and change_of(case) is not None]
     counts = {
         name: sum(case["accuracy.verdict"] == name for case in judged) for name in ("PASS", "INCONCLUSIVE", "FAIL")
     }
@@ -163,10 +164,10 @@ def _conclude_changes(cases: Sequence[FrameCase]) -> str:
     unit = judged[0]["metric.unit"] or ""
     within = "" if limit is None else f" ({f'{name_limit(judged, limit)} {unit}'.rstrip()})"
     if not sum(counts.values()):
-        first = f"The change of accuracy of {plural(len(judged), 'int8 variant')}; the suite sets no limit"
+        first = f"The change of accuracy of {plural(len(judged), name_kind(judged))}; the suite sets no limit"
     else:
         verb = "keeps" if counts["PASS"] == 1 else "keep"
-        clauses = [f"{count_of(counts['PASS'], len(judged), 'int8 variant')} {verb} the accuracy{within}"]
+        clauses = [f"{count_of(counts['PASS'], len(judged), name_kind(judged))} {verb} the accuracy{within}"]
         clauses += [f"{counts['INCONCLUSIVE']} cannot be told with so few examples"] if counts["INCONCLUSIVE"] else []
         lose = ("is below", "are below") if is_absolute(judged) else ("loses more", "lose more")
         clauses += [f"{counts['FAIL']} {lose[counts['FAIL'] > 1]}"] if counts["FAIL"] else []
@@ -222,11 +223,11 @@ def limit_of(cases: Sequence[FrameCase]) -> float | None:
     limits = {
         least * (case.number("metric.scale") or 1.0)
         for case in cases
-        if case.is_int8 and (least := case.number("accuracy.at_least")) is not None
+        if case.is_contender and (least := case.number("accuracy.at_least")) is not None
     } | {
         margin * (case.number("metric.scale") or 1.0) * (1 if case["metric.higher_is_better"] is False else -1)
         for case in cases
-        if case.is_int8 and (margin := case.number("accuracy.margin")) is not None
+        if case.is_contender and (margin := case.number("accuracy.margin")) is not None
     }
     return limits.pop() if len(limits) == 1 else None
 
@@ -238,12 +239,12 @@ def name_limit(cases: Sequence[FrameCase], limit: float) -> str:
 
 def choose_speedups(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a speed-up that are shown, and how many are not."""
-    return choose([case for case in cases if case.is_int8 and over_best(case) is not None], most)
+    return choose([case for case in cases if case.is_contender and over_best(case) is not None], most)
 
 
 def choose_changes(cases: Sequence[FrameCase], most: int = MOST) -> tuple[list[FrameCase], int]:
     """The int8 cases with a change of accuracy that are shown, the fastest first, and how many are not."""
-    return choose([case for case in cases if case.is_int8 and change_of(case) is not None], most)
+    return choose([case for case in cases if case.is_contender and change_of(case) is not None], most)
 
 
 def show(interval: Interval | None, *, signed: bool = False, least: int = 2) -> str:

@@ -168,7 +168,7 @@ def _point_beyond(point: Point, across: Axis, up: Axis) -> str | None:
 def _draw_small(axes: Any, point: Point, spot: Spot, across: Axis, up: Axis) -> None:
     """One of many that have neither a name nor bars."""
     style = canvas.mark_style(point.case.mode, point.case.backend) | {
-        "markeredgewidth": 0.4 if point.case.is_int8 else 1.2
+        "markeredgewidth": 0.4 if point.case.is_contender else 1.2
     }
     style |= {"marker": _point_beyond(point, across, up) or style["marker"], "label": tell_point(point)}
     axes.plot([spot[0]], [spot[1]], markersize=4, zorder=2.5, **style)

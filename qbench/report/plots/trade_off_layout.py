@@ -106,7 +106,7 @@ def _arrange_on(points: Sequence[Point], form: Format, across: Axis, up: Axis) -
 def find_axes(points: Sequence[Point]) -> tuple[Axis, Axis]:
     """The axes of time and change, fitted to the int8 points and what a decision names; fp32 and the limit are on them
     where they do not press these together, and at the edge otherwise."""
-    fitted = [point for point in points if point.case.is_int8] or list(points)
+    fitted = [point for point in points if point.case.is_contender] or list(points)
     references = [point for point in points if not any(point is other for other in fitted)]
     times = [point.time.value for point in fitted]
     tie = points[0].case.number("decision.tie") or 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from qbench import formatting
 from qbench.progress.table import TextTable
 from qbench.report.plots import ratios
-from qbench.report.plots.cases import SHIPPED, FrameCase
+from qbench.report.plots.cases import SHIPPED, FrameCase, name_kind
 from qbench.report.plots.picture import be, count_examples, count_of, name_case, upper
 from qbench.stats.interval_type import Interval
 
@@ -33,7 +33,7 @@ def list_points(cases: Sequence[FrameCase], setting: str) -> list[Point]:
         change = ratios.change_of(case)
         if (
             change is None
-            and not case.is_int8
+            and not case.is_contender
             and case["accuracy.value"] is not None
             and case["case.recipe"] in (None, "default")
         ):
@@ -87,9 +87,10 @@ def _importance(point: Point, front: Sequence[Point]) -> tuple[int, float]:
 
 def conclude_trade_off(points: Sequence[Point]) -> str:
     """Who is both faster and accurate enough, what is shipped, n and the level of the bars."""
-    int8 = [point for point in points if point.case.is_int8]
-    faster = [point for point in int8 if (point.time.high or point.time.value) < 1]
-    first = f"{count_of(len(faster), len(int8), 'int8 variant')} {be(len(faster))} faster than the fastest fp32"
+    rated = [point for point in points if point.case.is_contender]
+    faster = [point for point in rated if (point.time.high or point.time.value) < 1]
+    count = count_of(len(faster), len(rated), name_kind(point.case for point in rated))
+    first = f"{count} {be(len(faster))} faster than the fastest fp32"
     if faster and limit_of(points) is not None:
         accurate = sum(point.case["accuracy.verdict"] == "PASS" for point in faster)
         first += _count_accurate(accurate, len(faster))
@@ -98,7 +99,7 @@ def conclude_trade_off(points: Sequence[Point]) -> str:
         word = "To ship" if shipped[0].case.role == "ship" else "Either will do"
         sentences.append(f"{word}: {'; or '.join(map(tell_point, shipped))}")
     sentences += [f"Keep {name_case(point.case)}" for point in points if point.case.role == "keep fp32"][:1]
-    level = ratios.describe_bars(point.case for point in int8).replace(" limits", "")
+    level = ratios.describe_bars(point.case for point in rated).replace(" limits", "")
     sentences.append(
         f"{count_examples([p.case for p in points])}; thin lines are limits: of time 95 %, of accuracy {level}"
     )

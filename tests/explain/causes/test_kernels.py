@@ -20,7 +20,7 @@ DEFAULT = Recipe(name=FRAMEWORK_DEFAULT, framework_default=True, symmetric=True,
 def slow_in_int8(losses, names=None, **changes):
     """A case whose layers take so many seconds longer in int8 than in fp32, of a call that takes 1 ms."""
     rows = tuple(layer_time(name, 1e-3 + loss, 1e-3) for name, loss in losses.items())
-    layers = tuple(Layer(name=name, operator="conv", macs=100, int8=True) for name in names or losses)
+    layers = tuple(Layer(name=name, operator="conv", macs=100, precision="int8") for name in names or losses)
     return replace(situation(**changes), times=TimeShares(case=CALL, fp32=CALL, layers=rows), layers=layers)
 
 

@@ -109,14 +109,14 @@ def test_what_a_recipe_keeps_in_float_is_tried_in_int8_each_kind_alone():
 def test_a_file_that_is_int8_throughout_keeps_nothing_in_float():
     """A layer in float that has no int8 form is none that is kept."""
     assert changes(layout.KEPT_FLOAT, situation(recipe=OWN_FILE)) == []
-    floats = replace(situation(recipe=OWN_FILE), layers=(*LAYERS[:2], replace(LAYERS[2], int8=False)))
+    floats = replace(situation(recipe=OWN_FILE), layers=(*LAYERS[:2], replace(LAYERS[2], precision="fp32")))
     (proposed,) = layout.KEPT_FLOAT.propose(floats)
     assert proposed.text == "quantized by qbench, with head in int8"
 
 
 def named(count):
     """A case of so many int8 layers."""
-    layers = tuple(Layer(name=f"l{number}", operator="conv", macs=1, int8=True) for number in range(count))
+    layers = tuple(Layer(name=f"l{number}", operator="conv", macs=1, precision="int8") for number in range(count))
     return replace(situation(), layers=layers)
 
 
@@ -128,7 +128,7 @@ def test_each_layer_is_tried_alone_where_they_are_few():
     ]
     outer = [f"l{number}" for number in (*range(6), *range(7, 13))]
     assert [each.part for each in layout.SENSITIVE_LAYERS.propose(named(13))] == outer
-    partly = replace(situation(), layers=(replace(LAYERS[0], int8=False), *LAYERS[1:]))
+    partly = replace(situation(), layers=(replace(LAYERS[0], precision="fp32"), *LAYERS[1:]))
     assert [each.part for each in layout.SENSITIVE_LAYERS.propose(partly)] == ["body", "head"]
 
 

@@ -24,7 +24,7 @@ def test_a_file_is_quantized_anew_with_the_layers_in_float_that_it_has():
     mine = situation(recipe=Recipe(name="own", file="mine.onnx"))
     (throughout,) = origin.OWN_FILE.propose(mine)
     assert (throughout.text, throughout.change) == ("quantized by qbench", Change(own_recipe=True))
-    (partly,) = origin.OWN_FILE.propose(replace(mine, layers=(*LAYERS[:2], replace(LAYERS[2], int8=False))))
+    (partly,) = origin.OWN_FILE.propose(replace(mine, layers=(*LAYERS[:2], replace(LAYERS[2], precision="fp32"))))
     assert partly.text == "quantized by qbench, head in float as in the file"
     assert partly.change == Change(own_recipe=True, recipe={"skip_layers": ("head",)})
     assert origin.OWN_FILE.propose(situation()) == ()

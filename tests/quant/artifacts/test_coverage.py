@@ -21,7 +21,7 @@ from qbench.report.run_warnings import warn_of_unknown_coverage
 
 
 def layer(macs, *, int8=False, name="x", operator="op"):
-    return Layer(name=name, operator=operator, macs=macs, int8=int8)
+    return Layer(name=name, operator=operator, macs=macs, precision="int8" if int8 else "fp32")
 
 
 def test_equal_sequences_match_one_to_one():
@@ -94,9 +94,9 @@ def test_unknown_coverage_is_a_warning_with_its_cases():
 
 def test_layers_of_a_foreign_artifact_have_the_networks_names_where_all_fit():
     """Where it was rewritten, so that some find no place, what ran is told under its own names: nothing is lost."""
-    reference = [Layer(name=name, operator="conv", macs=macs, int8=False) for name, macs in (("a", 10), ("b", 20))]
-    same = [Layer(name=f"q{macs}", operator="qconv", macs=macs, int8=True) for macs in (10, 20)]
+    reference = [Layer(name=name, operator="conv", macs=macs) for name, macs in (("a", 10), ("b", 20))]
+    same = [Layer(name=f"q{macs}", operator="qconv", macs=macs, precision="int8") for macs in (10, 20)]
     named = name_layers(align_layers(reference, same), same)
     assert [(layer.name, layer.int8) for layer in named] == [("a", True), ("b", True)]
-    other = [Layer(name="q30", operator="qconv", macs=30, int8=True)]
+    other = [Layer(name="q30", operator="qconv", macs=30, precision="int8")]
     assert name_layers(align_layers(reference, other), other) == tuple(other)
