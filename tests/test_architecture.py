@@ -25,7 +25,7 @@ PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("foreign_text",),
-    ("errors", "installation", "modes", "stats"),
+    ("errors", "installation", "modes", "stats", "torch_private"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),
@@ -272,7 +272,9 @@ def imported_by_the_parent() -> set[str]:
     [
         name
         for name in MODULES
-        if name and room(name) != "report" and (room(name) != "quant" or name in imported_by_the_parent())
+        if name
+        and room(name) not in ("report", "torch_private")
+        and (room(name) != "quant" or name in imported_by_the_parent())
     ],
 )
 def test_no_heavy_import_at_the_top_of_a_module(module: str) -> None:

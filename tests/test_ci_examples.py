@@ -159,7 +159,7 @@ def test_qbench_is_installed_from_its_repository(file: Path, shell: Any) -> None
     """At a commit that the reader puts in, and under the distribution's name."""
     content = read(file)
     variables = content["qbench gate"]["variables"] if file == GITLAB else content["env"]
-    assert re.fullmatch(rf"{PROJECT['name']} @ git\+https://github.com/OWNER/qbench@COMMIT", variables["QBENCH"])
+    assert re.fullmatch(rf"{PROJECT['name']}\[cpu\] @ git\+https://github.com/OWNER/qbench@COMMIT", variables["QBENCH"])
     (script,) = (script for script in scripts(file) if "pip install" in script)
     assert shell(script, QBENCH=variables["QBENCH"])[1] == f"pip install --quiet {variables['QBENCH']}\n"
 

@@ -241,8 +241,8 @@ def test_the_first_screen_holds_the_two_commands():
     """A fresh machine needs these two lines and nothing else, before the first heading."""
     first = README.read_text(encoding="utf-8").partition("\n## ")[0]
     assert re.findall(r"`(python3 -m venv [^`]*)`", first) == [
-        "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/qbench run suites/quickstart.yaml",
-        "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest",
+        "python3 -m venv .venv && .venv/bin/pip install -e '.[cpu]' && .venv/bin/qbench run suites/quickstart.yaml",
+        "python3 -m venv .venv && .venv/bin/pip install -e '.[cpu,test]' && .venv/bin/pytest",
     ]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What loading a TorchScript file imports.
 MODULES = ("torch", "qbench.quant.pytorch.torch_ao", "qbench.quant.artifacts.torchscript")
+MISSING = "torch is not installed; pip install 'torch>=2.13,<2.16', or qbench with the extra cpu: no CUDA"
 # Outputs of two calls on one example, as a share of the largest: rounding is far below, dropout far above.
 SAME = 1e-4
 
@@ -24,7 +25,7 @@ SAME = 1e-4
 def torch_missing() -> str | None:
     """Why torch cannot be used, or None; torch is not imported."""
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed; pip install 'torch>=2.13,<2.14'"
+        return MISSING
     return None
 
 

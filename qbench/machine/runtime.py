@@ -156,10 +156,12 @@ def _onednn_says() -> str | None:
     """What oneDNN writes to stdout over one small product."""
     import torch
 
+    from qbench.torch_private import multiply_bytes
+
     if not torch.backends.mkldnn.is_available():
         return None
     a = torch.zeros((64, 64), dtype=torch.int8)
-    return read_onednn_of(lambda: torch._int_mm(a, a))
+    return read_onednn_of(lambda: multiply_bytes(a, a))
 
 
 def read_onednn_of(call: Callable[[], object]) -> str:

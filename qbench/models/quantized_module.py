@@ -94,13 +94,15 @@ def _list_parts(module: Any) -> Iterator[str]:
     """The layers, tensors and calls of a Python module that are quantized, by name."""
     import torch
 
+    from qbench.torch_private import OpOverload
+
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule) and hasattr(part, "forward"):
             yield from (f"{name}: {kind}" for kind in _list_operators(part.inlined_graph.nodes()))
         if type(part).__module__.startswith(_PACKAGES):
             yield f"{name or 'the network'}: {type(part).__name__}"
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            if isinstance(node.target, torch._ops.OpOverload) and _quantizes(_kind_of(node.target)):
+            if isinstance(node.target, OpOverload) and _quantizes(_kind_of(node.target)):
                 yield str(node.target)
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_quantized or type(tensor).__module__.startswith("torchao"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from qbench.torch_private import TorchDispatchMode
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to mypy here

@@ -135,12 +135,13 @@ def _separate_counters(graph_module: Any) -> None:
 
 def batch_norm_constants(module: Any) -> dict[str, tuple[float, float]]:
     """Name of the running variance -> (eps, momentum) of every BatchNorm of a module."""
-    import torch
+
+    from qbench.torch_private import BatchNorm
 
     return {
         f"{name}.running_var": (part.eps, 0.1 if part.momentum is None else part.momentum)
         for name, part in module.named_modules()
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.running_var is not None
+        if isinstance(part, BatchNorm) and part.running_var is not None
     }
 
 

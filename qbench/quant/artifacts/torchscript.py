@@ -143,9 +143,10 @@ def count_layers(module: Any, example: tuple[Any, ...]) -> tuple[tuple[Layer, ..
 def _precision_of(args: Any, kwargs: Any) -> Precision:
     """The format of the floats among an operator's arguments, fp32 where they have several."""
     import torch
-    from torch.utils import _pytree
 
-    leaves = _pytree.tree_leaves((args, kwargs))
+    from qbench.torch_private import pytree
+
+    leaves = pytree.tree_leaves((args, kwargs))
     types = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()}
     names: dict[Any, Precision] = {torch.bfloat16: "bf16", torch.float16: "fp16"}
     return names.get(types.pop(), "fp32") if len(types) == 1 else "fp32"
@@ -163,9 +164,10 @@ def find_proven(
 def _takes_int8(args: Any, kwargs: Any) -> bool:
     """Whether a tensor among the arguments is one of torch's quantized ones."""
     import torch
-    from torch.utils import _pytree
 
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_quantized for leaf in _pytree.tree_leaves((args, kwargs)))
+    from qbench.torch_private import pytree
+
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_quantized for leaf in pytree.tree_leaves((args, kwargs)))
 
 
 def _name_hooks(module: Any, stack: list[str]) -> list[Any]:

@@ -54,9 +54,10 @@ def trace_calls(run: Callable[[], Any]) -> tuple[tuple[TracedCall, ...], Any]:
 def flatten_tensors(value: Any) -> tuple[Any, ...]:
     """The tensors in a value, also inside lists, tuples and dicts."""
     import torch
-    from torch.utils import _pytree
 
-    return tuple(leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    from qbench.torch_private import pytree
+
+    return tuple(leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 @functools.cache

@@ -67,6 +67,7 @@ def _owner(module: Any, weight: Any) -> Any:
 def _holds_node(values: Any) -> bool:
     """Whether a setting is decided as the network runs."""
     from torch import fx
-    from torch.utils import _pytree
 
-    return any(isinstance(leaf, fx.Node) for leaf in _pytree.tree_leaves(values))
+    from qbench.torch_private import pytree
+
+    return any(isinstance(leaf, fx.Node) for leaf in pytree.tree_leaves(values))

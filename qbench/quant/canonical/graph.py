@@ -48,10 +48,11 @@ def trace(module: Any, inputs: tuple[Any, ...]) -> Any:
 
 def _require_tensors_first(inputs: tuple[Any, ...]) -> None:
     import torch
-    from torch.utils import _pytree
+
+    from qbench.torch_private import pytree
 
     tensors = sum(isinstance(value, torch.Tensor) for value in inputs)
-    if any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(inputs[tensors:])):
+    if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(inputs[tensors:])):
         raise Untraceable("a tensor comes after an argument that is none, or in a list")
 
 

@@ -221,6 +221,8 @@ def _functions() -> dict[Any, tuple[Any, tuple[str, ...]]]:
     from torch import nn
     from torch.nn import functional
 
+    from qbench.torch_private import BatchNorm
+
     return {
         functional.conv1d: (nn.Conv1d, _CONVOLUTION),
         functional.conv2d: (nn.Conv2d, _CONVOLUTION),
@@ -229,5 +231,5 @@ def _functions() -> dict[Any, tuple[Any, tuple[str, ...]]]:
         functional.conv_transpose2d: (nn.ConvTranspose2d, _TRANSPOSED),
         functional.conv_transpose3d: (nn.ConvTranspose3d, _TRANSPOSED),
         functional.linear: (nn.Linear, _LINEAR),
-        functional.batch_norm: (nn.modules.batchnorm._BatchNorm, _NORM),
+        functional.batch_norm: (BatchNorm, _NORM),
     }

@@ -120,13 +120,14 @@ def _inputs(module: Any, example: tuple[Any, ...]) -> dict[str, list[Any]]:
 
 def _candidate(part: Any) -> bool:
     """A layer with weights of its own whose class torch's quantizers do not know."""
-    from torch import nn
+
+    from qbench.torch_private import BatchNorm
 
     if type(part).__module__.partition(".")[0] in ("torch", "torchao"):
         return False
     alone = not any(True for child in part.children() for _ in child.parameters())
     weighty = "weight" in part._parameters or "weight" in part._buffers
-    return isinstance(part, (*supported_kinds(), nn.modules.batchnorm._BatchNorm)) or (alone and weighty)
+    return isinstance(part, (*supported_kinds(), BatchNorm)) or (alone and weighty)
 
 
 def _form(layer: Any, inputs: list[Any], *, training: bool) -> tuple[Form, str]:

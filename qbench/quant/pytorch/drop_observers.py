@@ -64,9 +64,9 @@ def met_infinity(observer: Any) -> bool:
 
 def finite(outputs: Any) -> bool:
     """Whether every float among a network's outputs is a number."""
-    from torch.utils import _pytree
+    from qbench.torch_private import pytree
 
-    tensors = [leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
     return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 

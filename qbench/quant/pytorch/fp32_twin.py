@@ -37,9 +37,10 @@ def freeze_observers(prepared: Any) -> None:
 
 def freeze_batch_norm(prepared: Any) -> None:
     """BatchNorm statistics stay as they are from here on, as in QAT."""
-    import torch
+
+    from qbench.torch_private import BatchNorm
 
     for part in prepared.modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, BatchNorm):
             setattr(part, FROZEN, True)
             part.eval()

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree
 
 from qbench.errors import ModeImpossible
 from qbench.modes import Precision
 from qbench.quant import model_call
+from qbench.torch_private import pytree
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -41,7 +41,7 @@ class Half(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         cast = contextlib.nullcontext() if self._whole else torch.autocast("cpu", self._type, cache_enabled=False)
         with cast:
             outputs = self.network(*map(self._take, inputs))
-        return _pytree.tree_map_only(torch.Tensor, self._give, outputs)
+        return pytree.tree_map_only(torch.Tensor, self._give, outputs)
 
     def _take(self, value: Any) -> Any:
         if self._whole and value.is_floating_point():

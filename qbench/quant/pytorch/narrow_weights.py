@@ -27,6 +27,7 @@ from qbench.quant.pytorch import older_kernels
 from qbench.quant.pytorch.packed_layers import RIM, LayerKernel, among_zeros, layers, scales, with_levels
 from qbench.quant.saturation import pair_sums
 from qbench.record.schema import TargetFacts
+from qbench.torch_private import make_per_channel_quantized_tensor, make_per_tensor_quantized_tensor
 
 TOP = 255  # the largest level of an activation
 # A pair that does not fit loses TOP at least where its weights sum to 129, less what fits: 255 * 129 - 32767 = 128.
@@ -156,7 +157,7 @@ def overflows(kernel: LayerKernel, levels: Any, *, top: int = TOP) -> Any:
     the integers of its weight."""
     over = torch.zeros(kernel.channels_out(levels), dtype=torch.bool)
     shape = (1, kernel.channels_in(levels), *_size(kernel, levels))
-    x = torch._make_per_tensor_quantized_tensor(torch.full(shape, top, dtype=torch.uint8), 1.0, 0)
+    x = make_per_tensor_quantized_tensor(torch.full(shape, top, dtype=torch.uint8), 1.0, 0)
     x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
     for some in (levels.clamp_min(0), levels.clamp_max(0)):
         weight = _unscaled(kernel, some)
@@ -221,10 +222,10 @@ def _source(weight: Any, float_weight: Any) -> Any:
 def _unscaled(kernel: LayerKernel, levels: Any) -> Any:
     """The weight with all scales one: for each channel where engines have such kernels."""
     if kernel.kind == "conv_transpose":
-        return torch._make_per_tensor_quantized_tensor(levels, 1.0, 0)
+        return make_per_tensor_quantized_tensor(levels, 1.0, 0)
     count = len(levels)
     ones, zeros = torch.ones(count, dtype=torch.double), torch.zeros(count, dtype=torch.long)
-    return torch._make_per_channel_quantized_tensor(levels, ones, zeros, 0)
+    return make_per_channel_quantized_tensor(levels, ones, zeros, 0)
 
 
 def _size(kernel: LayerKernel, levels: Any) -> list[int]:

@@ -24,12 +24,14 @@ def hold(
     """As ``narrow_weights.hold``, for a converted graph, which is changed."""
     import torch
 
+    from qbench.torch_private import make_per_channel_quantized_tensor
+
     sums = narrow_weights.Sums()
     with process_engine("onednn"):
         for node, levels, scales in _weights(module):
             kernel, name = _kernel(node), str(torch_export.layer_name(node))
             zeros = torch.zeros(len(scales), dtype=torch.long)
-            weight = torch._make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
+            weight = make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
             fitted = narrow_weights.ask(sums, kernels, name, kernel, weight, floats.get(name), narrow=narrow)
             if fitted is not weight:
                 levels.data.copy_(fitted.int_repr())

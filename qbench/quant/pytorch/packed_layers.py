@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from qbench.quant.pytorch.torch_ao import known_warnings
+from qbench.torch_private import make_per_channel_quantized_tensor, make_per_tensor_quantized_tensor
 
 # On a convolution whose kernel got a rim of zeros: the new side of the kernel, and where in it the old one starts.
 RIM = "qbench_rim"
@@ -160,9 +161,9 @@ def with_levels(levels: Any, like: Any, scale: Any = None) -> Any:
     """A quantized weight of other integers, with the scales of ``like`` unless others are given."""
     scale = scales(like)[1] if scale is None else scale
     if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return torch._make_per_tensor_quantized_tensor(levels, float(scale), like.q_zero_point())
+        return make_per_tensor_quantized_tensor(levels, float(scale), like.q_zero_point())
     zeros, axis = like.q_per_channel_zero_points(), like.q_per_channel_axis()
-    return torch._make_per_channel_quantized_tensor(levels, scale, zeros, axis)
+    return make_per_channel_quantized_tensor(levels, scale, zeros, axis)
 
 
 def among_zeros(weight: Any, side: int, top: int, left: int) -> Any:

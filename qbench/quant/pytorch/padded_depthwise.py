@@ -22,6 +22,7 @@ from qbench.quant.canonical import padding
 from qbench.quant.pytorch.int8_padding import zeros_of
 from qbench.quant.pytorch.packed_layers import RIM, among_zeros, with_levels
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
+from qbench.torch_private import make_per_tensor_quantized_tensor
 
 # The widest kernel for which an engine has a fast depthwise convolution: measured at 96 x 56 x 56 on torch 2.13,
 # fbgemm 0.3 ms for 7 x 7 and 257 ms for 9 x 9, qnnpack 0.4 ms for 5 x 5 and 11 ms for 7 x 7.
@@ -184,7 +185,7 @@ def _same(old: Any, explicit: padding.Pairs, new: Any, cut: Any) -> bool:
         shape = (1, old.in_channels, size + old.kernel_size[0], size + old.kernel_size[1])
         with torch.inference_mode(), known_warnings():
             levels = torch.randint(0, 64, shape, generator=random, dtype=torch.uint8)
-            x = torch._make_per_tensor_quantized_tensor(levels, 0.05, 20)
+            x = make_per_tensor_quantized_tensor(levels, 0.05, 20)
             x = x.contiguous(memory_format=torch.channels_last)
             expected = old(functional.pad(x, padding.as_pad(explicit)))
             if not torch.equal(expected.int_repr(), cut(new(x), x).int_repr()):

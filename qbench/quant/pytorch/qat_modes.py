@@ -22,9 +22,11 @@ def freeze_batch_norm(prepared: Any) -> None:
     """BatchNorm statistics stay as they are from here on, as in the int8 model."""
     import torch
 
+    from qbench.torch_private import BatchNorm
+
     prepared.apply(torch_ao.freeze_bn_stats)
     for part in prepared.modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, BatchNorm):
             part.register_buffer(FROZEN, torch.tensor(True), persistent=False)
             part.eval()
 

@@ -23,6 +23,7 @@ from qbench.quant.pytorch.packed_layers import Packed, scales, zero_points
 from qbench.quant.pytorch.torch_ao import known_warnings
 from qbench.quant.saturation import torch_products
 from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
+from qbench.torch_private import make_per_tensor_quantized_tensor
 
 Array = NDArray[Any]
 _LAYERS = {f"{kind}{relu}" for kind in ("conv1d", "conv2d", "conv3d", "linear") for relu in ("", "_relu")}
@@ -117,7 +118,7 @@ class TorchPredictor:
         rows = len(bytes_out) // examples
         hit = layer.counter.correct(bytes_in, x.q_zero_point(), bytes_out, finish, rows=rows)
         self.saturated.update((hit + self._examples).tolist())
-        return torch._make_per_tensor_quantized_tensor(levels, result.q_scale(), zero) if len(hit) else result
+        return make_per_tensor_quantized_tensor(levels, result.q_scale(), zero) if len(hit) else result
 
 
 def _as_read(counter: LayerCounter, levels: Array) -> Array:
