@@ -21,7 +21,8 @@ def load(reference: ModelReference) -> Network:
     try:
         with warnings.catch_warnings():
             # TorchScript is announced as deprecated; the user's file has this format, and nothing else reads it.
-            warnings.filterwarnings("ignore", message=r"`torch\.jit\.load` is", category=DeprecationWarning)
+            for category in (DeprecationWarning, FutureWarning):  # of torch 2.13, and of 2.14
+                warnings.filterwarnings("ignore", message=r"`torch\.jit\.load` is", category=category)
             with regular_file.open_file(path) as stream:
                 module = torch.jit.load(stream, map_location="cpu")
     except (RuntimeError, ValueError, OSError) as error:

@@ -1,22 +1,28 @@
 """8-bit arithmetic in numpy: from values to integers and back (``scale_rules`` gives the scale and the zero point).
 
-``quantize_per_tensor`` and ``quantize_per_channel`` are what torch's own kernels compute, bit for bit:
+``quantize_per_tensor`` and ``quantize_per_channel`` are what the kernels of the installed torch compute, bit for bit:
 
     Q = saturate(round_half_even(x * (1 / scale) + zero_point))        x' = (Q - zero_point) * scale
 
-in float32 with ``1 / scale`` rounded first, as torch's kernels on x86 do it (``fbgemm::Quantize``): per tensor in 8
-bits product and sum are rounded once (a fused multiply-add), per channel and in 32 bits one after the other; on the way
-back, scales per channel keep the float64 in which torch holds them. Inside the representable range
+in float32 with ``1 / scale`` rounded first, as torch 2.13's kernels on x86 do it (``fbgemm::Quantize``): per tensor in
+8 bits product and sum are rounded once (a fused multiply-add), per channel and in 32 bits one after the other; on the
+way back, scales per channel keep the float64 in which torch holds them. Inside the representable range
 [(qmin - zero_point) scale, (qmax - zero_point) scale] the error is at most scale / 2, outside it values clip. Halfway
 between two integers an odd zero point decides otherwise than in ``round(x / scale) + zero_point``, which is what
 ``quantize_linear``, ONNX's QuantizeLinear, AMCT and torch's fake quantize compute.
 
+torch 2.14 adds the zero point behind the rounding, in all of them: ``saturate(round_half_even(x * (1 / scale)) +
+zero_point)``, found by values next to half a step: a suite's answers on torch's engines may change with it.
+
 Where torch answers in silence with garbage (a scale of zero, NaN in the input), this refuses; where its int32 wraps
-around (dequantizing qint32 per tensor with Q - zero_point beyond 2**31), this does not.
+around (dequantizing qint32 per tensor with Q - zero_point beyond 2**31; in torch 2.14 ``quint8`` of values beyond 2**31
+steps, which get the lowest level), this does not.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -165,10 +171,26 @@ def fake_quantize(x: Array, scale: Array | float, zero_point: Array | int = 0) -
     return dequantize_linear(quantize_linear(x, scale, zero_point), scale, zero_point)
 
 
+@functools.cache
+def adds_zero_point_first() -> bool:
+    """Whether the installed torch adds the zero point before it rounds: 2.13 does, 2.14 does not. Without a torch, as
+    the newest."""
+    try:
+        major, minor = importlib.metadata.version("torch").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return (int(major), int(minor)) < (2, 14)
+
+
 def _quantize_values(values: Array, scale: Array, zero_point: Array, dtype: Dtype, *, fused: bool) -> Array:
     with np.errstate(over="ignore"):  # what overflows to infinity saturates below
         inverse = np.float32(1) / scale.astype(np.float32)
-        if fused:  # x86's long double holds the product and the sum exactly, wherever they do not saturate
+        if not adds_zero_point_first():  # per tensor to an int32, per channel to a float32
+            rounded = np.rint(values * inverse)
+            steps = (
+                rounded.astype(np.float64) + zero_point if not zero_point.ndim else rounded + zero_point.astype("f4")
+            )
+        elif fused:  # x86's long double holds the product and the sum exactly, wherever they do not saturate
             steps = (values.astype(np.longdouble) * inverse + zero_point).astype(np.float32)
         else:
             steps = values * inverse + zero_point.astype(np.float32)

@@ -15,7 +15,17 @@ from hypothesis.extra import numpy as hnp
 
 import qbench.quant
 from qbench.errors import BuildError
-from qbench.quant import QINT8, QINT32, QUINT8, Quantized, quantize_per_channel, quantize_per_tensor, representable
+from qbench.quant import (
+    QINT8,
+    QINT32,
+    QUINT8,
+    Quantized,
+    affine,
+    quantize_per_channel,
+    quantize_per_tensor,
+    representable,
+)
+from qbench.quant.affine import adds_zero_point_first
 
 # torch rounds in another order on other architectures (no fbgemm there).
 on_x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="bit-equality is to torch on x86")
@@ -52,15 +62,20 @@ def per_tensor(draw):
     return x, scale, zero_point, dtype
 
 
-def equal_to_torch(found, theirs):
+def equal_to_torch(found, theirs, x):
     """The same integers in the same storage type and, where torch's int32 does not wrap around, the same floats."""
     assert found.int_repr().dtype == theirs.int_repr().numpy().dtype
-    assert np.array_equal(found.int_repr(), theirs.int_repr().numpy())
+    wide = np.zeros(x.shape, bool)
+    if not adds_zero_point_first():  # torch 2.14 adds the zero point to an int32
+        along = [1] * x.ndim if found.axis is None else [-1 if i == found.axis else 1 for i in range(x.ndim)]
+        scale, zero_point = (np.asarray(part).reshape(along) for part in (found.scale, found.zero_point))
+        wide = np.abs(x / scale) + np.abs(zero_point) >= 2**31 - 2**8
+    assert np.where(wide, True, found.int_repr() == theirs.int_repr().numpy()).all()
     own = found.dequantize()
     assert own.dtype == np.float32
-    wraps = np.zeros(own.shape, bool)
+    wraps = wide
     if found.dtype is QINT32 and found.axis is None:
-        wraps = np.abs(found.integers.astype(np.int64) - found.zero_point) >= 2**31
+        wraps = wide | (np.abs(found.integers.astype(np.int64) - found.zero_point) >= 2**31)
     assert np.where(wraps, True, own == theirs.dequantize().numpy()).all()
 
 
@@ -71,7 +86,7 @@ def test_per_tensor_is_torch_bit_for_bit(case):
     """Any float32 with infinities, any shape, every dtype, scales over 60 decades, ties and their neighbours."""
     x, scale, zero_point, dtype = case
     theirs = torch.quantize_per_tensor(torch.from_numpy(np.array(x)), scale, zero_point, getattr(torch, dtype.name))
-    equal_to_torch(quantize_per_tensor(x, scale, zero_point, dtype), theirs)
+    equal_to_torch(quantize_per_tensor(x, scale, zero_point, dtype), theirs, x)
 
 
 @on_x86
@@ -92,7 +107,7 @@ def test_per_channel_is_torch_bit_for_bit(data):
         axis,
         getattr(torch, dtype.name),
     )
-    equal_to_torch(quantize_per_channel(x, several, zeros, axis, dtype), theirs)
+    equal_to_torch(quantize_per_channel(x, several, zeros, axis, dtype), theirs, x)
 
 
 @on_x86
@@ -106,10 +121,10 @@ def test_many_values_next_to_ties_are_torchs(dtype):
         x = np.where(random.random(2000) < 0.5, x, np.nextafter(x, np.float32(0)))
         kind = getattr(torch, dtype.name)
         theirs = torch.quantize_per_tensor(torch.from_numpy(x), scale, zero_point, kind)
-        equal_to_torch(quantize_per_tensor(x, scale, zero_point, dtype), theirs)
+        equal_to_torch(quantize_per_tensor(x, scale, zero_point, dtype), theirs, x)
         several = (torch.tensor([scale], dtype=torch.float64), torch.tensor([zero_point]))
         theirs = torch.quantize_per_channel(torch.from_numpy(x[None]), *several, 0, kind)
-        equal_to_torch(quantize_per_channel(x[None], [scale], [zero_point], 0, dtype), theirs)
+        equal_to_torch(quantize_per_channel(x[None], [scale], [zero_point], 0, dtype), theirs, x[None])
 
 
 @given(per_tensor())
@@ -146,11 +161,34 @@ def test_known_answer_per_channel():
     assert quantize_per_channel(x.T, [0.1, 0.01], [10, 0], 1, "quint8").int_repr().tolist() == [[0, 100], [10, 200]]
 
 
-@pytest.mark.parametrize(("zero_point", "expected"), [(10, [10, 12, 12, 10, 8]), (11, [12, 12, 14, 10, 10])])
-def test_ties_go_to_the_even_integer(zero_point, expected):
-    """The zero point is added before the rounding, as torch does it, so that an odd one decides otherwise."""
+@pytest.mark.parametrize(
+    ("first", "zero_point", "expected"),
+    [
+        (True, 10, [10, 12, 12, 10, 8]),
+        (True, 11, [12, 12, 14, 10, 10]),
+        (False, 10, [10, 12, 12, 10, 8]),
+        (False, 11, [11, 13, 13, 11, 9]),
+    ],
+)
+def test_ties_go_to_the_even_integer(monkeypatch, first, zero_point, expected):
+    """torch 2.13 adds the zero point before the rounding, so that an odd one decides otherwise; torch 2.14 after it."""
+    monkeypatch.setattr(affine, "adds_zero_point_first", lambda: first)
     x = array(0.5, 1.5, 2.5, -0.5, -1.5)
     assert quantize_per_tensor(x, 1.0, zero_point, "quint8").int_repr().tolist() == expected
+    assert quantize_per_channel(x, [1.0] * 5, [zero_point] * 5, 0, "quint8").int_repr().tolist() == expected
+
+
+@pytest.mark.parametrize(("version", "first"), [("2.13.0+cpu", True), ("2.14.1+cu130", False), ("3.0.0", False)])
+def test_the_order_is_that_of_the_installed_torch(monkeypatch, version, first):
+    """By its version; without a torch it is the newest one's."""
+    monkeypatch.setattr(affine.importlib.metadata, "version", lambda name: version)
+    assert affine.adds_zero_point_first.__wrapped__() is first
+
+    def missing(name):
+        raise affine.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(affine.importlib.metadata, "version", missing)
+    assert affine.adds_zero_point_first.__wrapped__() is False
 
 
 def test_a_bias_keeps_its_32_bits():

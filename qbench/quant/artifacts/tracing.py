@@ -191,7 +191,8 @@ def known_warnings() -> Iterator[None]:
     import torch
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*torch.jit.*", category=DeprecationWarning)
+        for category in (DeprecationWarning, FutureWarning):  # torch 2.13 and 2.14 announce the end of TorchScript
+            warnings.filterwarnings("ignore", message=".*torch.jit.*", category=category)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.jit.*")
         warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)  # ``trace`` collects those that count
         yield
