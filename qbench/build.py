@@ -15,13 +15,13 @@ from pydantic import TypeAdapter
 from qbench import backends, quant, registry
 from qbench.backends import fp32_twin
 from qbench.backends.base import Backend, BuildJob, Built
-from qbench.backends.int8_coverage import require_half, require_int8, summarize_coverage
+from qbench.backends.int8_coverage import require_int8, require_named, summarize_coverage
 from qbench.cache import manifest, store
 from qbench.cache.root import UNFINISHED
 from qbench.data import Data
 from qbench.errors import BuildError, CaseSkipped
 from qbench.machine import fingerprint
-from qbench.modes import is_int8, precision_of
+from qbench.modes import is_int8
 from qbench.network import Model, load_network
 from qbench.plan.planner import Variant
 from qbench.process.child_process import Limits, call
@@ -57,7 +57,7 @@ class Artifact:
             **vars(self),
             **vars(self.built),
             **vars(self.built.conversion),
-            "coverage": None if self.mode == "fp32" else summarize_coverage(self.built, precision_of(self.mode)),
+            "coverage": None if self.mode == "fp32" else summarize_coverage(self.built, self.mode),
             "cached": not self.fresh,
             "note": "; ".join(note for note in (self.built.note, self.repair) if note) or None,
         }
@@ -235,7 +235,7 @@ def build_here(
     if is_int8(variant.mode):
         require_int8(built, _failing_coverage(variant))
     elif variant.mode != "fp32":
-        require_half(built, precision_of(variant.mode))
+        require_named(built, variant.mode)
     conversion = built.conversion.with_notes(training_note, *built.conversion.notes)
     expected = outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1)
     facts = asdict(replace(built, conversion=conversion, expected=expected))

@@ -150,6 +150,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("float", "float32", "f32", "full"), ("fp32",)),
     **dict.fromkeys(("bfloat16", "bfloat"), ("bf16",)),
     **dict.fromkeys(("float16", "f16", "half"), ("fp16", "bf16")),
+    **dict.fromkeys(("int4", "4bit", "weights", "weight-only"), ("weight_only",)),
     **dict.fromkeys(("acc", "accuracy", "acc1"), ("top1", "accuracy")),
     **dict.fromkeys(("agreement", "agree"), ("top1_agreement",)),
     **dict.fromkeys(("snr", "psnr"), ("sqnr",)),

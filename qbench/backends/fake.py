@@ -15,14 +15,30 @@ from typing import Any
 
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
 from qbench.models.base import NetworkKind
-from qbench.modes import MODES, is_int8, precision_of
+from qbench.modes import MODES, WEIGHT_ONLY, is_int8, precision_of
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Conversion
 
 FILE = "model.json"
 CLASSES = 10
-SECONDS = {"fp32": 1e-3, "bf16": 0.6e-3, "fp16": 0.6e-3, "dynamic": 0.8e-3, "static": 0.5e-3, "qat": 0.5e-3}
-SIZE_BYTES = {"fp32": 4000, "bf16": 2000, "fp16": 2000, "dynamic": 1200, "static": 1100, "qat": 1100}
+SECONDS = {
+    "fp32": 1e-3,
+    "bf16": 0.6e-3,
+    "fp16": 0.6e-3,
+    "weight_only": 0.7e-3,
+    "dynamic": 0.8e-3,
+    "static": 0.5e-3,
+    "qat": 0.5e-3,
+}
+SIZE_BYTES = {
+    "fp32": 4000,
+    "bf16": 2000,
+    "fp16": 2000,
+    "weight_only": 600,
+    "dynamic": 1200,
+    "static": 1100,
+    "qat": 1100,
+}
 
 
 class Fake(Backend):
@@ -49,7 +65,13 @@ class Fake(Backend):
         """A file of a known size that says how long a call takes."""
         content = {"seconds": SECONDS[job.mode], "mode": job.mode}
         (job.folder / FILE).write_text(json.dumps(content).ljust(SIZE_BYTES[job.mode]))
-        layer = Layer(name="projection", operator="fake", macs=1_000_000, precision=precision_of(job.mode))
+        layer = Layer(
+            name="projection",
+            operator="fake",
+            macs=1_000_000,
+            precision=precision_of(job.mode),
+            weight_bits=4 if job.mode == WEIGHT_ONLY else None,
+        )
         conversion = Conversion(notes=("made up, for tests and demos",))
         return Built(format="fake", file=FILE, layers=(layer,), conversion=conversion)
 

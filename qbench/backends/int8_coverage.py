@@ -3,11 +3,11 @@ count as that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from qbench.backends.base import Built
 from qbench.errors import BuildError, ModeImpossible, first_names
-from qbench.modes import HALVES, Precision
+from qbench.modes import HALVES, WEIGHT_ONLY, precision_of
 from qbench.quant.artifacts.coverage import Layer, compute_int8_share, compute_share, explain_unknown
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE
@@ -24,17 +24,21 @@ _NEVER_INT8: Mapping[str, str | None] = {
 }
 
 
-def summarize_coverage(built: Built, precision: Precision = "int8") -> Coverage:
-    """The share of multiply-accumulates in the format that a variant is meant to have, the layers that are, the names
-    of those that are not, and why; no share where the layers could not be read, or where the work of one is not
-    known."""
-    floats = tuple(layer.name for layer in built.layers if layer.precision != precision)
+def summarize_coverage(built: Built, mode: str = "static") -> Coverage:
+    """The share of multiply-accumulates that are what a mode names, the layers that are, the names of those that are
+    not, and why; no share where the layers could not be read, or where the work of one is not known."""
+    is_named = _find_named(mode)
+    floats = tuple(layer.name for layer in built.layers if not is_named(layer))
     reasons, unknown = built.conversion.float_reasons, built.uncounted or explain_unknown(built.layers)
-    is_half = precision in HALVES
+    share = None if unknown else compute_share(built.layers, is_named)
+    count = sum(map(is_named, built.layers))
     return Coverage(
         macs_int8=None if unknown else compute_int8_share(built.layers),
-        macs_half=compute_share(built.layers, precision) if is_half and not unknown else None,
-        layers_half=sum(layer.precision == precision for layer in built.layers) if is_half else None,
+        macs_half=share if mode in HALVES else None,
+        layers_half=count if mode in HALVES else None,
+        macs_weights=share if mode == WEIGHT_ONLY else None,
+        layers_weights=count if mode == WEIGHT_ONLY else None,
+        weight_bits=max((layer.weight_bits or 0 for layer in built.layers), default=0) or None,
         unknown=unknown,
         layers_int8=sum(layer.int8 for layer in built.layers),
         layers_total=len(built.layers),
@@ -71,13 +75,22 @@ def require_int8(built: Built, least: float | None) -> None:
         )
 
 
-def require_half(built: Built, precision: Precision) -> None:
-    """Raises ``ModeImpossible`` where no layer is seen to run in that format of 16 bits."""
-    if built.uncounted is None and not any(layer.precision == precision for layer in built.layers):
+def _find_named(mode: str) -> Callable[[Layer], bool]:
+    """Whether a layer is what a mode names."""
+    if mode == WEIGHT_ONLY:
+        return lambda layer: layer.weight_bits is not None
+    return lambda layer: layer.precision == precision_of(mode)
+
+
+def require_named(built: Built, mode: str) -> None:
+    """Raises ``ModeImpossible`` where no layer is seen to be what a mode of 16-bit floats, or of weights of few bits,
+    names."""
+    if built.uncounted is None and not any(map(_find_named(mode), built.layers)):
         seen = first_names([f"{layer.name} ({layer.operator})" for layer in built.layers], 3)
+        nothing = "no weight is in few bits" if mode == WEIGHT_ONLY else f"nothing runs in {mode}"
         raise ModeImpossible(
-            f"nothing runs in {precision}: all {len(built.layers)} layers stay fp32: "
-            f"{seen or 'the model has no Conv, Linear or LSTM'}; leave {precision} out for this network"
+            f"{nothing}: all {len(built.layers)} layers stay fp32: "
+            f"{seen or 'the model has no Conv, Linear or LSTM'}; leave {mode} out for this network"
         )
 
 

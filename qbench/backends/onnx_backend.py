@@ -13,9 +13,9 @@ from qbench import installation
 from qbench.backends import own_int8_file
 from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
 from qbench.backends.onnx_build import EXPORTS, FILE, fp32_file, quantize_network
-from qbench.backends.open_choices import choose_ranges, choose_target, find_without_ranges
+from qbench.backends.open_choices import choose_ranges, choose_target, choose_weights, find_without_ranges
 from qbench.models.base import NetworkKind
-from qbench.modes import is_int8
+from qbench.modes import WEIGHT_ONLY, is_int8
 from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
 
@@ -60,6 +60,8 @@ class OnnxBackend(Backend):
         recipe = replace(recipe, flow="onnx", embeddings=False)  # no int8 tables in this flow
         if recipe.file is not None:  # the user's own: there is nothing to choose
             return recipe
+        if mode == WEIGHT_ONLY:
+            return choose_weights(recipe)
         if mode == "dynamic" or recipe.framework_default:
             per_channel = None if recipe.framework_default else recipe.per_channel is not False
             return choose_target(

@@ -10,6 +10,7 @@ from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.program import Program, copy_model
 from qbench.machine import amx_tiles
+from qbench.modes import WEIGHT_ONLY
 from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
@@ -22,15 +23,17 @@ class OnnxRuntime(OnnxBackend):
 
     name = "onnxruntime"
     runtime = "onnxruntime"
-    modes = ("fp32", "dynamic", "static", "qat")
+    modes = ("fp32", "weight_only", "dynamic", "static", "qat")
     modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
     packages = ("onnxruntime", "onnx")
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""
-        from qbench.quant.onnx import onnxruntime_quantizers, static
+        from qbench.quant.onnx import onnxruntime_quantizers, static, weight_only
 
         notes: tuple[str, ...] = ()
+        if job.mode == WEIGHT_ONLY:
+            return file, Conversion(float_reasons=weight_only.quantize_file(source, file, job.recipe))
         if job.mode == "dynamic":
             notes = onnxruntime_quantizers.dynamic(source, file, job.recipe)
         elif job.mode == "static" and job.recipe.framework_default:

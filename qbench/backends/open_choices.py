@@ -30,6 +30,21 @@ def choose_ranges(recipe: Recipe, mode: str, calibrator: str) -> Recipe:
     )
 
 
+def choose_weights(recipe: Recipe) -> Recipe:
+    """Of a recipe what weights of few bits have, with bits, group, symmetry and arithmetic chosen."""
+    return Recipe(
+        name=recipe.name,
+        flow=recipe.flow,
+        bits=recipe.bits or 8,
+        group=recipe.group or 128,
+        symmetric=bool(recipe.symmetric),
+        arithmetic=recipe.arithmetic or "int8",
+        skip_layers=recipe.skip_layers,
+        canonicalize=False,
+        clip_ranges=False,
+    )
+
+
 def make_room_for_sums(recipe: Recipe) -> Recipe:
     """The recipe with the choice how sums of 16 bits are kept from overflowing: by wider steps for the weights of the
     layers that need it, unless it says something else."""

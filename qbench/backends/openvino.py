@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from qbench.backends.onnx_build import fp32_file
 from qbench.backends.program import Program, copy_model
 from qbench.machine import half_floats
 from qbench.models.base import NetworkKind, format_of
-from qbench.modes import HALVES, precision_of
+from qbench.modes import HALVES, WEIGHT_ONLY, precision_of
 from qbench.process import threads as threads_of_process
 from qbench.quant.flow import Conversion
+from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:
     from qbench.quant.artifacts.node_profile import CallProfile
@@ -29,7 +31,7 @@ class OpenVino(OnnxBackend):
 
     name = "openvino"
     runtime = "openvino"
-    modes = ("fp32", *HALVES, "static", "qat")
+    modes = ("fp32", *HALVES, WEIGHT_ONLY, "static", "qat")
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")
     int8_formats = ("onnx", "openvino")
     packages = ("openvino", "nncf", "onnx", "onnxruntime")
@@ -48,6 +50,11 @@ class OpenVino(OnnxBackend):
                 "onnxruntime or a torch engine"
             )
         return super().why_not(mode=mode, kind=kind)
+
+    def resolve(self, mode: str, recipe: Recipe) -> Recipe:
+        """As every ONNX backend; NNCF's weights of 8 bits have one group for all inputs of an output."""
+        recipe = super().resolve(mode, recipe)
+        return replace(recipe, group="channel") if mode == WEIGHT_ONLY and recipe.bits == 8 else recipe
 
     def require_known(self, source: Path) -> None:
         """Raises ``ModeImpossible`` for a Fourier transform that OpenVINO computes wrongly."""
@@ -75,6 +82,13 @@ class OpenVino(OnnxBackend):
             openvino_model.store_half(source, pair, precision)
             note = f"weights stored in 16 bits, compiled for {precision}; nothing was calibrated"
             return pair, Conversion(notes=(PAIR_NOTE, note))
+        if job.mode == WEIGHT_ONLY:
+            from qbench.quant.onnx import weight_only
+
+            pair = file.with_name(PAIR_FILE)
+            floats, tensors = weight_only.find_skipped(source, job.recipe)
+            openvino_model.compress_weights(source, pair, job.recipe, tensors)
+            return pair, Conversion(notes=(PAIR_NOTE,), float_reasons=floats)
         if job.mode != "static" or not job.recipe.framework_default:
             return super().quantize(job, source, file)
         pair = file.with_name(PAIR_FILE)
@@ -104,8 +118,7 @@ class OpenVino(OnnxBackend):
         """An ONNX file, or OpenVINO's own pair of files; compiled as it was measured."""
         from qbench.quant.artifacts import openvino_model
 
-        precision = openvino_model.read_precision(file)
-        settings = openvino_model.session_settings(0, precision) | {"INFERENCE_NUM_THREADS": "THREADS"}
+        settings = openvino_model.read_settings(file) | {"INFERENCE_NUM_THREADS": "THREADS"}
         arguments = [
             f'"{key}": {value if value == "THREADS" else repr(value)}'.replace("'", '"')
             for key, value in settings.items()

@@ -10,7 +10,7 @@ from qbench import formatting
 from qbench.compare import compare, int8_share
 from qbench.compare import text as compare_text
 from qbench.decide.limits import AccuracyFloor, AccuracyLimit, LimitCheck
-from qbench.modes import precision_of
+from qbench.modes import WEIGHT_ONLY, precision_of
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -66,6 +66,8 @@ def name_bound(bound: AccuracyLimit, metric: MetricInfo) -> str:
 def _describe_int8(check: LimitCheck) -> str:
     if (why := int8_share.explain_fp32_in_effect(check.record)) is not None:
         return f"{int8_share.FP32_IN_EFFECT}: {why}"
+    if check.record.case.mode == WEIGHT_ONLY:
+        return "has weights of few bits" if check.outcome == "PASS" else "no weight is seen to have few bits"
     precision = precision_of(check.record.case.mode)
     return (
         f"runs in {precision}" if check.outcome == "PASS" else f"no multiply-accumulate is seen to run in {precision}"

@@ -31,7 +31,7 @@ def variant_name(record: Record) -> str:
 
 def name_variant(mode: str, recipe: str, backend: str) -> str:
     """The same from its parts."""
-    kind = "QAT int8" if mode == "qat" else f"{mode} int8" if is_int8(mode) else mode
+    kind = "QAT int8" if mode == "qat" else f"{mode} int8" if is_int8(mode) else mode.replace("_", "-")
     of_recipe = "" if recipe == "default" else f" (recipe {recipe})"
     return f"{kind}{of_recipe} on {backend_name(backend)}"
 

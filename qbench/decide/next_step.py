@@ -18,6 +18,7 @@ from qbench.decide.limits import LimitCheck
 from qbench.decide.paired_times import Comparison
 from qbench.decide.sureness import Sureness
 from qbench.decide.tie import Contest
+from qbench.modes import is_int8
 from qbench.record.schema import Record
 
 NOTHING = "Nothing is open."
@@ -31,7 +32,10 @@ def find_next_step(
     if choice.verdict == "no answer":
         return _explain_no_answer(records, judged)
     if choice.verdict == "none qualifies" or pick is None:
-        nearest = min(choice.measured, key=lambda record: cases.p50(record) or math.inf)
+        explained = [record for record in choice.measured if is_int8(record.case.mode)]
+        if not explained:
+            return NOTHING
+        nearest = min(explained, key=lambda record: cases.p50(record) or math.inf)
         return f"{_explain(nearest, judged)} says why the fastest is ruled out, and what to try."
     if choice.verdict == "undecided":
         return _decide_limit(pick, judged)
@@ -79,7 +83,7 @@ def _decide_limit(pick: Record, judged: Judged) -> str:
     if check is not None and check.outcome == "INCONCLUSIVE":
         processes = 4 * (1 if pick.speedup is None else pick.speedup.processes)
         return f"{_run_with(processes, _expect_seconds(pick, processes), judged)} about halves its limits."
-    return f"{_explain(pick, judged)} says what is missing."
+    return f"{_explain(pick, judged)} says what is missing." if is_int8(pick.case.mode) else NOTHING
 
 
 def count_needed_examples(check: LimitCheck) -> str | None:
@@ -102,7 +106,8 @@ def _decide_gain(choice: Choice, pick: Record, judged: Judged, contest: Contest)
     """What would show a gain of int8 over the fp32 that stays, where it has one that can be shown."""
     comparison = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
     if comparison is None or comparison.value >= 0 or contest.spec.minimize != "latency":
-        return f"{NOTHING[:-1]}; {_explain(pick, judged)} says why int8 gains no more."
+        why = f"; {_explain(pick, judged)} says why int8 gains no more" if is_int8(pick.case.mode) else ""
+        return f"{NOTHING[:-1]}{why}."
     step = _measure_longer(comparison, pick, abs(comparison.value), judged)
     return step or f"{NOTHING[:-1]} that more measuring would show."
 

@@ -14,7 +14,6 @@ from qbench.decide.names import backend_name, variant_name
 from qbench.decide.objective import Objective
 from qbench.decide.paired_times import PairedTimes, as_ratio
 from qbench.decide.tested_change import holds_against_fp32, write_shown
-from qbench.modes import precision_of
 from qbench.record.schema import Record, read_case_id
 from qbench.stats.interval_type import Interval
 
@@ -65,9 +64,10 @@ def facts(decision: Decision, judged: Judged) -> str:
     clauses += _size_part(record, judged) + _accuracy_part(record, judged)
     coverage = record.artifact.coverage if record.artifact else None
     share = None if coverage is None else coverage.share_of(record.case.mode)
-    if share is not None:
-        precision = precision_of(record.case.mode)
-        clauses.append(f"{formatting.share(share)} of its multiply-accumulates in {precision}")
+    if coverage is not None and share is not None:
+        clauses.append(
+            f"{formatting.share(share)} of its multiply-accumulates {coverage.describe_format(record.case.mode)}"
+        )
     return ", ".join(clauses) + "." if clauses else ""
 
 

@@ -16,7 +16,6 @@ from qbench.compare import compare
 from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
-from qbench.modes import precision_of
 from qbench.record.schema import NATIVE, Accuracy, Record
 
 # A baseline keeps 6 significant digits of a score or a share.
@@ -96,14 +95,14 @@ def _compare_coverage(old: Record, new: Record) -> Iterator[str]:
     before, now = (None if record.artifact is None else record.artifact.coverage for record in (old, new))
     if before is None or now is None:
         return
-    mode, precision = new.case.mode, precision_of(new.case.mode)
+    mode, format_ = new.case.mode, now.describe_format(new.case.mode)
     share, own = (each.share_of(mode) for each in (before, now))
     if share is not None and own is not None and not _is_close(share, own):
-        yield f"{share * 100:.6g} % in {precision} in the baseline, {own * 100:.6g} % in this run"
+        yield f"{share * 100:.6g} % {format_} in the baseline, {own * 100:.6g} % in this run"
     counts = [(each.layers_of(mode), each.layers_total) for each in (before, now)]
     if counts[0] != counts[1]:
         texts = [f"{layers} of {total}" for layers, total in counts]
-        yield f"{texts[0]} layers in {precision} in the baseline, {texts[1]} in this run"
+        yield f"{texts[0]} layers {format_} in the baseline, {texts[1]} in this run"
 
 
 def _compare_scores(evidence: Evidence, before: Accuracy | None, now: Accuracy | None) -> Iterator[str]:

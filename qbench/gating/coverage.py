@@ -10,7 +10,6 @@ from qbench import formatting
 from qbench.decide import limits
 from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import Verdict
-from qbench.modes import precision_of
 from qbench.record.schema import Record
 
 
@@ -22,7 +21,7 @@ def check_share(evidence: Evidence, record: Record) -> Verdict | None:
     rule, share = evidence.rule(check, "coverage"), _share(record)
     if share is None:
         return rule.verdict("MISSING", "no share", "not all multiply-accumulates of the artifact can be counted")
-    text = f"{formatting.share(share)} in {precision_of(record.case.mode)}  at least {formatting.share(least)}"
+    text = f"{formatting.share(share)} {_name_format(record)}  at least {formatting.share(least)}"
     return rule.say_number(check, text, _name_float(record))
 
 
@@ -36,7 +35,7 @@ def check_drop(evidence: Evidence, record: Record) -> Verdict | None:
     rule, now = evidence.rule(check, "coverage"), _share(record)
     if now is None:
         return rule.verdict("MISSING", "no share", "the baseline has a share, this artifact's cannot be counted")
-    shares = f"{formatting.share(before)} -> {formatting.share(now)} in {precision_of(record.case.mode)}"
+    shares = f"{formatting.share(before)} -> {formatting.share(now)} {_name_format(record)}"
     text = f"{shares}  tolerance {allowed * 100:g} %"
     check = check.hold_number(round(before - now, 9))  # a share is a sum of floats: the last digits prove nothing
     return rule.say_number(check, text, _name_float(record), improved=-max(allowed, 1e-9))
@@ -47,12 +46,14 @@ def _share(record: Record) -> float | None:
     return None if coverage is None else coverage.share_of(record.case.mode)
 
 
+def _name_format(record: Record) -> str:
+    assert record.artifact is not None
+    assert record.artifact.coverage is not None
+    return record.artifact.coverage.describe_format(record.case.mode)
+
+
 def _name_float(record: Record) -> str:
     assert record.artifact is not None
     assert record.artifact.coverage is not None
     layers = record.artifact.coverage.float_layers
-    return (
-        f"in floating point: {', '.join(layers[:8])}"
-        if layers
-        else f"less of it runs in {precision_of(record.case.mode)}"
-    )
+    return f"in floating point: {', '.join(layers[:8])}" if layers else f"less of it runs {_name_format(record)}"

@@ -88,7 +88,7 @@ def note_idle_quantize_keys(suite: Suite, keys: Iterable[CaseKey]) -> list[str]:
     modes = {"dynamic": quantize.dynamic, "static": quantize.static, "qat": quantize.qat}
     idle = [
         f"quantize.{mode}.backends.{backend}"
-        for mode, section in modes.items()
+        for mode, section in (*modes.items(), ("weight_only", quantize.weight_only))
         for backend in section.backends
         if (mode, backend) not in present
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from qbench.hosts.base import NATIVE, Host
-from qbench.modes import FLOATS, HALVES
+from qbench.modes import FLOATS, HALVES, WEIGHT_ONLY
 from qbench.plan.cases import Case, PlannedCase, Skip
 from qbench.plan.variants import CellVariant, Listed, VariantName, name_variant
 from qbench.record.schema import CaseKey, find_fp32, place_on
@@ -69,7 +69,7 @@ class _Resolver:
     def _resolve(self, key: CaseKey) -> PlannedCase | Skip:
         reference, too_wide = self._find_reference(key), None
         reason = self._why_not_built(key) or (too_wide := self._why_too_wide(key))
-        reason = reason or self._why_not_there(key) or self._why_no_half(key) or self._why_no_target(key)
+        reason = reason or self._why_not_there(key) or self._why_no_format(key) or self._why_no_target(key)
         if reason is None and reference is not None:
             reason = self._why_no_reference(key, reference)
         if reason is not None:
@@ -142,11 +142,17 @@ class _Resolver:
             return f"the cluster has no nodes of this class; it has {', '.join(sorted(nodes))}"
         return host.why_not(key.backend)
 
-    def _why_no_half(self, key: CaseKey) -> str | None:
-        """Why a host has no floats of 16 bits; None where it may: a node of a cluster is asked when it runs there."""
-        if key.mode not in HALVES or self._environment.hosts[key.host].kind != "limited":
-            return None
-        return f"{key.host} stands for CPUs whose instructions do not multiply {key.mode}; take {key.mode} on native"
+    def _why_no_format(self, key: CaseKey) -> str | None:
+        """Why a host has no answers in what a mode names; None where it may: a node of a cluster is asked when it runs
+        there."""
+        host = self._environment.hosts[key.host]
+        if key.mode in HALVES and host.kind == "limited":
+            return (
+                f"{key.host} stands for CPUs whose instructions do not multiply {key.mode}; take {key.mode} on native"
+            )
+        if key.mode == WEIGHT_ONLY and host.answers(key.backend) == "predicted":
+            return f"what weights of few bits answer on {key.host} is not predicted; take weight_only on native"
+        return None
 
     def _why_no_target(self, key: CaseKey) -> str | None:
         """Why what a cell's backend builds does not run on a kind of CPU of its target; None where it does."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.models.base import FileFormat, OwnInt8
-from qbench.modes import FLOATS, HALVES, is_int8
+from qbench.modes import FLOATS, HALVES, WEIGHT_ONLY, is_int8
 from qbench.plan.cases import Case, Variant
 from qbench.quant.pytorch.torch_ao import ENGINES
 from qbench.quant.recipe import AUTO, DEFAULT, TRAINING, Recipe
@@ -174,6 +174,8 @@ class Variants:
             return (
                 f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} for static on onnxruntime and openvino alone"
             )
+        if (own := self._choices[name].of_weights) and mode != WEIGHT_ONLY:
+            return f"{' and '.join(own)} {'is' if len(own) == 1 else 'are'} for weight_only alone"
         recipe = replace(self.recipe(mode, backend, name), name=DEFAULT)
         if (reason := _why_not_calibrator(recipe)) is not None:
             return reason

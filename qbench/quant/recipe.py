@@ -21,7 +21,9 @@ ONNX_STATIC = ("balance", "adaround", "bias_correction")
 _LATER = (
     *("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
     *ONNX_STATIC,
+    *("bits", "group", "arithmetic"),
 )
+OF_WEIGHTS = ("bits", "group", "arithmetic")  # what weight_only alone has
 # A dynamic variant with a smaller share of its work in int8 is practically fp32.
 DYNAMIC_MIN_COVERAGE = 0.01
 
@@ -42,6 +44,8 @@ class Recipe:
     untouched. ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
     rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error (these
     three: static, flow ``onnx``).
+    ``bits`` of a weight, ``group`` (inputs that share a scale, or ``channel``) and ``arithmetic`` (``int8`` or
+    ``fp32``) are those of weight_only.
     ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).
     ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
     with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes
@@ -76,6 +80,9 @@ class Recipe:
     balance: float | None = None
     adaround: bool | None = None
     bias_correction: bool | None = None
+    bits: int | None = None
+    group: int | str | None = None
+    arithmetic: str | None = None
     file: str | None = None
     epochs: int | None = None
     learning_rate: float | None = None

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from qbench.files.stored_name import require_digest, require_name, require_path
 from qbench.foreign_text import join_lines
-from qbench.modes import HALVES
+from qbench.modes import HALVES, WEIGHT_ONLY, precision_of
 from qbench.stats.interval_type import LARGEST, Interval
 
 SCHEMA = 1
@@ -155,7 +155,8 @@ def read_case_id(case: str) -> CaseKey | None:
 class Coverage:
     """What really runs in int8: ``macs_int8`` is the share of multiply-accumulates, read from the artifact, null where
     not all of them can be counted: ``unknown`` then says why. ``macs_half`` and ``layers_half`` say the same of the
-    format of a bf16 or fp16 case, null for others. ``float_layers`` are those in no format that the mode names, and
+    format of a bf16 or fp16 case, ``macs_weights`` and ``layers_weights`` of the weights of a weight_only case that
+    have ``weight_bits`` bits; null for others. ``float_layers`` are those in no format that the mode names, and
     ``float_reasons`` says why, where that is known."""
 
     macs_int8: Share | None
@@ -166,14 +167,27 @@ class Coverage:
     unknown: str | None = None
     macs_half: Share | None = None
     layers_half: Whole | None = None
+    macs_weights: Share | None = None
+    layers_weights: Whole | None = None
+    weight_bits: Whole | None = None
 
     def share_of(self, mode: str) -> float | None:
-        """The share of multiply-accumulates in the format that a mode names; None where it is not known."""
-        return self.macs_half if mode in HALVES else self.macs_int8
+        """The share of multiply-accumulates that are what a mode names; None where it is not known."""
+        return self.macs_half if mode in HALVES else self.macs_weights if mode == WEIGHT_ONLY else self.macs_int8
 
     def layers_of(self, mode: str) -> int:
-        """How many layers run in the format that a mode names."""
-        return self.layers_half or 0 if mode in HALVES else self.layers_int8
+        """How many layers are what a mode names."""
+        if mode in HALVES or mode == WEIGHT_ONLY:
+            return (self.layers_half if mode in HALVES else self.layers_weights) or 0
+        return self.layers_int8
+
+    def describe_format(self, mode: str) -> str:
+        """``in int8``, ``in bf16``, ``with weights of 4 bits (arithmetic in int8)``: what these are."""
+        if mode != WEIGHT_ONLY:
+            return f"in {precision_of(mode)}"
+        in_int8 = (self.macs_int8 or 0) / (self.macs_weights or 1)
+        arithmetic = "int8" if in_int8 == 1 else "fp32" if in_int8 == 0 else "int8 and fp32"
+        return f"with weights of {self.weight_bits} bits (arithmetic in {arithmetic})"
 
 
 @dataclass(frozen=True, kw_only=True)

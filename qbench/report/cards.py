@@ -14,7 +14,7 @@ from qbench.decide.json_text import find_shipped_record
 from qbench.decide.judged import Judged
 from qbench.decide.names import backend_name, variant_name
 from qbench.decide.sureness import say_chance
-from qbench.modes import precision_of
+from qbench.modes import name_formats
 from qbench.record.schema import Record
 from qbench.record.stored_run import QUICK, RunInfo
 from qbench.report import palette
@@ -110,8 +110,11 @@ def _aside(decision: Decision) -> str:
     """Whose figures the tiles hold, where that is not what is shipped."""
     if decision.pick is None or decision.verdict in ("ship", "either"):
         return ""
-    format_ = precision_of(decision.pick.case.mode)
-    return f"The fastest {format_} beside it:" if decision.verdict == "keep fp32" else "Its figures:"
+    return (
+        f"The fastest {name_formats([decision.pick.case.mode])} beside it:"
+        if decision.verdict == "keep fp32"
+        else "Its figures:"
+    )
 
 
 def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterator[Candidate]:
@@ -121,8 +124,9 @@ def _candidates(decision: Decision, judged: Judged, rulings: Rulings) -> Iterato
             continue
         coverage = record.artifact.coverage if record.artifact else None
         share = None if coverage is None else coverage.share_of(record.case.mode)
-        precision = precision_of(record.case.mode)
-        work = "" if share is None else f"{formatting.share(share)} of its work done in {precision}"
+        work = ""
+        if coverage is not None and share is not None:
+            work = f"{formatting.share(share)} of its work done {coverage.describe_format(record.case.mode)}"
         yield Candidate(
             name=variant_name(record),
             color=palette.variable_of(record.case.backend),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from qbench import formatting
-from qbench.modes import HALVES
+from qbench.modes import HALVES, WEIGHT_ONLY
 from qbench.progress.table import TextTable
 from qbench.quant.analysis.input_drift import CLIPPED
 from qbench.record.layer_numbers import LayerNumbers
@@ -46,8 +46,8 @@ def coverage_text(coverage: Coverage, mode: str) -> str:
 
 
 def _of_half(mode: str) -> str:
-    """`` in bf16`` where a mode names a float of 16 bits; empty for int8, which the column names."""
-    return f" in {mode}" if mode in HALVES else ""
+    """`` in bf16`` where a mode names no int8; empty for int8, which the column names."""
+    return f" in {mode}" if mode in HALVES else " with weights of few bits" if mode == WEIGHT_ONLY else ""
 
 
 def worst(run: StoredRun) -> TextTable:

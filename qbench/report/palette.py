@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Marker = Literal["circle", "triangle", "square", "diamond", "pentagon", "cross"]
+Marker = Literal["circle", "triangle", "square", "diamond", "pentagon", "cross", "star"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ MARKERS: dict[str, Marker] = {
     "fp32": "circle",
     "bf16": "pentagon",
     "fp16": "cross",
+    "weight_only": "star",
     "dynamic": "triangle",
     "static": "square",
     "qat": "diamond",
@@ -57,6 +58,7 @@ SYMBOLS: dict[Marker, str] = {
     "diamond": "◆",
     "pentagon": "⬟",
     "cross": "✚",
+    "star": "★",
 }
 
 VERDICTS: dict[str, Sign] = {

@@ -8,7 +8,6 @@ from qbench.backends.program import Program
 from qbench.decide.names import variant_name
 from qbench.decide.tested_change import ShownChange, change_of, name_levels, score_of
 from qbench.formatting import code, markdown
-from qbench.modes import precision_of
 from qbench.quant.target import CPUS, adds_in_16_bits, name_cpus, without_native
 from qbench.record.schema import Record, TargetFacts
 from qbench.record.stored_run import MetricInfo, StoredRun
@@ -110,7 +109,7 @@ def _list_figures(
         figures.append(("size of the file", formatting.size(artifact.size_bytes)))
         if artifact.coverage is not None:
             share = formatting.share(artifact.coverage.share_of(record.case.mode))
-            figures.append((f"multiply-accumulates in {precision_of(record.case.mode)}", share))
+            figures.append((f"multiply-accumulates {artifact.coverage.describe_format(record.case.mode)}", share))
     return figures
 
 

@@ -21,7 +21,7 @@ LISTS: tuple[Path, ...] = (
     ("matrix", "threads"),
     ("matrix", "batch_sizes"),
     ("decide", "prefer"),
-    *(("quantize", mode, "skip_layers") for mode in ("dynamic", "static", "qat")),
+    *(("quantize", mode, "skip_layers") for mode in ("dynamic", "static", "qat", "weight_only")),
 )
 
 

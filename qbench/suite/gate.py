@@ -124,7 +124,7 @@ class GateOverride(Section):
     model_config = ConfigDict(json_schema_extra={"minProperties": 2})
 
     model: ModelName | None = Field(None, description="One of the suite's models.")
-    mode: Literal["bf16", "fp16", "dynamic", "static", "qat"] | None = Field(None, description="A mode.")
+    mode: Literal["bf16", "fp16", "weight_only", "dynamic", "static", "qat"] | None = Field(None, description="A mode.")
     backend: BackendName | None = Field(None, description="A backend.")
     threads: Count | None = Field(None, description="A number of threads.")
     batch_size: Count | None = Field(None, description="A batch size.")

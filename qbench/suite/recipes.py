@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
-from qbench.quant.recipe import AUTO, DEFAULT, FRAMEWORK_DEFAULT, ONNX_STATIC, Recipe
+from qbench.quant.recipe import AUTO, DEFAULT, FRAMEWORK_DEFAULT, OF_WEIGHTS, ONNX_STATIC, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import messages
 from qbench.suite.targets import Target
@@ -34,6 +34,11 @@ _SAID_BY_QCONFIG = (
     *("clip_ranges", "embeddings"),
 )
 Percentile = Annotated[Positive, Field(gt=50, le=100)]
+
+
+Bits = Literal[8, 4]
+Group = Literal[16, 32, 64, 128, 256, "channel"]
+Arithmetic = Literal["int8", "fp32"]
 
 
 class RecipeKeys(Section):
@@ -63,6 +68,9 @@ class RecipeKeys(Section):
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
     bias_correction: Yes | None = Field(None, description="static, flow onnx: biases give back the mean error.")
     embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
+    bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
+    group: Group | None = Field(None, description="weight_only: consecutive inputs that share a scale.")
+    arithmetic: Arithmetic | None = Field(None, description="weight_only: what multiplies: bytes or floats.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +100,11 @@ class RecipeChoice:
     def of_static_onnx(self) -> tuple[str, ...]:
         """The keys that it sets and that only static quantization to ONNX has."""
         return tuple(key for key, value in self.keys if key in ONNX_STATIC and value)
+
+    @property
+    def of_weights(self) -> tuple[str, ...]:
+        """The keys that it sets and that only weight_only has."""
+        return tuple(key for key, _ in self.keys if key in OF_WEIGHTS)
 
     @property
     def own_qconfig(self) -> bool:

@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from qbench import registry
-from qbench.modes import ASKED, FLOATS, Mode
+from qbench.modes import ASKED, FLOATS, WEIGHT_ONLY, Mode
 from qbench.quant.recipe import DYNAMIC_MIN_COVERAGE, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import training
-from qbench.suite.recipes import Flow, Percentile
+from qbench.suite.recipes import Arithmetic, Bits, Flow, Group, Percentile
 from qbench.suite.targets import Target
 from qbench.suite.training import Loss, Optimizer, OwnLoop, Schedule
 from qbench.suite.types import (
@@ -164,6 +164,30 @@ class StaticKeys(RangeKeys):
     percentile: Percentile = Field(99.99, description="Per cent of the values inside the range (percentile).")
 
 
+class WeightOnlyKeys(Section):
+    """How weights alone get few bits; activations stay floats in the file."""
+
+    bits: Bits = Field(8, description="Bits of a weight: 8 or 4.")
+    group: Group = Field(
+        128, description="Consecutive inputs that share a scale: 16, 32, 64, 128, 256, or channel: all of an output."
+    )
+    symmetric: Yes = Field(False, description="The middle level is zero; else each group has a zero point.")
+    arithmetic: Arithmetic = Field(
+        "int8",
+        description="int8: the runtime makes bytes of activations as it runs, where it can (ONNX Runtime's "
+        "accuracy_level 4, OpenVINO's dynamic quantization); fp32: it makes floats of weights.",
+    )
+    skip_layers: tuple[Text, ...] = Field(
+        (), description="Names or patterns of layers that keep their floats.", json_schema_extra=UNIQUE
+    )
+
+
+class WeightOnlyRecipe(WeightOnlyKeys):
+    """Weights of few bits, and what single backends do otherwise."""
+
+    backends: dict[BackendName, WeightOnlyKeys] = Field({}, description="Other values for single backends.")
+
+
 class QatKeys(RangeKeys):
     """How quantization-aware training makes a model int8; it tracks ranges itself, so it has no calibrator."""
 
@@ -248,11 +272,17 @@ class Quantize(Section):
     dynamic: DynamicRecipe = Field(DynamicRecipe(), description="Dynamic quantization.")
     static: StaticRecipe = Field(StaticRecipe(), description="Static quantization.")
     qat: QatRecipe = Field(QatRecipe(), description="Quantization-aware training.")
+    weight_only: WeightOnlyRecipe = Field(WeightOnlyRecipe(), description="Weights of few bits alone.")
 
     def recipe(self, mode: str, backend: str) -> Recipe:
         """The recipe of a mode on a backend: the mode's keys, then those given for that backend."""
         if mode in FLOATS:
             return Recipe(canonicalize=self.canonicalize, target=without_native(self.target or ()))
+        if mode == WEIGHT_ONLY:
+            weights = _read_values(self.weight_only, only_set=False)
+            if (own := self.weight_only.backends.get(backend)) is not None:
+                weights |= _read_values(own, only_set=True)
+            return Recipe(**weights, canonicalize=False, clip_ranges=False)
         keys: DynamicRecipe | StaticRecipe | QatRecipe = getattr(self, mode)
         values = _read_values(keys, only_set=False) | {"canonicalize": self.canonicalize}
         if (override := keys.backends.get(backend)) is not None:
@@ -262,7 +292,7 @@ class Quantize(Section):
         return Recipe(**{**values, "target": None if target is None else without_native(target)})
 
 
-def _read_values(keys: ModeKeys, *, only_set: bool) -> dict[str, Any]:
+def _read_values(keys: ModeKeys | WeightOnlyKeys, *, only_set: bool) -> dict[str, Any]:
     """What a section says of a recipe; ``only_set``: what is given there."""
     values = keys.model_dump(exclude={"backends", "fp32_twin", *training.NAMED}, exclude_unset=only_set)
     return values | (training.read_recipe(keys, only_set=only_set) if isinstance(keys, QatKeys) else {})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qbench.backends.base import Built
-from qbench.backends.int8_coverage import require_half, require_int8, summarize_coverage
+from qbench.backends.int8_coverage import require_int8, require_named, summarize_coverage
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.torch_export import NO_INT8_FORM
@@ -102,7 +104,26 @@ def test_coverage_of_16_bit_floats_is_told_beside_that_of_int8():
 def test_a_16_bit_float_that_runs_nowhere_is_no_variant():
     """Where every layer is seen in fp32 the mode is impossible there, with the layers named; one layer is enough."""
     half, float_ = Layer(name="a", operator="x", macs=90, precision="bf16"), Layer(name="b", operator="k", macs=10)
-    require_half(built(half, float_), "bf16")
-    require_half(built(uncounted="the interpreter cannot be watched"), "bf16")
+    require_named(built(half, float_), "bf16")
+    require_named(built(uncounted="the interpreter cannot be watched"), "bf16")
     with pytest.raises(ModeImpossible, match=r"nothing runs in fp16: all 2 layers stay fp32: a \(x\), b \(k\); leave"):
-        require_half(built(half, float_), "fp16")
+        require_named(built(half, float_), "fp16")
+
+
+def test_coverage_of_weights_of_few_bits_tells_what_multiplies_them():
+    """The share is that of such weights, and the words say whether bytes or floats multiply them; the largest number of
+    bits is told. None of it is no variant."""
+    few, float_ = Layer(name="a", operator="x", macs=90, weight_bits=4), Layer(name="b", operator="x", macs=10)
+    coverage = summarize_coverage(built(few, float_), "weight_only")
+    assert (coverage.macs_weights, coverage.layers_weights, coverage.weight_bits) == (0.9, 1, 4)
+    assert (coverage.macs_int8, coverage.float_layers, coverage.share_of("weight_only")) == (0.0, ("b",), 0.9)
+    assert coverage.describe_format("weight_only") == "with weights of 4 bits (arithmetic in fp32)"
+    int8 = replace(few, precision="int8")
+    said = [summarize_coverage(built(*layers), "weight_only") for layers in ((int8, float_), (int8, few))]
+    assert [each.describe_format("weight_only").partition(" (")[2] for each in said] == [
+        "arithmetic in int8)",
+        "arithmetic in int8 and fp32)",
+    ]
+    require_named(built(few, float_), "weight_only")
+    with pytest.raises(ModeImpossible, match=r"no weight is in few bits: all 1 layers stay fp32: b \(x\)"):
+        require_named(built(float_), "weight_only")

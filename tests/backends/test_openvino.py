@@ -432,7 +432,7 @@ def test_a_format_that_openvino_does_not_take_is_no_answer(monkeypatch, tmp_path
     """Asked for fp16 on a CPU without it OpenVINO takes bf16 or fp32 in silence: what it reads back decides."""
     file = tmp_path / "half.zip"
     openvino_model.store_half(network(tmp_path / "source.onnx"), file, "fp16")
-    assert openvino_model.read_precision(file) == "fp16"
+    assert openvino_model.read_settings(file)["INFERENCE_PRECISION_HINT"] == "f16"
     monkeypatch.setattr(half_floats, "explain_missing", lambda precision: None)
     with pytest.raises(CaseSkipped, match=r"asked for fp16, OpenVINO takes (bf16|f32); run this fp16 file on"):
         openvino_model.compile_file(file)
@@ -444,3 +444,35 @@ def test_the_program_that_ships_bf16_asks_for_it(halves, tmp_path):
     for mode, hint in (("fp32", "f32"), ("bf16", "bf16")):
         program = BACKEND.deploy(halves[mode][0], tmp_path, f"model-{mode}")
         assert f'"INFERENCE_PRECISION_HINT": "{hint}"' in "".join(program.load)
+
+
+@pytest.mark.parametrize(("bits", "least"), [(8, 0.24), (4, 0.12)])
+def test_weights_of_few_bits_are_told_with_what_multiplies_them(tmp_path, bits, least):
+    """OpenVINO names kernels of weights of few bits alike whether it makes bytes of the activations or not: its answers
+    tell. Asked for fp32 it makes none."""
+    draft = network(tmp_path / "source.onnx")
+    layers, answers, sizes = {}, {}, {}
+    for arithmetic in ("int8", "fp32"):
+        built = build(
+            "weight_only", draft, tmp_path / arithmetic, bits=bits, group=32, symmetric=False, arithmetic=arithmetic
+        )
+        layers[arithmetic] = {layer.name: layer for layer in built.layers}
+        file = tmp_path / arithmetic / built.file
+        answers[arithmetic] = outputs(BACKEND.load(file, threads=1), images())
+        with zipfile.ZipFile(file) as pair:
+            sizes[arithmetic] = pair.getinfo(openvino_model.WEIGHTS).file_size
+    assert [layers[name]["product"].weight_bits for name in ("int8", "fp32")] == [bits] * 2
+    assert layers["fp32"]["product"].precision == "fp32"
+    if np.array_equal(answers["int8"], answers["fp32"]):  # a CPU whose kernels make no bytes
+        assert layers["int8"]["product"].precision == "fp32"
+    else:
+        assert layers["int8"]["product"].precision == "int8"
+    assert least * 4 * 1024 * 10 < sizes["int8"] < 2 * 1024 * 10 + 4 * 2 * 16 * 16 * 9
+
+
+def test_a_layer_that_is_skipped_keeps_its_floats(tmp_path):
+    """By the name that it has in the file; the others do not."""
+    built = build("weight_only", network(tmp_path / "source.onnx"), tmp_path / "a", bits=8, skip_layers=("pro*",))
+    (product,) = [layer for layer in built.layers if layer.name == "product"]
+    assert product.weight_bits is None
+    assert built.conversion.float_reasons == {"product": "the recipe skips it"}

@@ -13,11 +13,12 @@ from onnx_networks import CONV, PRODUCT, save_conv_and_product
 
 from qbench import registry
 from qbench.backends.base import BuildJob
+from qbench.backends.int8_coverage import summarize_coverage
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
 from qbench.models.base import Network
-from qbench.modes import MODES, precision_of
-from qbench.quant.artifacts.coverage import compute_int8_share, compute_share
+from qbench.modes import MODES
+from qbench.quant.artifacts.coverage import compute_int8_share
 from qbench.quant.recipe import Recipe
 
 NAMES = registry.names("backend")
@@ -123,7 +124,7 @@ def test_every_mode_builds_loads_and_runs(name, baseline, tmp_path):
         built = build(backend, mode, tmp_path / mode, network)
         file = tmp_path / mode / built.file
         assert file.stat().st_size > 0
-        assert compute_share(built.layers, precision_of(mode)) > 0
+        assert summarize_coverage(built, mode).share_of(mode) > 0
         actual = outputs(backend, file)
         assert actual.shape == reference.shape
         if name != "fake" and mode != "qat":

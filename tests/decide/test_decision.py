@@ -27,7 +27,7 @@ OPEN = accuracy(harmful=9, beneficial=2)
 KEPT = "keep fp32 on PyTorch (2.50 ms a call)."
 ONEDNN, ON_X86 = "on oneDNN (PyTorch)", "on x86 (PyTorch)"
 STATIC, QAT, X86 = "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/static/x86/t1/b1"
-BF16 = "net/bf16/onednn/t1/b1"
+BF16, WEIGHTS = "net/bf16/onednn/t1/b1", "net/weight_only/onednn/t1/b1"
 
 
 def rules(gate: dict[str, Any] | None = None, **spec: Any) -> SuiteRules:
@@ -198,6 +198,23 @@ def test_bf16_that_runs_in_fp32_is_none() -> None:
     """Its share of bf16 says that it is one, not that of int8, which is 0."""
     assert only([fp32(), measured(BF16, 2.5, coverage=0.98)]).headline == f"Ship bf16 {ONEDNN}."
     assert only([fp32(), measured(BF16, 2.5, coverage=0.0)]).verdict == "none qualifies"
+
+
+@pytest.mark.parametrize(
+    ("times", "headline"),
+    [
+        ((2.5, 2.5, 2.5), "Ship weight-only on oneDNN (PyTorch)."),  # all within 3 %: no calibration, then size
+        ((2.5, 2.45, 2.0), "Ship bf16 on oneDNN (PyTorch)."),
+        ((2.5, 2.0, 1.9), "Ship static int8 on oneDNN (PyTorch)."),
+        ((1.5, 2.5, 2.0), "Ship bf16 on oneDNN (PyTorch)."),
+        ((1.5, 2.0, 2.5), "Ship weight-only on oneDNN (PyTorch)."),
+    ],
+)
+def test_the_card_where_int8_bf16_and_weights_alone_tie_or_differ(times: tuple[float, ...], headline: str) -> None:
+    """The fastest beyond the tie; within it what needs no data, then the smallest."""
+    sizes = {STATIC: 260_000, BF16: 520_000, WEIGHTS: 150_000}
+    records = [measured(case, value, size_bytes=sizes[case]) for case, value in zip(sizes, times, strict=True)]
+    assert only([fp32(), *records]).headline == headline
 
 
 def test_outside_the_tie_the_faster_one_is_shipped() -> None:

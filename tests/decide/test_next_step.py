@@ -77,6 +77,13 @@ def test_the_step_of_each_answer(records: list[Record], step: str) -> None:
     assert step_of(*records) == step
 
 
+@pytest.mark.parametrize("mode", ["bf16", "weight_only"])
+def test_only_int8_is_explained(mode: str) -> None:
+    """What else keeps fp32 has no causes that could be tried."""
+    assert step_of(fp32(), timed(0.5, 0.01, f"net/{mode}/onednn/t1/b1")) == "Nothing is open."
+    assert "qbench explain" in step_of(fp32(), timed(0.5, 0.01))
+
+
 def test_a_small_gain_has_its_processes_and_seconds() -> None:
     """As many as would show it, at what each process took in this run; at least the seconds that a run has anyway."""
     step = step_of(fp32(), timed(1.02, 0.03))

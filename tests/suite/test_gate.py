@@ -67,7 +67,10 @@ def test_of_two_that_name_as_much_the_later_one_counts() -> None:
         ("{latency: {max_regression: 5%}}", "expected at least one of model, mode"),
         ("{mode: static}", "expected at least one rule"),
         ("{mode: static, accuracy: {metric: f1}}", "unknown key 'metric'"),
-        ("{mode: fp32, size: {max_growth: 1%}}", "expected 'bf16', 'fp16', 'dynamic', 'static' or 'qat'"),
+        (
+            "{mode: fp32, size: {max_growth: 1%}}",
+            "expected 'bf16', 'fp16', 'weight_only', 'dynamic', 'static' or 'qat'",
+        ),
     ],
 )
 def test_an_override_says_for_what_and_which_rule(override: str, message: str) -> None:

@@ -26,7 +26,6 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +287,7 @@ def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Lay
     aligned = []
     for layer in reference:
         mine = waiting[layer.name, layer.macs]
-        aligned.append(replace(layer, operator=mine[0].operator, precision=mine.pop(0).precision) if mine else layer)
+        aligned.append(layer.ran_as(mine.pop(0)) if mine else layer)
     return tuple(aligned)
 
 

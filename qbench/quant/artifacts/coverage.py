@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import first_names
@@ -12,12 +12,18 @@ from qbench.modes import Precision
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """One layer that multiplies and accumulates, in execution order; ``macs`` at batch size 1, None where it is known
-    to multiply but not how much; ``precision`` is the format of the factors."""
+    to multiply but not how much; ``precision`` is the format of the factors, ``weight_bits`` how many bits a weight has
+    that is stored in fewer than it is multiplied in."""
 
     name: str
     operator: str
     macs: int | None
     precision: Precision = "fp32"
+    weight_bits: int | None = None
+
+    def ran_as(self, other: Layer) -> Layer:
+        """This layer of a network, with what was seen to run for it."""
+        return replace(self, operator=other.operator, precision=other.precision, weight_bits=other.weight_bits)
 
     @property
     def int8(self) -> bool:
@@ -37,12 +43,9 @@ def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple
     """
     if [layer.macs for layer in reference] == [layer.macs for layer in artifact]:
         pairs = list(zip(reference, artifact, strict=True))
-        return tuple(replace(ours, operator=theirs.operator, precision=theirs.precision) for ours, theirs in pairs)
+        return tuple(ours.ran_as(theirs) for ours, theirs in pairs)
     matched = _longest_match([layer.macs for layer in reference], artifact)
-    layers = [
-        replace(layer, operator=matched[i].operator, precision=matched[i].precision) if i in matched else layer
-        for i, layer in enumerate(reference)
-    ]
+    layers = [layer.ran_as(matched[i]) if i in matched else layer for i, layer in enumerate(reference)]
     placed = {id(layer) for layer in matched.values()}
     return (*layers, *(layer for layer in artifact if layer.macs is None and id(layer) not in placed))
 
@@ -79,19 +82,18 @@ def _longest_match(macs: Sequence[int | None], artifact: Sequence[Layer]) -> dic
     return matches
 
 
-def compute_share(layers: Sequence[Layer], precision: Precision) -> float | None:
-    """Multiply-accumulates in a format over all of them, 0 to 1; 0 for a model that has none, None where the work of a
-    layer is not known (``explain_unknown``)."""
-    counted = [(layer.macs, layer.precision) for layer in layers if layer.macs is not None]
-    if len(counted) < len(layers):
+def compute_share(layers: Sequence[Layer], counts: Callable[[Layer], bool]) -> float | None:
+    """Multiply-accumulates of the layers that count over all of them, 0 to 1; 0 for a model that has none, None where
+    the work of a layer is not known (``explain_unknown``)."""
+    if any(layer.macs is None for layer in layers):
         return None
-    total = sum(macs for macs, _ in counted)
-    return sum(macs for macs, own in counted if own == precision) / total if total else 0.0
+    total = sum(layer.macs or 0 for layer in layers)
+    return sum(layer.macs or 0 for layer in layers if counts(layer)) / total if total else 0.0
 
 
 def compute_int8_share(layers: Sequence[Layer]) -> float | None:
     """That of int8."""
-    return compute_share(layers, "int8")
+    return compute_share(layers, lambda layer: layer.int8)
 
 
 def explain_unknown(layers: Sequence[Layer], most: int = 3) -> str | None:

@@ -9,7 +9,7 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from qbench.files import regular_file
 from qbench.machine import half_floats
 from qbench.modes import HALVES, Precision
 from qbench.quant.artifacts import onnx_file
+from qbench.quant.recipe import Recipe
 
 Array = NDArray[Any]
 # What NNCF gives is OpenVINO's own form, two files that belong together: they travel as one, not compressed.
@@ -34,6 +35,9 @@ _UNCONVERTED = re.compile(
 
 # Where a pair of files says in which format its floats are meant to be multiplied, and OpenVINO's words for them.
 _PLACE = ["qbench", "inference_precision"]
+# Where it says how many inputs of a weight of few bits are made bytes together as it runs; 0: they stay floats.
+_DYNAMIC_PLACE = ["qbench", "dynamic_quantization_group_size"]
+DYNAMIC_GROUP = 32  # OpenVINO's own default, where its kernels can
 _HINTS: Mapping[Precision, str] = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 
 
@@ -54,13 +58,14 @@ def session_settings(threads: int, precision: Precision = "fp32") -> dict[str, A
     }
 
 
-def compile_file(file: Path, *, threads: int = 1, profile: bool = False) -> Any:
-    """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes.
+def compile_file(file: Path, *, threads: int = 1, profile: bool = False, dynamic_group: int | None = None) -> Any:
+    """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes,
+    ``dynamic_group`` takes the place of what a pair says of inputs that are made bytes together.
 
     Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
     there: that is no fault of the suite's; ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply.
     """
-    return _compile(_unpacked(file), threads, profile)
+    return _compile(_unpacked(file), threads, profile, dynamic_group)
 
 
 def unpack_pair(file: Path, folder: Path, name: str) -> str | None:
@@ -79,14 +84,15 @@ def compile_content(content: bytes, *, threads: int = 1) -> Any:
     return _compile((io.BytesIO(content),), threads, False)
 
 
-def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
+def _compile(sources: tuple[Any, ...], threads: int, profile: bool, dynamic_group: int | None = None) -> Any:
     import openvino
 
     core = openvino.Core()
     try:
         model = core.read_model(*sources)
         precision = _precision_of(model)
-        compiled = core.compile_model(model, "CPU", {**session_settings(threads, precision), "PERF_COUNT": profile})
+        settings = {**session_settings(threads, precision), **read_marks(model, dynamic_group), "PERF_COUNT": profile}
+        compiled = core.compile_model(model, "CPU", settings)
     except RuntimeError as error:
         if out_of_memory(error):
             raise
@@ -99,6 +105,14 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool) -> Any:
         ) from error
     _require_precision(compiled, precision)
     return compiled
+
+
+def read_marks(model: Any, dynamic_group: int | None = None) -> dict[str, int]:
+    """The settings that a model asks for by its marks, beside those of every session."""
+    if not model.has_rt_info(_DYNAMIC_PLACE):
+        return {}
+    said = int(model.get_rt_info(_DYNAMIC_PLACE).astype(str)) if dynamic_group is None else dynamic_group
+    return {"DYNAMIC_QUANTIZATION_GROUP_SIZE": said}
 
 
 def _precision_of(model: Any) -> Precision:
@@ -120,12 +134,15 @@ def _require_precision(compiled: Any, precision: Precision) -> None:
         raise CaseSkipped(f"{reason}; run this {precision} file on a CPU that multiplies {precision}")
 
 
-def read_precision(file: Path) -> Precision:
-    """In which format the floats of a file are meant to be multiplied; fp32 for an ONNX file."""
+def read_settings(file: Path, threads: int = 0) -> dict[str, Any]:
+    """How a file is compiled: as every model, and by what it says of itself."""
     import openvino
 
     sources = _unpacked(file)
-    return "fp32" if isinstance(sources[0], str) else _precision_of(openvino.Core().read_model(*sources))
+    if isinstance(sources[0], str):  # an ONNX file says nothing
+        return session_settings(threads)
+    model = openvino.Core().read_model(*sources)
+    return {**session_settings(threads, _precision_of(model)), **read_marks(model)}
 
 
 def store_half(fp32: Path, file: Path, precision: Precision) -> None:
@@ -175,6 +192,42 @@ def quantize(fp32: Path, file: Path, calibration: tuple[Array, ...]) -> None:
             int8_model = nncf.quantize(model, nncf.Dataset(onnx_file.Batches(fp32, calibration)))
             openvino.save_model(int8_model, str(Path(folder) / GRAPH))
         pack(Path(folder) / GRAPH, Path(folder) / WEIGHTS, file)
+
+
+def compress_weights(fp32: Path, file: Path, recipe: Recipe, skipped: Sequence[str]) -> None:
+    """NNCF's compression of weights to the recipe's bits, but for the nodes that make the tensors ``skipped``; marked
+    with what is to multiply them. Raises ``BuildError`` where NNCF cannot."""
+    with _quiet_nncf() as (nncf, openvino), tempfile.TemporaryDirectory() as folder:
+        mode = f"INT{recipe.bits or 8}_{'SYM' if recipe.symmetric else 'ASYM'}"
+        group = -1 if recipe.group == "channel" or recipe.bits == 8 else int(recipe.group or 128)
+        sizes = {} if recipe.bits == 8 else {"group_size": group, "ratio": 1.0, "all_layers": True}
+        with reraise(
+            BuildError,
+            lambda error: (
+                f"NNCF cannot compress the weights of this model: {type(error).__name__}: {shorten(error)}; take "
+                "another group, or leave weight_only out here"
+            ),
+        ):
+            model = openvino.Core().read_model(str(fp32))
+            compressed = nncf.compress_weights(
+                model,
+                mode=getattr(nncf.CompressWeightsMode, mode),
+                ignored_scope=nncf.IgnoredScope(names=_name_makers(model, skipped)) if skipped else None,
+                **sizes,
+            )
+            compressed.set_rt_info(str(DYNAMIC_GROUP if recipe.arithmetic != "fp32" else 0), _DYNAMIC_PLACE)
+            openvino.save_model(compressed, str(Path(folder) / GRAPH), compress_to_fp16=False)
+        pack(Path(folder) / GRAPH, Path(folder) / WEIGHTS, file)
+
+
+def _name_makers(model: Any, tensors: Sequence[str]) -> list[str]:
+    """The operators that make these tensors, by the names that NNCF knows them by."""
+    makers = []
+    for operator in model.get_ops():
+        names = {name for value in operator.outputs() for name in value.get_names()}
+        if operator.get_type_name() not in ("Result", "Constant") and names & set(tensors):
+            makers.append(operator.get_friendly_name())
+    return makers
 
 
 def pack(graph: Path, weights: Path, file: Path) -> None:

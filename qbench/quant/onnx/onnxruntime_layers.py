@@ -101,7 +101,7 @@ def _node_time(name: str, node: Any, call: operator_macs.Call, seconds: float) -
 
 def as_float(layers: Sequence[Executed]) -> tuple[Executed, ...]:
     """The layers of an int8 file, as a reference for what is seen to run of it."""
-    return tuple(replace(call, layer=replace(call.layer, precision="fp32")) for call in layers)
+    return tuple(replace(call, layer=replace(call.layer, precision="fp32", weight_bits=None)) for call in layers)
 
 
 def match(reference: Sequence[Executed], artifact: Sequence[Executed]) -> tuple[Layer, ...]:
@@ -118,7 +118,7 @@ def match(reference: Sequence[Executed], artifact: Sequence[Executed]) -> tuple[
         own = next((call for call in free if call.names & layer.names and call.layer.macs == layer.layer.macs), None)
         if own is not None:
             free.remove(own)
-            layer_of[i] = replace(layer.layer, operator=own.layer.operator, precision=own.layer.precision)
+            layer_of[i] = layer.layer.ran_as(own.layer)
     rest = [i for i in range(len(reference)) if i not in layer_of]
     matched = coverage.align_layers([reference[i].layer for i in rest], [call.layer for call in free])
     layer_of |= dict(zip(rest, matched, strict=False))
@@ -137,6 +137,7 @@ def _executed(name: str, node: Any, operator: str, product: operator_macs.Produc
         operator=operator,
         macs=None if product.macs is None else product.macs // batch,
         precision="int8" if product.int8 else "fp32",
+        weight_bits=product.weight_bits,
     )
     names = [name, *(node.output if node is not None else ())]
     return Executed(names=frozenset([*names, *map(own_name, names)]), layer=layer)

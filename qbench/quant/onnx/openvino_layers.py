@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qbench.modes import Precision
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.artifacts.coverage import Layer
@@ -19,6 +21,7 @@ _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq",
 # What only changes the form of values: between float and int8, and between layouts in memory.
 _CONVERSIONS = {"Reorder", "FakeQuantize", "Convert", "Quantize", "Dequantize"}
 _JOINED = "Subgraph"  # several nodes that OpenVINO has written one kernel for
+_FEW_BITS = {"i8": 8, "u8": 8, "i4": 4, "u4": 4}
 _NOT_RUN = "not_executed"
 # How the names of its kernels end.
 _ENDINGS: Mapping[str, Precision] = {"_i8": "int8", "_u8": "int8", "_bf16": "bf16", "_f16": "fp16"}
@@ -37,17 +40,23 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     the file takes.
     """
     compiled = openvino_model.compile_file(file, profile=True)
-    openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
+    outputs = openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
+    bytes_made = None
     layers = []
     for node in compiled.get_runtime_model().get_ordered_ops():
         info = {key: _text(value) for key, value in node.get_rt_info().items()}
         if info["layerType"] in _LAYERS and info["execTimeMcs"] != _NOT_RUN:
-            kernel = info["primitiveType"]
+            kernel, bits = info["primitiveType"], _count_weight_bits(node)
+            precision = _precision(kernel)
+            if bits is not None and precision == "fp32":
+                bytes_made = _makes_bytes(file, inputs, outputs) if bytes_made is None else bytes_made
+                precision = "int8" if bytes_made else "fp32"
             layer = Layer(
                 name=node.get_friendly_name(),
                 operator=f"{info['layerType']} {kernel}",
                 macs=_multiply_accumulates(info["layerType"], node) // len(inputs[0]),
-                precision=_precision(kernel),
+                precision=precision,
+                weight_bits=bits,
             )
             layers.append(Executed(names=_names(node, info), layer=layer))
         for name, shape in _matrices_of_bytes(node):
@@ -55,6 +64,20 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
             layer = Layer(name=name, operator=f"{_JOINED} {info['primitiveType']}", macs=macs, precision="int8")
             layers.append(Executed(names=_names(node, info), layer=layer))
     return tuple(layers)
+
+
+def _count_weight_bits(node: Any) -> int | None:
+    """How many bits the weight of an executed product has that reads floats beside it (OpenVINO transposes some as it
+    runs); None for any other: an int8 product, whose activation is bytes, too, has bytes as they are multiplied."""
+    types = [str(value.get_element_type().get_type_name()) for value in node.inputs()]
+    return _FEW_BITS.get(types[1]) if len(types) > 1 and types[0] in ("f32", "bf16", "f16") else None
+
+
+def _makes_bytes(file: Path, inputs: tuple[Any, ...], outputs: Any) -> bool:
+    """Whether OpenVINO makes bytes of what meets weights of few bits, which the names of its kernels do not tell: its
+    answers are others where it is told not to."""
+    plain = openvino_model.compile_file(file, dynamic_group=0)
+    return not np.array_equal(outputs, openvino_model.run(plain, inputs), equal_nan=True)
 
 
 def _names(node: Any, info: dict[str, str]) -> frozenset[str]:

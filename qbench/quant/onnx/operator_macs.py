@@ -47,11 +47,13 @@ class Call:
 @dataclass(frozen=True, kw_only=True)
 class Product:
     """A part of an operator that multiplies and accumulates. ``name`` tells it from the operator's other parts,
-    ``macs`` is None where they cannot be counted."""
+    ``macs`` is None where they cannot be counted. ``weight_bits``: of weights that are stored in fewer bits than they
+    are multiplied in."""
 
     macs: int | None
     int8: bool
     name: str = ""
+    weight_bits: int | None = None
 
 
 class Unknown(Exception):
@@ -93,7 +95,8 @@ def _low_bit_product(call: Call) -> tuple[Product, ...]:
     """Weights of few bits in blocks: they are int8 products where the file asks for the accuracy level 4 (int8
     activations), else the weights become floats first."""
     macs = math.prod(call.input(0)) * int(call.attributes["N"])
-    return (Product(macs=macs, int8=call.attributes.get("accuracy_level") == 4),)
+    bits = int(call.attributes.get("bits", 4))
+    return (Product(macs=macs, int8=call.attributes.get("accuracy_level") == 4, weight_bits=bits),)
 
 
 def _recurrent(call: Call) -> tuple[Product, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from qbench import formatting
 from qbench.compare import int8_share
-from qbench.modes import HALVES
+from qbench.modes import HALVES, WEIGHT_ONLY
 from qbench.report.cells import CaseRow, Cell
 from qbench.report.columns.column import Family
 
@@ -48,9 +48,12 @@ def _coverage(row: CaseRow) -> Cell:
     layers, share = f"{coverage.layers_of(mode)} of {coverage.layers_total} layers", coverage.share_of(mode)
     if share is None:
         return Cell(text="not known", hint=coverage.unknown or layers, tone="unsure")
-    if mode in HALVES:
-        text = f"0\N{NO-BREAK SPACE}%, {formatting.share(share)} in {mode}"
-        return Cell(text=text, sort=0.0, hint=f"none in int8, {layers} in {mode}")
+    if mode in HALVES or mode == WEIGHT_ONLY:
+        int8 = formatting.share(coverage.macs_int8)
+        other = f"{coverage.weight_bits}-bit weights" if mode == WEIGHT_ONLY else f"in {mode}"
+        return Cell(
+            text=f"{int8}, {formatting.share(share)} {other}", sort=coverage.macs_int8, hint=f"{layers} {other}"
+        )
     cell = Cell(text=formatting.share(share), sort=share, hint=layers)
     if (why := int8_share.explain_fp32_in_effect(row.record)) is not None:
         return replace(cell, limits=int8_share.FP32_IN_EFFECT, hint=f"{layers}; {why}", tone="bad")
@@ -61,6 +64,9 @@ family.list("""
 coverage.layers_int8|count||layers that run in int8
 coverage.macs_half|number|0 to 1|of a bf16 or fp16 case: share of the multiply-accumulates in that format
 coverage.layers_half|count||layers in it
+coverage.macs_weights|number|0 to 1|of a weight_only case: share of the multiply-accumulates whose weights have few bits
+coverage.layers_weights|count||layers whose weights have
+coverage.weight_bits|count||how many bits
 coverage.layers_total|count||layers that could
 coverage.float_layers|text||names of the layers that stayed in float, separated by `;`
 coverage.float_reasons|text||why, as a JSON mapping from layer to reason

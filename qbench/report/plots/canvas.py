@@ -34,7 +34,15 @@ WIDTH, WIDE, SIZE = 338.0, 820.0, 12.0
 WASH = 0.1  # how strong a ground is coloured: marks keep their contrast on it
 LINE = 15.0  # of a line of text
 _NOTEBOOK_DPI = 96  # pixels an inch of a page
-MARKERS: dict[str, str] = {"circle": "o", "triangle": "^", "square": "s", "diamond": "D", "pentagon": "p", "cross": "P"}
+MARKERS: dict[str, str] = {
+    "circle": "o",
+    "triangle": "^",
+    "square": "s",
+    "diamond": "D",
+    "pentagon": "p",
+    "cross": "P",
+    "star": "*",
+}
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text as text: it can be read aloud, searched and selected
     "svg.hashsalt": "qbench",  # else element ids are random

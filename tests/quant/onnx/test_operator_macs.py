@@ -61,8 +61,8 @@ def call(operator, inputs, *outputs, **attributes):
     return Call(operator=operator, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
 
 
-def one(macs, *, int8=False):
-    return (Product(macs=macs, int8=int8),)
+def one(macs, *, int8=False, weight_bits=None):
+    return (Product(macs=macs, int8=int8, weight_bits=weight_bits),)
 
 
 CASES = {
@@ -81,8 +81,12 @@ CASES = {
     "fused product": (call("FusedMatMul", [(4, 2, 5), (2, 5, 7)], (2, 4, 7), transBatchA=1), one(2 * 4 * 7 * 5)),
     "both": (call("FusedMatMul", [(5, 2, 4), (2, 5, 7)], (2, 4, 7), transBatchA=1, transA=1), one(2 * 4 * 7 * 5)),
     "dynamic": (call("DynamicQuantizeMatMul", [(2, 5), (5, 7)], (2, 7)), one(2 * 7 * 5, int8=True)),
-    "4 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=4), one(2 * 7 * 64)),
-    "4 bits in int8": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=4), one(2 * 7 * 64, int8=True)),
+    "4 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=4), one(2 * 7 * 64, weight_bits=4)),
+    "4 bits in int8": (
+        call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=4),
+        one(2 * 7 * 64, int8=True, weight_bits=4),
+    ),
+    "8 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=8), one(2 * 7 * 64, weight_bits=8)),
     "lstm": (call("LSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6), one(9 * 2 * 4 * 6 * 11)),
     "gru": (
         call("GRU", [(9, 2, 5)], (9, 2, 2, 6), hidden_size=6, direction="bidirectional"),

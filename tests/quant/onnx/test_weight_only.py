@@ -1,0 +1,155 @@
+"""Weights of few bits for ONNX Runtime: what lies in the file is what its kernel multiplies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.errors import BuildError, ModeImpossible
+from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session, weight_only
+from qbench.quant.recipe import Recipe
+
+
+def dequantize(levels: Any, scales: Any, zeros: Any, inputs: int) -> Any:
+    """The weight (inputs, outputs) that blocks of levels stand for."""
+    values = (levels.astype(np.float64) - zeros[..., None]) * scales[..., None]
+    return values.reshape(len(levels), -1)[:, :inputs].T
+
+
+def write(file: Path, nodes: list[Any], shape: tuple[int, ...], **weights: Any) -> Path:
+    """A network from ``x`` to ``y``."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [value("x", TensorProto.FLOAT, shape)],
+        [value("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))
+    return file
+
+
+@given(
+    st.integers(1, 70),
+    st.integers(1, 5),
+    st.sampled_from([4, 8]),
+    st.sampled_from([16, 32, 64]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_weight_is_kept_to_half_a_step(
+    inputs: int, outputs: int, bits: int, block: int, symmetric: bool, seed: int
+) -> None:
+    """In every block, the last one too, which may not be full; a symmetric one may lose a whole step at its short side.
+    Zero stays zero."""
+    weight = np.random.default_rng(seed).normal(size=(inputs, outputs)).astype(np.float32)
+    weight[::7] = 0
+    levels, scales, zeros = weight_only.quantize_blocks(weight, bits=bits, block=block, symmetric=symmetric)
+    assert levels.shape == (outputs, -(-inputs // block), block)
+    assert levels.max() < 2**bits
+    back = dequantize(levels, scales, zeros, inputs)
+    step = np.repeat(np.abs(scales), block, axis=1)[:, :inputs].T
+    assert (np.abs(back - weight) <= step * (1.001 if symmetric else 0.501 + 0.5)).all()
+    assert (back[::7] == 0).all()
+
+
+def test_a_block_of_zeros_has_a_scale() -> None:
+    """No division by zero, and zeros again."""
+    levels, scales, zeros = weight_only.quantize_blocks(
+        np.zeros((20, 2), np.float32), bits=4, block=16, symmetric=False
+    )
+    assert (scales > 0).all()
+    assert not dequantize(levels, scales, zeros, 20).any()
+
+
+@pytest.mark.parametrize(("group", "inputs", "block"), [(32, 100, 32), (None, 100, 128), ("channel", 100, 128)])
+def test_a_group_is_a_block(group: Any, inputs: int, block: int) -> None:
+    """By default 128; channel is the least power of two that holds all inputs, and no less than the kernels take."""
+    assert weight_only.choose_block(group, inputs) == block
+    assert weight_only.choose_block("channel", 3) == 16
+    assert weight_only.choose_block("channel", 128) == 128
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("inputs", "group"), [(96, 32), (100, 32), (40, 16), (70, "channel")])
+def test_the_runtime_multiplies_what_lies_in_the_file(
+    tmp_path: Path, bits: int, symmetric: bool, inputs: int, group: Any
+) -> None:
+    """With arithmetic fp32 to float's rounding, whatever bits, groups (an odd number of them, too) and zero points; a
+    MatMul and a Gemm with its bias alike."""
+    rng = np.random.default_rng(0)
+    first, second, bias = rng.normal(size=(inputs, 24)), rng.normal(size=(8, 24)), rng.normal(size=8)
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["h"], name="one"),
+        helper.make_node("Gemm", ["h", "second", "bias"], ["y"], name="two", transB=1),
+    ]
+    source = write(tmp_path / "source.onnx", nodes, (5, inputs), first=first, second=second, bias=bias)
+    recipe = Recipe(bits=bits, group=group, symmetric=symmetric, arithmetic="fp32")
+    assert weight_only.quantize_file(source, tmp_path / "few.onnx", recipe) == {}
+    x = rng.normal(size=(5, inputs)).astype(np.float32)
+    ours = onnxruntime_session.run(tmp_path / "few.onnx", (x,))
+    expected: Any = x.astype(np.float64)
+    for weight in (first, second.T):
+        block = weight_only.choose_block(group, len(weight))
+        parts = weight_only.quantize_blocks(weight.astype(np.float32), bits=bits, block=block, symmetric=symmetric)
+        expected = expected @ dequantize(*parts, len(weight))
+    assert np.allclose(ours, expected + bias, rtol=1e-4, atol=1e-4)
+    layers = [call.layer for call in onnxruntime_layers.executed(tmp_path / "few.onnx", (x[:1],))]
+    assert [(layer.weight_bits, layer.precision) for layer in layers] == [(bits, "fp32")] * 2
+
+
+def test_int8_arithmetic_is_seen_in_the_answers(tmp_path: Path) -> None:
+    """Bytes of the activations answer otherwise than floats do, by about a 250th; coverage tells them apart."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(128, 64))
+    source = write(tmp_path / "s.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")], (4, 128), w=weight)
+    x = rng.normal(size=(4, 128)).astype(np.float32)
+    answers, precisions = [], []
+    for arithmetic in ("fp32", "int8"):
+        file = tmp_path / f"{arithmetic}.onnx"
+        weight_only.quantize_file(source, file, Recipe(bits=8, group=32, arithmetic=arithmetic))
+        answers.append(onnxruntime_session.run(file, (x,)))
+        (call,) = onnxruntime_layers.executed(file, (x[:1],))
+        precisions.append(call.layer.precision)
+    error = np.abs(answers[0] - answers[1]).max() / np.abs(answers[0]).max()
+    assert 1e-4 < error < 2e-2
+    assert precisions == ["fp32", "int8"]
+
+
+def test_what_is_skipped_or_no_product_with_a_constant_keeps_its_floats(tmp_path: Path) -> None:
+    """By name or pattern, with the reason; a product of two activations, and a Gemm that scales, are left alone."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], name="first"),
+        helper.make_node("MatMul", ["h", "b"], ["k"], name="second"),
+        helper.make_node("Transpose", ["k"], ["t"], name="turned"),
+        helper.make_node("MatMul", ["k", "t"], ["s"], name="scores"),
+        helper.make_node("Gemm", ["s", "c"], ["y"], name="scaled", alpha=0.5),
+    ]
+    shapes = {"a": (16, 16), "b": (16, 16), "c": (4, 4)}
+    weights = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    source = write(tmp_path / "source.onnx", nodes, (4, 16), **weights)
+    floats = weight_only.quantize_file(source, tmp_path / "few.onnx", Recipe(bits=8, group=16, skip_layers=("sec*",)))
+    kinds = {node.name: node.op_type for node in onnx.load(tmp_path / "few.onnx").graph.node}
+    assert floats == {"second": "the recipe skips it"}
+    assert (kinds["first"], kinds["second"], kinds["scores"]) == ("MatMulNBits", "MatMul", "MatMul")
+    assert kinds["scaled"] == "Gemm"
+    with pytest.raises(BuildError, match="no layer named nothing"):
+        weight_only.quantize_file(source, tmp_path / "x.onnx", Recipe(skip_layers=("nothing",)))
+
+
+def test_a_network_of_convolutions_alone_has_none_of_it(tmp_path: Path) -> None:
+    """And the message says what else there is."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")]
+    source = write(tmp_path / "source.onnx", nodes, (1, 3, 8, 8), w=np.ones((4, 3, 3, 3)))
+    with pytest.raises(ModeImpossible, match="matrix products whose weight is a constant"):
+        weight_only.quantize_file(source, tmp_path / "few.onnx", Recipe(bits=4))
