@@ -46,8 +46,6 @@ class PlainStream:
     def write(self, text: str) -> int:
         """Writes the text, escaped; returns the length of what was given."""
         plain = _COMMAND.sub(_escape, CONTROL.sub(_escape, text))
-        if self._begun.endswith(":") and plain.startswith(":"):
-            plain = f"\\u003a{plain[1:]}"
         begun = self._begun
         line = (begun + plain).rpartition("\n")[2]
         self._begun = line if line.strip() in ("", ":") else "x"

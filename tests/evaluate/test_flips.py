@@ -200,3 +200,19 @@ def test_predictions_that_are_not_those_of_the_run_are_doubted(tmp_path: Path) -
 def test_outputs_without_a_value_have_no_answer() -> None:
     """A file of predictions that somebody else wrote may hold examples of no values at all."""
     assert flips.answers({"outputs": np.empty((20, 0)), "labels": np.zeros(20, dtype=np.int64)}) is None
+
+
+@pytest.mark.parametrize(
+    ("p", "harmful", "beneficial", "changed"),
+    [
+        (flips.CLASS_ERROR, 9, 1, "lost"),
+        (flips.CLASS_ERROR, 1, 9, "gained"),
+        (flips.CLASS_ERROR * 1.001, 9, 1, None),
+    ],
+)
+def test_a_class_has_changed_where_that_is_no_chance(p: float, harmful: int, beneficial: int, changed: str) -> None:
+    """At the very level of the test it has."""
+    change = flips.ClassChange(
+        label=0, n=20, fp32_right=15, harmful=harmful, beneficial=beneficial, p_value=p / 2, p_adjusted=p
+    )
+    assert change.changed == changed

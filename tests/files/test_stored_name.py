@@ -93,3 +93,13 @@ def test_no_record_is_read_that_names_another_place(tmp_path: Path, field: str, 
     place = {"seeds": "accuracy.calibration.predictions.0"}.get(field, field)
     with pytest.raises(UsageError, match=rf"records\.jsonl:1: {place}: .*no (name|path|sha256)"):
         read_run(run_folder(tmp_path / "run", [record], info()))
+
+
+def test_a_name_has_at_most_as_many_bytes_as_a_file_system_takes() -> None:
+    """Just that many are one; letters beyond ASCII count by their bytes."""
+    most = stored_name._MOST_BYTES
+    assert stored_name.require_name("x" * most) == "x" * most
+    assert stored_name.require_name("\u00e9" * (most // 2)) == "\u00e9" * (most // 2)
+    for name in ("x" * (most + 1), "\u00e9" * (most // 2 + 1)):
+        with pytest.raises(ValueError, match=f"has more than {most} bytes"):
+            stored_name.require_name(name)

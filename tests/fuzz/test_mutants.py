@@ -58,6 +58,8 @@ def test_a_change_is_of_code_that_runs() -> None:
         "f('text', 2)",
         "pass",
     }
+    assert not changes("LARGEST = 1e100\n")  # one more is the same number
+    assert set(changes("MOST = 1.5\n")) == {"MOST = 2.5"}
     assert not changes("if TYPE_CHECKING:\n    x = 1\n\n@cached(1)\ndef f(x: Literal[1]) -> Literal[1]: ...\n")
 
 

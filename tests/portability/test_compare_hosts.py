@@ -154,3 +154,21 @@ def test_what_does_not_run_there_keeps_its_reason(run_of):
 def test_a_run_of_one_host_has_nothing_to_compare(tmp_path):
     """No artifact is said to be safe where it was not tried."""
     assert compare(read_run(run_folder(tmp_path / "run", [fp32(FP32), int8(STATIC)]))) == ()
+
+
+def test_examples_that_a_host_left_out_are_not_compared(run_of):
+    """A host that answered some is held against the native answers to just those, and the ids are theirs."""
+    answers = right_answers()
+    there = answers[[3, 5]].copy()
+    there[1] = np.roll(there[1], 1)
+    run = run_of(answers, there)
+    native = next(r for r in run.records if r.case.id == STATIC)
+    limited = next(r for r in run.records if r.case.id == f"{STATIC}/avx2")
+    file = run.folder / str(limited.predictions)
+    stored = dict(np.load(file)) | {"positions": np.array([3, 5])}
+    np.savez(file, **stored)
+    change = compare_outputs(run, limited, native)
+    assert change is not None
+    assert (change.n, change.differing, change.agreement, change.other_class) == (2, 1, 0.5, ("5",))
+    np.savez(file, **stored | {"positions": np.array([3, N])})
+    assert compare_outputs(run, limited, native) is None

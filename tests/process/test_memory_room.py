@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import MemoryExhausted
+from qbench.process import memory_room
 from qbench.process.memory_room import MemoryRoom, count_beside
 
 GIB = 2**30
@@ -108,3 +109,13 @@ def test_one_works_where_there_is_no_memory() -> None:
     room = MemoryRoom(8, lambda: 0)
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda _: room.work(Killed(0), need=lambda: GIB), range(3))) == ["done"] * 3
+
+
+@pytest.mark.parametrize(("most", "free", "fits"), [(2, 100, True), (2, 0, False), (1, 100, False)])
+def test_company_takes_room_in_the_budget_and_memory_that_is_free(most: int, free: int, fits: bool) -> None:
+    """Both: as many as may be, and memory now; without company neither is asked for."""
+    room = MemoryRoom(most, lambda: free * GIB)
+    assert room._fits(GIB)
+    room._budget = 100 * GIB
+    room._members.add(memory_room._Member())
+    assert room._fits(GIB) is fits

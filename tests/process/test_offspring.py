@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import multiprocessing.util
 import os
 import select
 from multiprocessing.connection import Connection
@@ -81,3 +82,15 @@ def test_a_process_removes_no_folder_of_the_one_that_started_it(method: str) -> 
     assert parents.is_dir()
     assert childs.parent == parents
     assert not childs.exists()
+
+
+def test_a_process_that_shares_takes_the_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other has a new one in it, which nobody else reads."""
+    top = tmp_path / "top"
+    monkeypatch.setattr(multiprocessing.util, "get_temp_dir", lambda: str(top))
+    assert offspring._find_folder(shares=True) == top
+    assert not top.exists()
+    own, another = (offspring._find_folder(shares=False) for _ in range(2))
+    assert own != another
+    assert {own.parent, another.parent} == {top}
+    assert {folder.stat().st_mode & 0o777 for folder in (top, own)} == {0o700}

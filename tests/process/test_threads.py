@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,3 +26,13 @@ def test_a_thread_outside_the_cores_of_the_process_is_no_measurement() -> None:
     threads.require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([7]), "OpenVINO")
     with pytest.raises(MeasureError, match=r"OpenVINO lets .* the cores 1, outside those of this process \(0\)"):
         threads.require_inside({me: {0}, 7: {0, 1}, 8: {0}}, frozenset([8]), "OpenVINO")
+
+
+def test_a_system_that_tells_no_threads_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither their number nor their cores; where it does, this thread is among them."""
+    assert os.getpid() in threads.list_cores()
+    monkeypatch.setattr(threads, "TASKS", tmp_path / "nothing")
+    assert (threads.list_cores(), threads.count_tasks()) == ({}, None)
+    monkeypatch.setattr(threads, "TASKS", Path("/proc/self/task"))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert threads.list_cores() == {}

@@ -98,3 +98,16 @@ def test_a_card_names_the_file_of_what_is_shipped_and_the_command_that_writes_it
         "torchscript, 260 kB, sha256 000000000000…: qbench ship demo writes it as a folder to deploy.",
     )
     assert "Its file" not in dict(drawn(fp32()).rows)
+
+
+def test_either_of_two_has_the_figures_of_both() -> None:
+    """Whoever has to choose sees both; where one is shipped it stands alone."""
+    second = int8("net/static/x86/t1/b1", accuracy=accuracy(harmful=9, beneficial=2), speedup_fastest=FASTEST)
+    both = drawn(fp32(), int8(latency=latency(0.00125), speedup=speedup(2.0)), replace(second, latency=latency(0.0008)))
+    assert both.headline.startswith("net: either")
+    assert {candidate.name for candidate in both.candidates} == {
+        "static int8 on x86 (PyTorch)",
+        "static int8 on oneDNN (PyTorch)",
+    }
+    alone = drawn(fp32(), int8(speedup_fastest=FASTEST))
+    assert len(alone.candidates) == 1

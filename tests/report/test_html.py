@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from qbench.report.html import cut_name, write_minus, write_prose
+from qbench.report.html import LONGEST, cut_name, write_minus, write_prose
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,9 @@ def test_commands_in_a_sentence_are_code_and_stay_text() -> None:
         "<code>run -1 &lt;b&gt;</code> again, \N{MINUS SIGN}2 points"
     )
     assert write_prose("a lone ` and -1") == "a lone ` and \N{MINUS SIGN}1"
+
+
+@pytest.mark.parametrize(("length", "cut"), [(LONGEST, False), (LONGEST + 1, True)])
+def test_a_name_is_cut_where_it_is_longer_than_the_longest(length: int, cut: bool) -> None:
+    """One of just that length fits."""
+    assert ("<span" in cut_name("x" * length)) is cut

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+import pytest
 from made_records import fp32, info, int8, speedup
 
 from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
 from qbench.decide.judged import SuiteRules, judge
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
-from qbench.report.method import command, explain_noise, list_facts
+from qbench.report.method import command, explain_noise, list_facts, show
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 
@@ -69,3 +70,20 @@ def test_a_least_score_is_named_as_one() -> None:
     judged = judge([fp32(), int8()], metric, SuiteRules(gate=gate))
     limit = dict(list_facts([fp32(), int8()], judged))["accuracy limit"]
     assert limit.startswith("sqnr at least 10 dB; ")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "\N{EM DASH}"),
+        (True, "yes"),
+        (False, "no"),
+        ((), "none"),
+        ([1, "a"], "1, a"),
+        (("b",), "b"),
+        (1.5, "1.5"),
+    ],
+)
+def test_a_stored_value_is_shown_as_a_person_writes_it(value: object, shown: str) -> None:
+    """Lists as their items, nothing as a dash."""
+    assert show(value) == shown

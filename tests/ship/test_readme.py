@@ -60,3 +60,13 @@ def test_torch_is_installed_without_the_libraries_of_graphics_cards(tmp_path: Pa
     """In words: whose index it is depends on where one installs. Other runtimes have one build."""
     assert "`--index-url`" in page(tmp_path / "torch", int8(), replace(PROGRAM, libraries=("torch",)))
     assert "--index-url" not in page(tmp_path / "onnx", int8())
+
+
+def test_the_change_against_fp32_is_a_figure(tmp_path: Path) -> None:
+    """Beside the score, where it was measured."""
+    record = int8()
+    assert record.accuracy is not None
+    assert "change against fp32" in page(tmp_path / "a", record)
+    assert "change against fp32" not in page(
+        tmp_path / "b", replace(record, accuracy=replace(record.accuracy, delta=None))
+    )

@@ -394,3 +394,19 @@ def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Pa
     assert "digits-cnn: trained in 2.00 s, of which 50 % before it was interrupted" in told
     changed = train_text.text(report, several, changes={"epochs": 1}, out=None)
     assert "next: write {name: digits-cnn, train: {epochs: 1}} under `models`" in changed
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(1, "1 epoch,"), (2, "2 epochs,")])
+def test_what_is_one_is_one(
+    epochs: int,
+    said: str,
+    own_cache: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The text counts epochs as a person does."""
+    file = tmp_path / "s.yaml"
+    file.write_text(f"suite: s\nmodels: [digits-lstm]\ndata: {DIGITS}\nmatrix: {{modes: [fp32], backends: [torch]}}\n")
+    assert command(monkeypatch, file, "digits-lstm", "--epochs", str(epochs)) == 0
+    assert f", {said} seed" in capsys.readouterr().out

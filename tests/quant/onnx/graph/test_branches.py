@@ -186,3 +186,16 @@ def test_an_example_that_does_not_fit_changes_nothing(tmp_path):
 def test_layers_within_subgraphs_have_a_reason_under_the_name_that_coverage_gives_them(name, label, words, tmp_path):
     """As the runtime's profile calls them."""
     assert words in static.explain_floats(save(NETWORKS[name](), tmp_path))[label]
+
+
+def test_an_axis_of_no_elements_is_known():
+    """0 is a size, too; what has a name, or nothing, is declared, but for axis 0."""
+    value = helper.make_tensor_value_info
+    inputs = [
+        value(name, TensorProto.FLOAT, shape)
+        for name, shape in (("a", ["n", 0]), ("b", ["n", "m"]), ("c", ["n", None]))
+    ]
+    nodes = [helper.make_node("Identity", ["a"], ["y"])]
+    graph = Graph(helper.make_model(helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.FLOAT, None)])))
+    assert branches.declare_sizes(graph, {"a": (1, 5), "b": (1, 3), "c": (1, 4)}) == {"b": (3,), "c": (4,)}
+    assert [graph.shape(name)[1] for name in ("a", "b", "c")] == [0, 3, 4]
