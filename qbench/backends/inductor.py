@@ -19,7 +19,7 @@ from qbench.backends.torch_runner import TorchRunner, one_example, tensors, torc
 from qbench.errors import BuildError
 from qbench.machine import half_floats
 from qbench.models.base import NetworkKind
-from qbench.modes import FLOATS, HALVES, is_int8, precision_of
+from qbench.modes import FLOATS, HALVES, WEIGHT_ONLY, is_int8, precision_of
 from qbench.process.threads import read_openmp, read_torch, set_torch
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.recipe import Recipe
@@ -67,6 +67,11 @@ class Inductor(Backend):
         if (precision := precision_of(mode)) in HALVES:
             reason = half_floats.explain_missing(precision)
             return None if reason is None else f"{reason}: torch would convert every value; leave {mode} out here"
+        if mode == WEIGHT_ONLY:
+            return (
+                "Inductor makes floats of weights of few bits when it freezes them: torchao's 8 bits give a package as "
+                "large and as slow as fp32's; use onnxruntime or openvino"
+            )
         if mode == "fp32":
             return None
         if platform.machine() not in _X86:

@@ -10,7 +10,8 @@ from qbench.backends.base import Array, BuildJob, Inputs, Runner
 from qbench.backends.onnx_backend import OnnxBackend
 from qbench.backends.program import Program, copy_model
 from qbench.machine import amx_tiles
-from qbench.modes import WEIGHT_ONLY
+from qbench.models.base import NetworkKind
+from qbench.modes import HALVES, WEIGHT_ONLY
 from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ class OnnxRuntime(OnnxBackend):
     modes = ("fp32", "weight_only", "dynamic", "static", "qat")
     modules = ("onnxruntime", "qbench.quant.onnx.onnxruntime_session")
     packages = ("onnxruntime", "onnx")
+
+    def why_not(self, *, mode: str, kind: NetworkKind) -> str | None:
+        """As for every ONNX file; its kernels for x86 multiply no floats of 16 bits."""
+        if mode in HALVES:
+            return f"ONNX Runtime has no {mode} kernels for x86: it would convert every value; use openvino or torch"
+        return super().why_not(mode=mode, kind=kind)
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """As every ONNX backend; ONNX Runtime's own quantizer makes dynamic files and the framework's default."""

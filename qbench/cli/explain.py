@@ -222,6 +222,7 @@ def _show_time(explained: Explained, result: TimeExplained, titles: Mapping[str,
 
     explanation, opened = result.explanation, explained.opened
     _print_lines(text.list_time_head(opened, explanation), width)
+    _print_lines(text.list_other_formats(opened.record, opened.run.records), width)
     if result.times is None:
         _print_lines(["", f"Where its time goes is not known: {result.no_times}."], width)
     else:

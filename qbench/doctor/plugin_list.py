@@ -14,13 +14,14 @@ from qbench.foreign_text import join_lines
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
     """One plug-in. ``origin`` is ``file:line``; ``missing`` says why it cannot be used here and how to mend it,
-    None if it can."""
+    None if it can; ``modes`` are those that a backend builds."""
 
     kind: str
     name: str
     origin: str
     distribution: str
     missing: str | None
+    modes: tuple[str, ...] = ()
 
 
 def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[PlugIn, ...]:
@@ -44,6 +45,8 @@ def to_text(rows: Sequence[PlugIn]) -> str:
         for row in (row for row in rows if row.kind == kind):
             brought = "" if row.distribution == "qbench" else f"  ({row.distribution})"
             lines.append(f"  {row.name:<{width}}  {row.origin}{brought}")
+            if row.modes:
+                lines.append(f"  {'':<{width}}  modes: {', '.join(row.modes)}")
             if row.missing:
                 lines.append(f"  {'':<{width}}  missing: {row.missing}")
     return "\n".join(map(join_lines, lines))
@@ -56,7 +59,18 @@ def _row(entry: registry.Entry) -> PlugIn:
         origin=registry.origin(entry),
         distribution=entry.distribution,
         missing=_missing(entry),
+        modes=_list_modes(entry),
     )
+
+
+def _list_modes(entry: registry.Entry) -> tuple[str, ...]:
+    if entry.kind != "backend":
+        return ()
+    try:
+        modes: tuple[str, ...] = getattr(registry.load(entry.kind, entry.name), "modes", ())
+    except UsageError:
+        return ()
+    return modes
 
 
 def _missing(entry: registry.Entry) -> str | None:

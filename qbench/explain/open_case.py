@@ -22,7 +22,7 @@ from qbench.hosts.base import Host
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.metrics.spec import MetricSpec
-from qbench.modes import is_int8
+from qbench.modes import float_of, is_int8
 from qbench.network import Model, prepare_model
 from qbench.plan.cases import Case, Variant
 from qbench.plan.planner import load_backends, measuring_cores
@@ -146,6 +146,7 @@ class OpenCase:
             cores=self.cores[-case.threads :],
             inputs=self.data.evaluation(0, count),
             environment=environment,
+            precision=float_of(case.variant.mode),
         )
 
 

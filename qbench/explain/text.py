@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from qbench import formatting
 from qbench.compare import host_share
+from qbench.decide import cases
+from qbench.decide.names import variant_name
 from qbench.errors import first_names
 from qbench.explain.advice import MendedAccuracy
 from qbench.explain.causes.base import Cause
@@ -19,9 +21,12 @@ from qbench.explain.story import TimeExplained
 from qbench.explain.time_trials import Raced
 from qbench.explain.trial import Trial
 from qbench.explain.where_time_goes import TimeShares
+from qbench.modes import HALVES, WEIGHT_ONLY
+from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
+AS_FAST = 0.03  # a difference that nobody should ship for
 NAMED_LAYERS, NAMED_CHANGES = 4, 12  # of a sentence
 FLATTERS = (
     "To calibrate on what is evaluated proves the cause and flatters the score: bring calibration examples like those "
@@ -64,6 +69,26 @@ def list_time_head(opened: OpenCase, explanation: Explanation[Raced]) -> list[st
     if raced.off_core is not None and raced.off_core >= host_share.OFF_CORE:
         lines.append(f"Note: {host_share.describe_off_core([raced.off_core], 'meanwhile')}.")
     return lines
+
+
+def list_other_formats(record: Record, records: Sequence[Record]) -> list[str]:
+    """What of the same setting is as fast or faster and was calibrated by nobody: bf16, fp16 and weights of few bits,
+    by the run's own times, the fastest first."""
+    own = cases.p50(record)
+    others = [
+        (seconds, other)
+        for other in cases.of_setting(cases.setting_of(record.case), records)
+        if (other.case.mode in HALVES or other.case.mode == WEIGHT_ONLY)
+        and cases.runs_as_named(other)
+        and (seconds := cases.p50(other)) is not None
+        and own is not None
+        and seconds <= own * (1 + AS_FAST)
+    ]
+    return [
+        f"In the run {variant_name(other)} took {formatting.duration(seconds)} where this case took "
+        f"{formatting.duration(own or 0.0)}, and nothing is calibrated for it."
+        for seconds, other in sorted(others, key=lambda pair: pair[0])
+    ]
 
 
 def _beside_fp32(opened: OpenCase, raced: Raced) -> str:

@@ -57,13 +57,17 @@ def _note_no_mode(backend: Backend, modes: tuple[str, ...]) -> str:
         return f"{backend.name}: fp32 is no case; its runtime is {backend.runtime}, whose fp32 is the baseline"
     if set(modes) <= set(FLOATS):
         return f"{backend.name}: {_list_modes(modes)}; its runtime is {backend.runtime}, which runs floats"
-    return f"{backend.name}: {_list_modes(modes)}; it runs {' and '.join(backend.modes)} only"
+    return f"{backend.name}: {_list_modes(modes)}; it runs {_join(backend.modes)} only"
+
+
+def _join(words: tuple[str, ...]) -> str:
+    """``fp32, bf16 and fp16``."""
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + [words[-1]])
 
 
 def _list_modes(modes: tuple[str, ...]) -> str:
     """``dynamic and static are no cases``."""
-    listed = " and ".join([", ".join(modes[:-1])] * (len(modes) > 1) + [modes[-1]])
-    return f"{listed} {'is no case' if len(modes) == 1 else 'are no cases'}"
+    return f"{_join(modes)} {'is no case' if len(modes) == 1 else 'are no cases'}"
 
 
 def note_planned(

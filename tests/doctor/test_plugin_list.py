@@ -106,6 +106,15 @@ def test_text_is_aligned_and_names_who_brings_what() -> None:
     )
 
 
+def test_a_backend_is_listed_with_its_modes() -> None:
+    """What a suite may ask it for; other kinds have none."""
+    listed = {(row.kind, row.name): row for row in listing()}
+    assert listed["backend", "torch"].modes == ("fp32", "bf16", "fp16")
+    assert {row.modes for row in listed.values() if row.kind != "backend"} == {()}
+    row = PlugIn(kind="backend", name="b", origin="b.py:1", distribution="qbench", missing=None, modes=("fp32", "qat"))
+    assert to_text([row]).split("\n") == ["backend:", "  b  b.py:1", "     modes: fp32, qat"]
+
+
 def test_a_plug_in_is_one_line() -> None:
     """Whatever its package calls itself."""
     row = PlugIn(kind="metric", name="a\nb", origin="c\nd.py:1", distribution="e\nf", missing="g\nh")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from made_records import failed, fp32, info, int8
@@ -12,7 +14,7 @@ from made_runs import run_folder
 from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
-from qbench.explain.open_case import find_record, read_suite, why_not_explained
+from qbench.explain.open_case import OpenCase, find_record, read_suite, why_not_explained
 from qbench.record.schema import read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
 
@@ -140,3 +142,13 @@ def test_a_relative_path_is_looked_for_where_the_command_runs(stored):
     suite = replace(stored.info.suite, file="elsewhere/demo.yaml")
     with pytest.raises(UsageError, match=f"demo.yaml is not there below {Path.cwd()}; name it"):
         read_suite(replace(stored, info=replace(stored.info, suite=suite)))
+
+
+@pytest.mark.parametrize(("mode", "precision"), [("static", "fp32"), ("bf16", "bf16")])
+def test_a_case_is_measured_in_the_format_that_it_has(mode: str, precision: str) -> None:
+    """A rival of 16-bit floats beside int8 is read back as that, or it would be called another case."""
+    case: Any = SimpleNamespace(variant=SimpleNamespace(backend="openvino", mode=mode), threads=1, batch_size=1)
+    data = SimpleNamespace(evaluation_count=1, evaluation=lambda first, count: ())
+    opened: Any = SimpleNamespace(data=data, cores=(0,))
+    spec = OpenCase.specify_worker(opened, "rival", case, cast("Any", SimpleNamespace(file=Path("model"))))
+    assert spec.precision == precision

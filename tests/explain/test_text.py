@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from made_records import int8, latency
 from made_trials import evaluate, loss_trial, trial
 from made_trials import race as tried
 
@@ -21,6 +22,7 @@ from qbench.explain.text import (
     describe_error_head,
     list_causes,
     list_other_errors,
+    list_other_formats,
     list_other_times,
     list_time_head,
 )
@@ -64,6 +66,26 @@ def test_the_head_says_how_far_the_case_is_from_fp32_and_from_the_best():
         "It could take 250 ms (as the fastest of the run): a gap of 750 ms.",
     ]
     assert "; fp32 on torch takes 1.20 s." in list_time_head(SLOW, explain_races([trial("engine", 0.5)]))[0]
+
+
+def test_what_needs_no_calibration_and_is_as_fast_is_named():
+    """bf16 and weights of few bits of the same setting, within 3 %, the fastest first; what runs in fp32, is slower or
+    is of another setting is not."""
+    own = int8(latency=latency(0.001))
+    records = [
+        own,
+        int8("net/bf16/openvino/t1/b1", latency=latency(0.00102)),
+        int8("net/weight_only/onnxruntime/t1/b1", latency=latency(0.0009)),
+        int8("net/bf16/torch/t1/b1", latency=latency(0.00104)),
+        int8("net/fp16/torch/t1/b1", latency=latency(0.0005), coverage=0.0),
+        int8("net/bf16/openvino/t2/b1", latency=latency(0.0005)),
+        int8("net/static/x86/t1/b1", latency=latency(0.0005)),
+    ]
+    assert list_other_formats(own, records) == [
+        f"In the run {name} took {took} where this case took 1.00 ms, and nothing is calibrated for it."
+        for name, took in (("weight-only on ONNX Runtime", "900 µs"), ("bf16 on OpenVINO", "1.02 ms"))
+    ]
+    assert list_other_formats(replace(own, latency=None), records) == []
 
 
 def test_times_that_other_processes_cut_are_said_to_be_so():
