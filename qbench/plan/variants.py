@@ -106,7 +106,8 @@ class Variants:
         """What the cells of a model, mode, backend and recipe measure."""
         backend, file = self._backends[name], self._files.get((model, recipe))
         # Floats are their runtime's, int8 nobody's that runs floats only.
-        if backend.runtime != name if mode in FLOATS else not any(map(is_int8, backend.modes)):
+        floats_only = mode not in backend.modes and not any(map(is_int8, backend.modes))
+        if backend.runtime != name if mode in FLOATS else floats_only:
             return NoVariant(backend=backend)
         form = None if file is None else file.format
         if (reason := self._why_no_recipe(mode, name, recipe, form)) is not None:

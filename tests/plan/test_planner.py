@@ -468,6 +468,18 @@ def test_16_bit_floats_are_no_case_of_an_older_cpu(host: str, monkeypatch: pytes
     assert "digits-cnn/bf16/openvino/t1/b1" in ids(plan)
 
 
+@pytest.mark.parametrize("host", ["avx2", "avx512"])
+def test_weights_of_few_bits_are_no_case_of_a_limited_cpu(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runtimes ask the CPU itself whether to make bytes of activations; an emulated one answers as such a CPU."""
+    monkeypatch.setattr(Limited, "missing", lambda self: None)
+    wanted = suite("{modes: [weight_only], backends: [openvino]}", more=f"hosts: [native, {host}]")
+    plan = make_plan(wanted, stands(openvino=Stand("openvino", "openvino", ("fp32", "weight_only"))), cores=1)
+    (skip,) = plan.skipped
+    assert skip.key.id == f"digits-cnn/weight_only/openvino/t1/b1/{host}"
+    assert skip.reason.startswith(f"on {host} no switch tells a runtime")
+    assert "digits-cnn/weight_only/openvino/t1/b1" in ids(plan)
+
+
 names = ["torch", "onnxruntime", "fbgemm", "x86", "onednn", "qnnpack"]
 numbers = st.lists(st.integers(1, 4), min_size=1, max_size=2, unique=True)
 cells = st.fixed_dictionaries(
