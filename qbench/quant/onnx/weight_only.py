@@ -1,8 +1,9 @@
-"""Weights of few bits for ONNX Runtime: matrix products as ``MatMulNBits``, whose activations stay floats in the file.
+"""Weights of few bits for ONNX Runtime: matrix products as ``MatMulNBits``, whose activations stay floats in the file,
+and tables whose rows are looked up as ``GatherBlockQuantized``.
 
 Weights are in blocks of consecutive inputs of one output, each block with a scale of its own. What multiplies them is
 the runtime's choice by ``accuracy_level``: 1 makes floats of the weights, 4 makes bytes of the activations, block by
-block, as it runs. Definition of the operator: ONNX Runtime's contrib operators, ``com.microsoft.MatMulNBits``.
+block, as it runs. Definition of both: ONNX Runtime's contrib operators, ``com.microsoft``.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from qbench.quant.recipe import Recipe
 Array = NDArray[Any]
 ACCURACY_LEVELS = {"fp32": 1, "int8": 4}
 _SKIPPED = "the recipe skips it"
+_LARGE = 4096  # values of a table that is kept in few bits: a small one saves nothing
 _SMALLEST_BLOCK = 16  # that the kernels take
 
 
 def quantize_file(source: Path, file: Path, recipe: Recipe) -> dict[str, str]:
-    """Writes ``source`` with the weights of its matrix products in ``recipe.bits`` bits; layers that keep their floats
-    with the reason. Raises ``ModeImpossible`` where none has a weight that is constant."""
+    """Writes ``source`` with the weights of its matrix products, and large tables, in ``recipe.bits`` bits; layers that
+    keep their floats with the reason. Raises ``ModeImpossible`` where none has a weight that is constant."""
     graph = Graph.load(source)
     labels, skipped = _find_skipped(graph, recipe)
     with graph.editing() as nodes:
         replaced = [*_replace_products(graph, nodes, recipe, skipped)]
+        _replace_tables(graph, nodes, recipe, skipped)
     if not replaced:
         raise ModeImpossible(
             "weight_only is for matrix products whose weight is a constant, and this network has none that is not "
@@ -64,6 +67,48 @@ def _replace_products(graph: Graph, nodes: list[Any], recipe: Recipe, skipped: s
             continue
         nodes[place : place + 1] = _write_product(graph, node, weight, recipe)
         yield str(node.name)
+
+
+def _replace_tables(graph: Graph, nodes: list[Any], recipe: Recipe, skipped: set[str]) -> None:
+    """Puts a look-up in few bits in the place of each that reads rows of a large table; they multiply nothing."""
+    from onnx import helper
+
+    bits = recipe.bits or 8
+    for place, node in enumerate(nodes):
+        table = None if node.name in skipped else _find_table(graph, node, bits)
+        if table is None:
+            continue
+        name, width = node.name or node.output[0], table.shape[1]
+        block = choose_block(recipe.group, width)
+        parts = quantize_blocks(table.T, bits=bits, block=block, symmetric=recipe.symmetric is True)
+        levels, scales, zeros = parts
+        rows = levels.reshape(len(table), -1)[:, :width]
+        nodes[place] = helper.make_node(
+            "GatherBlockQuantized",
+            [
+                graph.add_constant(f"{name}.table", pack(rows, bits)),
+                node.input[1],
+                graph.add_constant(f"{name}.scales", scales),
+                graph.add_constant(f"{name}.zeros", pack_rows(zeros, bits)),
+            ],
+            [node.output[0]],
+            name=node.name,
+            domain="com.microsoft",
+            gather_axis=0,
+            quantize_axis=1,
+            block_size=block,
+            bits=bits,
+        )
+
+
+def _find_table(graph: Graph, node: Any, bits: int) -> Array | None:
+    """The constant table whose rows a node looks up, where it is worth it; None where it is none."""
+    if node.op_type != "Gather" or node.domain not in ("", "ai.onnx") or attribute(node, "axis", 0) != 0:
+        return None
+    table = graph.constant(node.input[0])
+    if table is None or table.ndim != 2 or table.dtype != np.float32 or table.size < _LARGE:
+        return None
+    return None if table.shape[1] < _SMALLEST_BLOCK or (bits == 4 and table.shape[1] % 2) else table
 
 
 def _find_weight(graph: Graph, node: Any) -> Array | None:

@@ -153,3 +153,54 @@ def test_a_network_of_convolutions_alone_has_none_of_it(tmp_path: Path) -> None:
     source = write(tmp_path / "source.onnx", nodes, (1, 3, 8, 8), w=np.ones((4, 3, 3, 3)))
     with pytest.raises(ModeImpossible, match="matrix products whose weight is a constant"):
         weight_only.quantize_file(source, tmp_path / "few.onnx", Recipe(bits=4))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("width", "group"), [(64, 32), (50, 16), (70, "channel")])
+def test_a_table_gives_its_rows_as_they_lie_in_the_file(
+    tmp_path: Path, bits: int, symmetric: bool, width: int, group: Any
+) -> None:
+    """The runtime looks up what blocks of levels stand for; the product behind it is one of few bits."""
+    rng = np.random.default_rng(0)
+    table, head = rng.normal(size=(200, width)).astype(np.float32), rng.normal(size=(width, 5))
+    nodes = [
+        helper.make_node("Cast", ["x"], ["ids"], name="cast", to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "ids"], ["rows"], name="embedding"),
+        helper.make_node("MatMul", ["rows", "head"], ["y"], name="head"),
+    ]
+    source = write(tmp_path / "source.onnx", nodes, (2, 3), table=table, head=head)
+    recipe = Recipe(bits=bits, group=group, symmetric=symmetric, arithmetic="fp32")
+    weight_only.quantize_file(source, tmp_path / "few.onnx", recipe)
+    kinds = [node.op_type for node in onnx.load(tmp_path / "few.onnx").graph.node]
+    assert kinds == ["Cast", "GatherBlockQuantized", "MatMulNBits"]
+    x = rng.integers(0, 200, size=(2, 3)).astype(np.float32)
+    expected = []
+    for weight in (table.T, head.astype(np.float32)):
+        block = weight_only.choose_block(group, len(weight))
+        parts = weight_only.quantize_blocks(weight, bits=bits, block=block, symmetric=symmetric)
+        expected.append(dequantize(*parts, len(weight)))
+    ours = onnxruntime_session.run(tmp_path / "few.onnx", (x,))
+    assert np.allclose(ours, expected[0].T[x.astype(int)] @ expected[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits", "axis"), [((20, 16), 8, 0), ((1000, 8), 8, 0), ((1000, 17), 4, 0), ((1000, 16), 8, 1)]
+)
+def test_a_table_that_gains_nothing_or_does_not_fit_stays(tmp_path: Path, shape: Any, bits: int, axis: int) -> None:
+    """Small ones, rows narrower than a block or of an odd number of half bytes, and columns that are looked up."""
+    rng = np.random.default_rng(0)
+    width = shape[1] if axis == 0 else shape[0]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["ids"], name="cast", to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "ids"], ["rows"], name="embedding", axis=axis),
+        helper.make_node("Reshape", ["rows", "shape"], ["flat"], name="flat"),
+        helper.make_node("MatMul", ["flat", "head"], ["y"], name="head"),
+    ]
+    source = write(tmp_path / "s.onnx", nodes, (4,), table=rng.normal(size=shape), head=rng.normal(size=(width, 5)))
+    model = onnx.load(source)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1, width]), "shape"))
+    onnx.save(model, source)
+    weight_only.quantize_file(source, tmp_path / "few.onnx", Recipe(bits=bits, group=16))
+    kinds = [node.op_type for node in onnx.load(tmp_path / "few.onnx").graph.node]
+    assert ("Gather" in kinds, "GatherBlockQuantized" in kinds) == (True, False)
