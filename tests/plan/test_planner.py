@@ -457,27 +457,25 @@ def test_floats_are_their_runtimes_and_have_no_recipe() -> None:
 
 
 @pytest.mark.parametrize("host", ["avx2", "avx512"])
-def test_16_bit_floats_are_no_case_of_an_older_cpu(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that a host stands for do not multiply them; native's are a case."""
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("bf16", "{host} stands for CPUs whose instructions do not multiply bf16; take bf16 on native"),
+        ("weight_only", "on {host} no switch tells a runtime that weights of few bits meet a CPU without VNNI: "),
+    ],
+)
+def test_what_a_limited_cpu_cannot_stand_for_is_no_case_of_it(
+    mode: str, why: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16-bit floats that such CPUs do not multiply; weights of few bits, for which runtimes ask the CPU itself. Both
+    are cases of native."""
     monkeypatch.setattr(Limited, "missing", lambda self: None)
-    wanted = suite("{modes: [bf16], backends: [openvino]}", more=f"hosts: [native, {host}]")
-    plan = make_plan(wanted, stands(openvino=Stand("openvino", "openvino", ("fp32", "bf16"))), cores=1)
+    wanted = suite(f"{{modes: [{mode}], backends: [openvino]}}", more=f"hosts: [native, {host}]")
+    plan = make_plan(wanted, stands(openvino=Stand("openvino", "openvino", ("fp32", mode))), cores=1)
     (skip,) = plan.skipped
-    assert skip.key.id == f"digits-cnn/bf16/openvino/t1/b1/{host}"
-    assert skip.reason == f"{host} stands for CPUs whose instructions do not multiply bf16; take bf16 on native"
-    assert "digits-cnn/bf16/openvino/t1/b1" in ids(plan)
-
-
-@pytest.mark.parametrize("host", ["avx2", "avx512"])
-def test_weights_of_few_bits_are_no_case_of_a_limited_cpu(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runtimes ask the CPU itself whether to make bytes of activations; an emulated one answers as such a CPU."""
-    monkeypatch.setattr(Limited, "missing", lambda self: None)
-    wanted = suite("{modes: [weight_only], backends: [openvino]}", more=f"hosts: [native, {host}]")
-    plan = make_plan(wanted, stands(openvino=Stand("openvino", "openvino", ("fp32", "weight_only"))), cores=1)
-    (skip,) = plan.skipped
-    assert skip.key.id == f"digits-cnn/weight_only/openvino/t1/b1/{host}"
-    assert skip.reason.startswith(f"on {host} no switch tells a runtime")
-    assert "digits-cnn/weight_only/openvino/t1/b1" in ids(plan)
+    assert skip.key.id == f"digits-cnn/{mode}/openvino/t1/b1/{host}"
+    assert skip.reason.startswith(why.format(host=host))
+    assert f"digits-cnn/{mode}/openvino/t1/b1" in ids(plan)
 
 
 names = ["torch", "onnxruntime", "fbgemm", "x86", "onednn", "qnnpack"]
