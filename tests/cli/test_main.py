@@ -304,7 +304,7 @@ def test_a_suite_that_is_not_there(qbench: Qbench, tmp_path: Path, command: str)
 def test_list_as_text_and_json(qbench: Qbench) -> None:
     """The list names kinds, plug-ins and places in both forms."""
     rows = json.loads(qbench("list", "--json").out)
-    assert {"kind", "name", "origin", "distribution", "missing"} == set(rows[0])
+    assert {"kind", "name", "origin", "distribution", "missing", "modes"} == set(rows[0])
     text = qbench("list").out
     assert all(row["name"] in text and row["origin"] in text for row in rows)
 
