@@ -1,8 +1,8 @@
 """Whether this CPU multiplies floats of 16 bits.
 
-Without such instructions engines either run fp32 in silence or convert each value on the way: OpenVINO 2026.4 limited
-to AVX-512 without bf16 takes 4 times as long as with it and 1.8 times as long as fp32, under kernel names that end in
-``bf16`` all the same. So the instructions are asked for, not the names alone.
+Without such instructions engines run fp32 in silence (OpenVINO 2026.4 on an emulated Haswell), or convert each value on
+the way: limited to AVX-512 without bf16, OpenVINO takes 44 ms for ResNet-18 where it takes 7.6 with it and 15 in fp32,
+under kernel names that end in ``bf16`` all the same. So the instructions are asked for, not the names alone.
 """
 
 from __future__ import annotations

@@ -91,6 +91,7 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool, dynamic_grou
     try:
         model = core.read_model(*sources)
         precision = _precision_of(model)
+        _require_instructions(precision)
         settings = {**session_settings(threads, precision), **read_marks(model, dynamic_group), "PERF_COUNT": profile}
         compiled = core.compile_model(model, "CPU", settings)
     except RuntimeError as error:
@@ -121,17 +122,22 @@ def _precision_of(model: Any) -> Precision:
     return next((precision for precision in _HINTS if precision == said), "fp32")
 
 
+def _require_instructions(precision: Precision) -> None:
+    """Raises ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply: OpenVINO runs them as fp32 in
+    silence, converts them one by one, or finds no kernel."""
+    if precision in HALVES and (reason := half_floats.explain_missing(precision)) is not None:
+        raise CaseSkipped(f"{reason}; {_elsewhere(precision)}")
+
+
 def _require_precision(compiled: Any, precision: Precision) -> None:
-    """Raises ``CaseSkipped`` where floats of 16 bits would be run in another format, which OpenVINO does in silence, or
-    converted one by one."""
-    if precision not in HALVES:
-        return
-    reason = half_floats.explain_missing(precision)
+    """Raises ``CaseSkipped`` where floats of 16 bits are run in another format than was asked for."""
     took = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
-    if reason is None and took != _HINTS[precision]:
-        reason = f"asked for {precision}, OpenVINO takes {took}"
-    if reason is not None:
-        raise CaseSkipped(f"{reason}; run this {precision} file on a CPU that multiplies {precision}")
+    if precision in HALVES and took != _HINTS[precision]:
+        raise CaseSkipped(f"asked for {precision}, OpenVINO takes {took}; {_elsewhere(precision)}")
+
+
+def _elsewhere(precision: Precision) -> str:
+    return f"run this {precision} file on a CPU that multiplies {precision}"
 
 
 def read_settings(file: Path, threads: int = 0) -> dict[str, Any]:
