@@ -78,6 +78,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "inductor": "qbench.backends.inductor:BACKEND",
         "onnxruntime": "qbench.backends.onnxruntime:BACKEND",
         "openvino": "qbench.backends.openvino:BACKEND",
+        "executorch": "qbench.backends.executorch:BACKEND",
         "fake": "qbench.backends.fake:BACKEND",
     },
     "host": {
@@ -143,6 +144,7 @@ FAMILIES: dict[str, dict[str, tuple[str, str]]] = {
 ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ort", "onnx", "onnx-runtime", "onnx_runtime"), ("onnxruntime",)),
     **dict.fromkeys(("ov", "vino"), ("openvino",)),
+    **dict.fromkeys(("xnnpack", "et", "pte"), ("executorch",)),
     **dict.fromkeys(("pytorch", "torchscript", "jit"), ("torch",)),
     **dict.fromkeys(("mkldnn", "dnnl"), ("onednn",)),
     **dict.fromkeys(("aoti", "aotinductor", "compile"), ("inductor",)),

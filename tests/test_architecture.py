@@ -190,10 +190,20 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert [line for line in wrong if not line.startswith("cli.")] == []
 
 
-def test_torchao_is_known_to_one_module() -> None:
-    """Its PT2E interface moves between versions: one file is the one to change."""
-    users = {module for module in MODULES if any(name.split(".")[0] == "torchao" for name in imported(module))}
-    assert users == {"quant.pytorch.pt2e"}
+def list_users(package: str) -> set[str]:
+    """The modules that import a package of others, at their top or later."""
+    return {module for module in MODULES if any(name.split(".")[0] == package for name in imported(module))}
+
+
+def test_torchao_is_known_to_the_modules_of_its_flow() -> None:
+    """Its PT2E interface moves between versions: these files are the ones to change."""
+    flow = {"pt2e", "pt2e_inductor", "pt2e_observers", "pt2e_xnnpack"}
+    assert list_users("torchao") == {f"quant.pytorch.{module}" for module in flow}
+
+
+def test_executorch_is_known_to_two_modules() -> None:
+    """Its quantizer to one, its programs and their runtime to the other."""
+    assert list_users("executorch") == {"quant.pytorch.pt2e_xnnpack", "quant.artifacts.executorch_program"}
 
 
 def test_torch_ao_is_known_to_one_module() -> None:

@@ -74,7 +74,7 @@ def test_an_unknown_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(UnknownName) as caught:
         registry.load("backend", "onnxruntme")
     assert str(caught.value).startswith(
-        "no backend named 'onnxruntme'; did you mean 'onnxruntime'? available: fake, fbgemm, inductor, onednn,"
+        "no backend named 'onnxruntme'; did you mean 'onnxruntime'? available: executorch, fake, fbgemm, inductor, "
     )
     assert registry.unknown("backend", "zzz", ["b", "a"]) == "no backend named 'zzz'; available: a, b"
 

@@ -102,7 +102,7 @@ def _is_impossible(built: Built) -> bool:
 
 def has_no_int8_form(layer: Layer, float_reasons: Mapping[str, str]) -> bool:
     """Whether no recipe makes a layer int8 in its mode and backend; ``float_reasons`` of its artifact."""
-    return layer.operator in _NEVER_INT8 or float_reasons.get(layer.name, "").startswith(NO_INT8_FORM)
+    return layer.operator in _NEVER_INT8 or NO_INT8_FORM in float_reasons.get(layer.name, "")
 
 
 def _explain_impossible(built: Built, nothing: bool) -> str:

@@ -16,6 +16,7 @@ BACKENDS = {
     "inductor": "Inductor (PyTorch)",
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
+    "executorch": "ExecuTorch (XNNPACK)",
 }
 
 

@@ -23,7 +23,7 @@ QEMU = Qemu(program="qemu-aarch64", listed_cpu=r"^  (\S+)$", prefix=f"qemu:{NAME
 # With SME under qemu 7.2 a dynamic file on ONNX Runtime 1.32 gave outputs that were 88 off, where `max` without it and
 # every other ARM CPU agree with x86 to 0.001. Whether qemu or the library errs is not known.
 _OPTIONS = {"max": "max,sme=off"}
-_TORCH = ("torch", "fbgemm", "x86", "onednn", "qnnpack", "inductor")
+_TORCH = ("torch", "fbgemm", "x86", "onednn", "qnnpack", "inductor", "executorch")
 _RUNS = (*ENGINES, "fake")
 _LIST_VERSIONS = (
     "import importlib.metadata, platform, sys; "

@@ -21,7 +21,10 @@ _WITH_VNNI = ("Boost", "AVX10", "AVX 10", "AMX")
 # torch's fp32 follows oneDNN's, MKL's and its own switch; qnnpack's int8 kernels need nothing newer than SSE4.
 LIMITED = ("torch", "fbgemm", "x86", "onednn", "qnnpack", "inductor", "openvino")
 _NEWER_IN_MKL = {"avx2": ("AVX-512", "AMX"), "avx512": ("AMX", "DL Boost")}
-_NO_SWITCH = {"onnxruntime": "ONNX Runtime asks the CPU itself and has no switch that hides instructions from it"}
+_NO_SWITCH = {
+    "onnxruntime": "ONNX Runtime asks the CPU itself and has no switch that hides instructions from it",
+    "executorch": "XNNPACK asks the CPU itself and has no switch that hides instructions from it; qemu:Haswell answers",
+}
 
 
 class Limited(Host):

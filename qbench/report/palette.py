@@ -39,6 +39,7 @@ BACKENDS: dict[str, Color] = {
     "qnnpack": Color(light="#710260", dark="#d039b4"),
     "inductor": Color(light="#0c8cc9", dark="#32b7ff"),
     "openvino": Color(light="#4e4502", dark="#e0cb1c"),
+    "executorch": Color(light="#0f0182", dark="#a7c3a5"),
 }
 OTHER = Color(light="#858585", dark="#868686")  # of a backend that a user's package adds
 

@@ -79,7 +79,7 @@ def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_ma
         )
         return built(*layers, float_reasons={"conv": reason})
 
-    impossible = f"{NO_INT8_FORM} conv3d"
+    impossible = f"X86InductorQuantizer {NO_INT8_FORM} conv3d"
     with pytest.raises(ModeImpossible, match=r"^next to no layer .*: conv \(X86.* of conv3d\); leave this mode"):
         require_int8(made(3, impossible), 0.5)
     require_int8(made(3, impossible), None)

@@ -66,7 +66,7 @@ def stands(**changes: Stand) -> dict[str, Backend]:
     usual = [Stand("torch", "torch", ("fp32",)), Stand("onnxruntime", "onnxruntime", ("fp32", "dynamic", "static"))]
     usual += [Stand("openvino", "openvino", ("fp32", "static", "qat"))]
     usual += [Stand(name, "torch", INT8) for name in ("fbgemm", "x86", "onednn", "qnnpack")]
-    usual += [Stand("inductor", "inductor", ("fp32", *INT8))]
+    usual += [Stand(name, name, ("fp32", *INT8)) for name in ("inductor", "executorch")]
     return {stand.name: stand for stand in usual} | changes
 
 
@@ -176,6 +176,7 @@ def test_an_emulated_host_alone_has_the_native_case_that_it_is_held_against(monk
     ]
 
 
+@pytest.mark.usefixtures("_new_cpu")
 def test_a_backend_that_is_predicted_on_a_host_is_noted() -> None:
     """Its cases are planned like others; a note says that nothing is measured there."""
     matrix = "{modes: [fp32, static], backends: [onnxruntime]}"
@@ -432,7 +433,7 @@ quantize:
 def test_a_matrix_beyond_all_reason_is_refused() -> None:
     """The product of the axes is counted before it is made."""
     many = ", ".join(str(number) for number in range(1, 1001))
-    with pytest.raises(UsageError, match="32,000,000 cells"):
+    with pytest.raises(UsageError, match="36,000,000 cells"):
         make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
 
 

@@ -30,8 +30,15 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError, reraise
-from qbench.quant import model_call, rounding
-from qbench.quant.artifacts import coverage, inductor_vectors, onednn_log, torch_export
+from qbench.quant import model_call
+from qbench.quant.artifacts import (
+    coverage,
+    exported_macs,
+    inductor_vectors,
+    onednn_log,
+    same_outputs,
+    torch_export,
+)
 from qbench.quant.artifacts.coverage import Layer
 
 OPTIONS: dict[str, Any] = {
@@ -49,10 +56,8 @@ _WATCHED = "cpp.enable_kernel_profile"
 # Bits of a vector of the CPUs that code is compiled for: without it Inductor takes the widest of this machine.
 VECTOR_BITS = {"haswell": 256, "skylake-avx512": 512}
 
-# Largest difference between a package and the module that it was made from, as a share of the largest output: BatchNorm
-# folded, other kernels' order of sums. And how many times the spread by rounding (``rounding.spread``) for int8, where
-# values on the edge of a step may fall to either side, and in a deep network move others over theirs.
-TOLERANCE, SPREADS = 1e-3, 2
+# BatchNorm folded, other kernels' order of sums.
+TOLERANCE = 1e-3
 
 
 def compile_package(
@@ -188,9 +193,9 @@ def _reader(layers: list[Layer], layer_of_scale: Mapping[str, str]) -> Callable[
 
     def read(graph: Any) -> None:
         for node in graph.nodes:
-            macs = _multiply_accumulates(node)
+            macs = exported_macs.count_macs(node)
             if macs is not None:
-                operator = str(node.target.overloadpacket).replace(".", "::", 1)
+                operator = exported_macs.name_operator(node).replace(".", "::", 1)
                 int8 = operator in _INT8
                 scale = str(getattr(node.args[_WEIGHT_SCALE], "target", "")) if int8 else ""
                 name = layer_of_scale.get(scale) or torch_export.layer_name(node) or f"{operator}#{len(layers)}"
@@ -201,47 +206,6 @@ def _reader(layers: list[Layer], layer_of_scale: Mapping[str, str]) -> Callable[
 
 _INT8 = ("onednn::qconv_pointwise", "onednn::qconv2d_pointwise", "onednn::qlinear_pointwise")
 _WEIGHT_SCALE = 4  # its place among the arguments of each of them
-# Operator -> the place of its weight among the arguments, and the axis of the output's channels.
-_WEIGHTED = {
-    "onednn.qconv_pointwise": (3, 1),
-    "onednn.qconv2d_pointwise": (3, 1),
-    "onednn.qlinear_pointwise": (3, -1),
-    "aten.convolution": (1, 1),
-    "mkldnn._convolution_pointwise": (1, 1),
-    "mkldnn._convolution_pointwise_": (1, 1),
-    "mkldnn._linear_pointwise": (1, -1),
-    "mkl._mkl_linear": (2, -1),
-}
-_PRODUCTS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}  # the place of the left factor
-
-
-def _multiply_accumulates(node: Any) -> int | None:
-    """Multiply-accumulates of a node; None for one that has none, or that no int8 operator can stand for."""
-    packet = str(getattr(node.target, "overloadpacket", ""))
-    if packet in _WEIGHTED:
-        place, axis = _WEIGHTED[packet]
-        if packet.startswith("mkldnn") and node.target._overloadname.startswith("binary"):
-            place += 1  # after the other operand
-        transposed = packet == "aten.convolution" and bool(node.args[6])
-        size = _size(node.args[0] if transposed else node)
-        return _product(size) // size[axis] * _product(_size(node.args[place]))
-    if packet == "mkldnn._convolution_transpose_pointwise":
-        size = _size(node.args[0])
-        return _product(size) // size[1] * _product(_size(node.args[1]))
-    if packet in _PRODUCTS:
-        return _product(_size(node)) * _size(node.args[_PRODUCTS[packet]])[-1]
-    return None
-
-
-def _size(node: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in node.meta["val"].shape)
-
-
-def _product(size: Sequence[int]) -> int:
-    product = 1
-    for factor in size:
-        product *= factor
-    return product
 
 
 def watch_products(file: Path, example: tuple[Any, ...]) -> tuple[onednn_log.Product, ...]:
@@ -319,29 +283,8 @@ def load(file: Path) -> Any:
 def require_equal(
     module: Any, file: Path, probes: tuple[Any, ...], *, saturates: bool = False, tolerance: float = TOLERANCE
 ) -> str | None:
-    """None where the package gives the module's outputs on every probe (one tensor per input, first axis = example),
-    within ``tolerance`` of the largest output and what rounding explains.
-
-    Where it does not: what a reader must know of kernels that overflow (``saturates``), else raises ``BuildError``.
-    """
-    import torch
-
+    """What ``same_outputs.require`` says of a package and the module that it was made from."""
     loader = load(file)
-    examples = [tuple(tensor[i : i + 1] for tensor in probes) for i in range(len(probes[0]))]
-    with torch.no_grad():
-        own = torch.cat([model_call.first(module(*example)) for example in examples])
-        theirs = torch.cat([loader.run(list(example))[0] for example in examples])
-    worst, largest = float((own - theirs).abs().max()), float(own.abs().max())
-    if worst <= tolerance * largest:
-        return None
-    explained = SPREADS * rounding.spread(module, examples)
-    if not worst <= tolerance * largest + explained:
-        model_call.require_repeatable(module, example=examples[0])
-        if saturates:
-            return f"sums of 16 bits do overflow (outputs off by up to {worst:g}, at up to {largest:g})"
-        more = f", and rounding explains {explained:g}" if explained else ""
-        raise BuildError(
-            f"the compiled package differs from the module it came from (largest difference {worst:g} at outputs up to "
-            f"{largest:g}{more}): does its forward depend on values, or on what earlier calls left behind?"
-        )
-    return None
+    return same_outputs.require(
+        module, lambda example: loader.run(list(example))[0], probes, saturates=saturates, tolerance=tolerance
+    )

@@ -8,7 +8,7 @@ dropout's share to their defaults (its TODO); here the flags alone are set.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +99,7 @@ def layer_name(node: Any) -> str | None:
     return next((path for path in reversed(paths) if path), None)
 
 
-def _foreign_class(node: Any) -> str | None:
+def foreign_class(node: Any) -> str | None:
     """The class whose forward makes the call of a node, where it is not one of torch.nn's."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     kind = stack[-1][1] if stack else "torch.nn.modules."
@@ -111,9 +111,9 @@ def set_training(graph_module: Any, training: bool) -> None:
     """Train or eval mode of the BatchNorm and dropout nodes; BatchNorm that was frozen stays in eval mode."""
     batch_norm = training and not graph_module.meta.get(_FROZEN, False)
     for node in graph_module.graph.nodes:
-        if _is(node, "batch_norm"):
+        if is_operator(node, "batch_norm"):
             _replace(node, {_TRAINING: batch_norm})
-        elif _is(node, "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
+        elif is_operator(node, "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
             _replace(node, {_DROPOUT_TRAINING: training})
     graph_module.recompile()
 
@@ -128,7 +128,8 @@ def _separate_counters(graph_module: Any) -> None:
     """Lets each call of a shared BatchNorm count its batch in the buffer itself; of a chain of counts, one reading the
     last one's result, torchao takes each for a second output of its BatchNorm, and refuses the network."""
     for node in graph_module.graph.nodes:
-        if _is(node, "add_") and _is(node.args[0], "add_") and _attribute(node.args[0], 0).endswith(_COUNTER):
+        chained = is_operator(node, "add_") and is_operator(node.args[0], "add_")
+        if chained and _attribute(node.args[0], 0).endswith(_COUNTER):
             _replace(node, {0: node.args[0].args[0]})
     graph_module.recompile()
 
@@ -151,10 +152,10 @@ def set_batch_norm_constants(graph_module: Any, constants: Mapping[str, tuple[fl
     torchao's QAT patterns carry the defaults of ``F.batch_norm`` (eps 1e-5, momentum 0.1) whatever the network has.
     """
     for node in graph_module.graph.nodes:
-        if _is(node, "batch_norm") and _attribute(node, 4) in constants:
+        if is_operator(node, "batch_norm") and _attribute(node, 4) in constants:
             eps, momentum = constants[_attribute(node, 4)]
             _replace(node, {_MOMENTUM: momentum, _EPS: eps})
-        elif _is(node, "add") and _attribute(node, 0) in constants and isinstance(node.args[1], float):
+        elif is_operator(node, "add") and _attribute(node, 0) in constants and isinstance(node.args[1], float):
             _replace(node, {1: constants[_attribute(node, 0)][0]})
     graph_module.recompile()
 
@@ -164,7 +165,7 @@ def separate_batch_norm(graph_module: Any) -> None:
     (1-D, 3-D and transposed convolutions, and skipped ones): ``conv(x, w * s) / s + b`` becomes ``conv(x, w, b)``."""
     for norm, added, convolution in _fused_batch_norms(graph_module):
         product = convolution.args[1]
-        if not _is(product, "mul"):
+        if not is_operator(product, "mul"):
             continue
         bias = None if added is None else added.args[1].args[0]
         convolution.args = (convolution.args[0], product.args[0], bias, *convolution.args[3:])
@@ -175,15 +176,15 @@ def separate_batch_norm(graph_module: Any) -> None:
 
 def _fused_batch_norms(graph_module: Any) -> Iterator[tuple[Any, Any, Any]]:
     """(BatchNorm, the addition of the bias before it or None, the convolution) wherever QAT scales its outputs back."""
-    for norm in [node for node in graph_module.graph.nodes if _is(node, "batch_norm")]:
-        added = norm.args[0] if _is(norm.args[0], "add") else None
+    for norm in [node for node in graph_module.graph.nodes if is_operator(node, "batch_norm")]:
+        added = norm.args[0] if is_operator(norm.args[0], "add") else None
         scaled = norm.args[0] if added is None else added.args[0]
-        if _is(scaled, "div"):
+        if is_operator(scaled, "div"):
             yield norm, added, scaled.args[0]
 
 
 def _changes_state(node: Any) -> bool:
-    return bool(node.is_impure()) or _is(node, "add_")
+    return bool(node.is_impure()) or is_operator(node, "add_")
 
 
 def fold_batch_norm(graph_module: Any) -> None:
@@ -208,7 +209,7 @@ def fold_batch_norm(graph_module: Any) -> None:
         convolution.args = (*convolution.args[:2], new_bias, *convolution.args[3:])
         norm.replace_all_uses_with(convolution)
     for node in list(graph.nodes):  # an inference graph must not change its own state: the counters of batches
-        if _is(node, "add_") and _attribute(node, 0).endswith(_COUNTER):
+        if is_operator(node, "add_") and _attribute(node, 0).endswith(_COUNTER):
             graph.erase_node(node)
     graph.eliminate_dead_code()
     graph_module.recompile()
@@ -242,17 +243,19 @@ def _constant(graph_module: Any, before: Any, value: Any, name: str) -> Any:
     return node
 
 
-NO_INT8_FORM = "X86InductorQuantizer has no int8 form of"
-_SUPPORTED = ("conv1d", "conv2d", "linear")
+NO_INT8_FORM = "has no int8 form of"  # what a quantizer's reason says of an operator that no recipe makes int8
 _COMPUTING = (
-    *_SUPPORTED, "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "lstm", "gru", "rnn_tanh",
-    "rnn_relu", "matmul", "bmm", "scaled_dot_product_attention",
+    "conv1d", "conv2d", "linear", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "lstm", "gru",
+    "rnn_tanh", "rnn_relu", "matmul", "bmm", "scaled_dot_product_attention",
 )  # fmt: skip
 
 
-def float_reasons(module: Any, floats: dict[str, str], *, dynamic: bool) -> dict[str, str]:
-    """Layer of a converted graph -> why it has no dequantized weight before it, from which Inductor's int8 patterns
-    start. ``floats`` are those that the recipe keeps float, with the reason."""
+def float_reasons(
+    module: Any, floats: dict[str, str], explain: Callable[[Any, str], str], *, dynamic: bool
+) -> dict[str, str]:
+    """Layer of a converted graph -> why it has no dequantized weight before it, from which int8 patterns start.
+    ``floats`` are those that the recipe keeps float, with the reason; ``explain``: what a quantizer says of a node and
+    its operator."""
     reasons = {}
     for node in module.graph.nodes:
         operator = str(getattr(node.target, "overloadpacket", "")).removeprefix("aten.")
@@ -263,17 +266,8 @@ def float_reasons(module: Any, floats: dict[str, str], *, dynamic: bool) -> dict
             reasons[name] = reason
         elif dynamic and operator != "linear":
             reasons[name] = "dynamic quantization by PT2E covers Linear layers only"
-        elif operator in _SUPPORTED and (foreign := _foreign_class(node)):
-            reasons[name] = (
-                f"X86InductorQuantizer matches torch.nn's own classes, and this {operator} is in {foreign}; "
-                "a subclass is replaced (unless canonicalize: false) where it computes the same"
-            )
-        elif operator == "conv1d" and not any(_is(user, "relu", "relu_") for user in node.users):
-            reasons[name] = f"{NO_INT8_FORM} conv1d without a ReLU behind it"
-        elif operator in _SUPPORTED:
-            reasons[name] = f"X86InductorQuantizer matched no pattern around this {operator}"
         else:
-            reasons[name] = f"{NO_INT8_FORM} {operator}"
+            reasons[name] = explain(node, operator)
     return reasons
 
 
@@ -281,7 +275,8 @@ def _quantized(node: Any) -> bool:
     return all("dequantize" in str(getattr(argument, "target", "")) for argument in node.args[:2])
 
 
-def _is(node: Any, *names: str) -> bool:
+def is_operator(node: Any, *names: str) -> bool:
+    """Whether a node of an exported graph calls one of torch's operators of these names."""
     packet = getattr(node.target, "overloadpacket", None)
     return node.op == "call_function" and str(packet) in {f"aten.{name}" for name in names}
 
@@ -301,6 +296,6 @@ def known_warnings() -> Iterator[None]:
     """What torch and torchao warn of in their own code while they export, quantize and compile; the user's own
     warnings pass."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"(torch|torchao)\b.*")
-        warnings.filterwarnings("ignore", module=r"copyreg|contextlib|typing_extensions")
+        warnings.filterwarnings("ignore", module=r"(torch|torchao|executorch)\b.*")
+        warnings.filterwarnings("ignore", module=r"copyreg|contextlib|typing_extensions|importlib\.resources\b.*")
         yield

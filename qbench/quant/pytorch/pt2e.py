@@ -1,14 +1,14 @@
-"""The PT2E flow: torch.export, torchao's X86InductorQuantizer, convert; the only module that imports torchao.
+"""The PT2E flow: torch.export, the quantizer of the job's engine, torchao's convert.
 
 What comes out is a graph of float operators between quantize and dequantize nodes: a simulation, slower than fp32. It
-becomes int8 kernels when ``quant.artifacts.aoti`` compiles it. The one engine is Inductor's: the job's is ignored.
+becomes int8 kernels when ``quant.artifacts.aoti`` compiles it, or ``quant.artifacts.executorch_program`` lowers it.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,40 +18,37 @@ from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
-from qbench.quant.pytorch import (
-    calibration,
-    drop_observers,
-    exact_integers,
-    narrow_weights,
-    narrow_weights_pt2e,
-    qconfig,
-)
+from qbench.quant.pytorch import calibration, exact_integers
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
-from qbench.quant.recipe import Recipe
 
+# Engine -> the module that knows its quantizer.
+_QUANTIZERS = {"inductor": "pt2e_inductor", "executorch": "pt2e_xnnpack"}
 _FLOATS = "qbench_float_layers"
 
 
 def static(job: QuantizeJob, batches: Batches) -> Converted:
     """The module between quantize and dequantize nodes, with ranges seen on ``batches``.
 
-    Raises ``BuildError`` where torch.export cannot trace it, X86InductorQuantizer cannot annotate it, or an observer
-    saw nothing.
+    Raises ``BuildError`` where torch.export cannot trace it, the quantizer cannot annotate it, or an observer saw
+    nothing.
     """
+    rules = _load_rules(job)
     floats, weights = float_by_recipe(job.module, job.recipe, job.example), float_weights(job.module)
     with known_warnings():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
         job.progress("export", 0.1)
         graph = torch_export.export(copy.deepcopy(job.module).eval(), job.example)
-        prepared = _annotated(prepare_pt2e, graph, _quantizer(job.recipe, floats), job.recipe)
+        quantizer = rules.make_quantizer(job.recipe, floats, training=False, dynamic=False)
+        prepared = _annotated(prepare_pt2e, graph, quantizer, job)
         calibration.run_batches(prepared, _fitting(batches(), graph.fixed_batch), job.progress)
         _require_observed(prepared)
         job.progress("convert", 0.6)
-        converted = _converted(prepared, floats)
+        converted = _converted(prepared, floats, rules)
         _require_int8_form(converted)
-        return _proven(converted, job.recipe, weights)
+        finished: Converted = rules.finish(converted, job.recipe, weights)
+        return finished
 
 
 def dynamic(job: QuantizeJob) -> Converted:
@@ -61,23 +58,25 @@ def dynamic(job: QuantizeJob) -> Converted:
     """
     import torch
 
-    floats = float_by_recipe(job.module, job.recipe, job.example)
+    floats, rules = float_by_recipe(job.module, job.recipe, job.example), _load_rules(job)
     with known_warnings():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
         graph = torch_export.export(copy.deepcopy(job.module).eval(), job.example)
-        prepared = _annotated(prepare_pt2e, graph, _quantizer(job.recipe, floats, dynamic=True), job.recipe)
+        quantizer = rules.make_quantizer(job.recipe, floats, training=False, dynamic=True)
+        prepared = _annotated(prepare_pt2e, graph, quantizer, job)
         with torch.no_grad():
             prepared(*job.example)  # the observers of weights see them in a call; without one all scales are 1
         _require_observed(prepared)
-        converted = _converted(prepared, floats, dynamic=True)
+        converted = _converted(prepared, floats, rules, dynamic=True)
         _require_linear(converted.module, floats)
-        return _proven(converted, job.recipe, float_weights(job.module))
+        finished: Converted = rules.finish(converted, job.recipe, float_weights(job.module))
+        return finished
 
 
 def prepare_qat(job: QuantizeJob) -> Any:
     """A graph in train mode with fake quantization; raises ``BuildError`` where no weight got one."""
-    floats = float_by_recipe(job.module, job.recipe, job.example)
+    floats, rules = float_by_recipe(job.module, job.recipe, job.example), _load_rules(job)
     with known_warnings():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
@@ -87,8 +86,9 @@ def prepare_qat(job: QuantizeJob) -> Any:
                 "QAT by PT2E needs a network that takes batches of any size, and torch.export can only trace this one "
                 "for single examples; make its forward independent of the batch size"
             )
-        prepared = _annotated(prepare_qat_pt2e, graph, _quantizer(job.recipe, floats, training=True), job.recipe)
-    _require_fake_quantize(prepared, job.module, floats)
+        quantizer = rules.make_quantizer(job.recipe, floats, training=True, dynamic=False)
+        prepared = _annotated(prepare_qat_pt2e, graph, quantizer, job)
+    _require_fake_quantize(prepared, job.module, floats, rules.TRAINS)
     torch_export.separate_batch_norm(prepared)
     torch_export.set_batch_norm_constants(prepared, torch_export.batch_norm_constants(job.module))
     prepared.meta[_FLOATS] = floats
@@ -115,22 +115,16 @@ def freeze_batch_norm(prepared: Any) -> None:
 
 def convert_qat(job: QuantizeJob) -> Converted:
     """The int8 graph of a trained fake-quantized one, which is changed: BatchNorm is folded into the convolutions."""
-    prepared = job.module
+    prepared, rules = job.module, _load_rules(job)
     qat_modes(prepared, False)
     torch_export.fold_batch_norm(prepared)
     with known_warnings():
-        return _proven(_converted(prepared, prepared.meta[_FLOATS]), job.recipe, {})
+        finished: Converted = rules.finish(_converted(prepared, prepared.meta[_FLOATS], rules), job.recipe, {})
+        return finished
 
 
-def _proven(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> Converted:
-    """The int8 graph with weights whose sums hold in the kernels that a package will call; what there is to tell."""
-    narrow = bool(recipe.narrow_weights)
-    kernels = narrow_weights.Kernels(engine="inductor", target=recipe.cpus, top=127 if recipe.reduce_range else 255)
-    sums = narrow_weights_pt2e.hold(converted.module, weights, narrow=narrow, kernels=kernels)
-    note = narrow_weights.note(sums, "oneDNN", narrow=narrow, target=recipe.cpus)
-    conversion = converted.conversion.with_notes(*converted.conversion.notes, note)
-    conversion = dataclasses.replace(conversion, target=narrow_weights.facts(sums, recipe.cpus))
-    return dataclasses.replace(converted, conversion=conversion, overflows=bool(sums.left))
+def _load_rules(job: QuantizeJob) -> Any:
+    return importlib.import_module(f"qbench.quant.pytorch.{_QUANTIZERS[job.engine]}")
 
 
 def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Iterator[tuple[Any, ...]]:
@@ -140,103 +134,18 @@ def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Ite
         yield from (batch,) if whole else zip(*(tensor.split(1) for tensor in batch), strict=True)
 
 
-def _quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool = False, dynamic: bool = False) -> Any:
-    import torch
-    from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import X86InductorQuantizer
-
-    class FloatsOnly(X86InductorQuantizer):  # type: ignore[misc]  # torchao is Any to mypy here
-        def annotate(self, model: Any) -> Any:
-            annotated = super().annotate(model)
-            drop_observers.unannotate(annotated.graph)
-            return annotated
-
-    config = _config(recipe, training=training, dynamic=dynamic)
-    quantizer = FloatsOnly()
-    for name in sorted(floats):
-        quantizer.set_module_name_qconfig(name, None)
-    if dynamic:  # its convolutions would get dynamic nodes too, for which Inductor has no kernel
-        return quantizer.set_module_type_qconfig(torch.nn.Linear, config)
-    return quantizer.set_global(config)
-
-
-def _config(recipe: Recipe, *, training: bool, dynamic: bool) -> Any:
-    """torchao's default configuration with the recipe's calibrator, granularity and range."""
-    import torch
-    from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import get_default_x86_inductor_quantization_config
-
-    default = get_default_x86_inductor_quantization_config(is_qat=training, is_dynamic=dynamic)
-    if recipe.framework_default:
-        return default
-    # Without torchao's floor of scales (2**-12): a channel of small weights would be left a few levels.
-    weight = dataclasses.replace(default.weight, observer_or_fake_quant_ctr=_weight(recipe, training))
-    activation = dataclasses.replace(default.input_activation, quant_max=127 if recipe.reduce_range else 255)
-    if not dynamic:
-        scheme = torch.per_tensor_symmetric if recipe.symmetric else torch.per_tensor_affine
-        activation = dataclasses.replace(activation, qscheme=scheme)
-    if not dynamic and not training:
-        activation = dataclasses.replace(activation, observer_or_fake_quant_ctr=_observer(recipe))
-    return dataclasses.replace(default, input_activation=activation, output_activation=activation, weight=weight)
-
-
-def _observer(recipe: Recipe) -> Any:
-    """The recipe's calibrator (``qconfig.activation_observer``) as torchao takes it, whose base class is another."""
-    import torch
-    from torchao.quantization.pt2e import ObserverBase
-
-    constructor = qconfig.activation_observer(recipe)
-
-    class Adapted(ObserverBase):  # type: ignore[misc]  # torchao is Any to mypy here
-        def __init__(self, dtype: Any, quant_min: int, quant_max: int, qscheme: Any, is_dynamic: bool = False) -> None:
-            super().__init__(dtype=dtype, is_dynamic=is_dynamic)
-            self.quant_min, self.quant_max, self.qscheme = quant_min, quant_max, qscheme
-            # Levels that are named, even the whole 0 to 255, count as a custom range: zero is then at 127, not at 128.
-            levels = {} if quant_max == 255 else {"quant_min": quant_min, "quant_max": quant_max}
-            self.inner = constructor(dtype=torch.quint8, qscheme=qscheme, **levels)
-
-        def forward(self, x: Any) -> Any:
-            return self.inner(x)
-
-        def calculate_qparams(self) -> Any:
-            return self.inner.calculate_qparams()
-
-    return Adapted
-
-
-def _weight(recipe: Recipe, training: bool) -> Any:
-    """Symmetric int8 weights per channel; of ``per_channel: false``, for kernels that know per-channel ones only, each
-    channel has the range of all."""
-    from torchao.quantization.pt2e import (
-        FakeQuantize,
-        FusedMovingAvgObsFakeQuantize,
-        MovingAveragePerChannelMinMaxObserver,
-        PerChannelMinMaxObserver,
-    )
-
-    class OneScale(PerChannelMinMaxObserver):  # type: ignore[misc]  # torchao is Any to mypy here
-        def forward(self, x: Any) -> Any:
-            if x.numel():
-                self.reset_min_max_vals()  # weights are seen whole each time, and change in training
-                super().forward(x)
-                self.min_val.fill_(float(self.min_val.min()))
-                self.max_val.fill_(float(self.max_val.max()))
-            return x
-
-    if recipe.per_channel is False:
-        return FakeQuantize.with_args(observer=OneScale) if training else OneScale
-    if training:
-        return FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAveragePerChannelMinMaxObserver)
-    return PerChannelMinMaxObserver
-
-
-def _annotated(prepare: Callable[[Any, Any], Any], graph: torch_export.Exported, quantizer: Any, recipe: Recipe) -> Any:
+def _annotated(
+    prepare: Callable[[Any, Any], Any], graph: torch_export.Exported, quantizer: Any, job: QuantizeJob
+) -> Any:
+    title = _load_rules(job).TITLE
     ways_out = "name the layer in skip_layers, or use another backend"
-    if not recipe.canonicalize:
+    if not job.recipe.canonicalize:
         ways_out = "remove canonicalize: false (by default each call gets a module of its own), or " + ways_out
     # torchao's matchers assert and raise in many ways on graphs that they were not written for.
     with reraise(
         BuildError,
         lambda error: (
-            f"X86InductorQuantizer cannot annotate this network ({forward.reason(error)}): most often one module is "
+            f"{title} cannot annotate this network ({forward.reason(error)}): most often one module is "
             f"called twice; {ways_out}"
         ),
         (AssertionError, ValueError, RuntimeError, NotImplementedError, KeyError, IndexError),
@@ -244,13 +153,12 @@ def _annotated(prepare: Callable[[Any, Any], Any], graph: torch_export.Exported,
         return prepare(graph.module(), quantizer)
 
 
-def _converted(prepared: Any, floats: dict[str, str], *, dynamic: bool = False) -> Converted:
+def _converted(prepared: Any, floats: dict[str, str], rules: Any, *, dynamic: bool = False) -> Converted:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
     with exact_integers.refuse_conversion("PT2E"), _own_folding():
         module = convert_pt2e(prepared)
-    torch_export.separate_weights(module)
-    reasons = torch_export.float_reasons(module, floats, dynamic=dynamic)
+    reasons = torch_export.float_reasons(module, floats, rules.explain_float, dynamic=dynamic)
     return Converted(module=module, conversion=Conversion(float_reasons=reasons))
 
 
@@ -281,7 +189,7 @@ def _require_int8_form(converted: Converted) -> None:
     """Raises ``ModeImpossible`` for a network of none but operators that the quantizer does not know."""
     quantized = any("dequantize_per" in str(node.target) for node in converted.module.graph.nodes)
     reasons = dict.fromkeys(converted.conversion.float_reasons.values())
-    if reasons and not quantized and all(reason.startswith(torch_export.NO_INT8_FORM) for reason in reasons):
+    if reasons and not quantized and all(torch_export.NO_INT8_FORM in reason for reason in reasons):
         raise ModeImpossible(f"{'; '.join(reasons)}, and this model has no other layer; use another backend")
 
 
@@ -293,11 +201,10 @@ def _require_linear(module: Any, floats: dict[str, str]) -> None:
         )
 
 
-def _require_fake_quantize(prepared: Any, module: Any, floats: dict[str, str]) -> None:
+def _require_fake_quantize(prepared: Any, module: Any, floats: dict[str, str], trains: str) -> None:
     import torch
     from torchao.quantization.pt2e import FakeQuantizeBase
 
     weights = [part for part in prepared.modules() if isinstance(part, FakeQuantizeBase) and part.dtype == torch.int8]
     if not weights:
-        trains = "X86InductorQuantizer trains Linear, Conv1d and Conv2d with fake quantization"
         raise nothing_faked(module, bool(floats), trains)

@@ -16,7 +16,7 @@ from qbench.quant import canonical
 from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.tracing import known_warnings as torchscript_warnings
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import pt2e, qconfig
+from qbench.quant.pytorch import pt2e, pt2e_inductor, qconfig
 from qbench.quant.recipe import Recipe
 
 pytest.importorskip("torchao", reason="torchao is not installed; pip install 'torchao>=0.18'")
@@ -444,7 +444,7 @@ def test_a_shared_batch_norm_is_matched_in_training_and_counts_each_call():
     module = canonical.canonicalize(SharedNorm().eval(), (images(1),), training=True, separate_weights=True).module
     graph = torch_export.export(module.train(), (images(1),)).module()
     with torch_export.known_warnings():
-        pt2e._quantizer(RECIPE, {}, training=True).annotate(graph)
+        pt2e_inductor.make_quantizer(RECIPE, {}, training=True, dynamic=False).annotate(graph)
     graph(images())
     (counter,) = [value for name, value in graph.named_buffers() if "num_batches" in name]
     assert int(counter) == 3
