@@ -43,7 +43,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "measure"),
     ("fleet", "decide"),
     ("portability",),
-    ("running", "gating", "report", "explain"),
+    ("running", "gating", "report", "explain", "check"),
     ("ship",),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),

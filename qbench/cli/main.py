@@ -21,6 +21,7 @@ import typer
 
 from qbench.cli import (
     baseline,
+    check,
     clean,
     compare,
     doctor,
@@ -75,6 +76,7 @@ def _options(
 _SHORT = {
     "run": "Build, evaluate and measure every case; write a report.",
     "plan": "Show what would run, and what is skipped and why.",
+    "check": "Show what a model file is, how fast, and what is wrong in it.",
     "train": "Train a built-in model on the suite's data set.",
     "report": "Write the report of a run again, from its records.",
     "compare": "Show what changed from one run to another.",
@@ -97,6 +99,9 @@ app.command(
 app.command(
     "plan", short_help=_SHORT["plan"], epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'"
 )(plan.plan)
+app.command("check", short_help=_SHORT["check"], epilog="Example: qbench check model-int8.onnx --shape ids=1x128")(
+    check.check
+)
 app.command(
     "train",
     short_help=_SHORT["train"],

@@ -39,6 +39,7 @@ QUICKSTART = str(ROOT / "suites" / "quickstart.yaml")
 COMMANDS = (
     "run",
     "plan",
+    "check",
     "train",
     "report",
     "compare",

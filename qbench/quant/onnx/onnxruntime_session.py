@@ -18,10 +18,15 @@ CALL_SECONDS = 600.0
 _LONGEST = 400  # characters of a library's message that are quoted
 
 
+# Where in its own sources ONNX Runtime raised an error, with the signature of the function.
+_ORIGIN = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\)(?: const)? (?=[A-Z])")
+
+
 def plain(error: BaseException, *temporary: Path | str) -> str:
     """A library's message on one line, without its error numbers and without paths that mean nothing to a reader."""
     text = " ".join(str(error).split())
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: ", text)
+    text = _ORIGIN.sub("", text)
     for path in temporary:
         text = re.sub(rf"{re.escape(str(path))}[^\s'\"]*", "the model", text)
     return text[:_LONGEST] or "no message"

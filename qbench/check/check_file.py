@@ -1,0 +1,335 @@
+"""A file -> all that can be said of it without a suite, a data set or its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from qbench.backends.base import Inputs
+from qbench.check import example_inputs, float_form, graph_faults, race, runtimes
+from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
+from qbench.decide.names import backend_name
+from qbench.errors import BuildError, CaseError, ModelError, QbenchError, UsageError, first_names
+from qbench.machine import fingerprint
+from qbench.process.child_process import Limits, call
+
+_LIMITS = Limits(seconds=120.0)
+FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
+_MUCH_CONVERSION = 0.15  # of a call
+_GOOD_DB = 10.0  # below, the float form and the file are not the same network
+# What others cause, and what another runtime than the first says: told last, in this order.
+_LAST = ("conversions", "slower", "far-from-fp32", "folded-elsewhere", "refused-elsewhere", "float")
+_LITTLE_WORK = 2e-4  # seconds of a call
+
+
+def check_file(
+    file: Path,
+    *,
+    against: Path | None = None,
+    shapes: Sequence[str] = (),
+    threads: int = 1,
+    seconds: float = race.SECONDS,
+) -> FileCheck:
+    """What there is to say of a model file; ``against``: its fp32 (default: made from an ONNX file by taking its
+    quantization away). Raises ``UsageError`` for a file that is not there or of no known format, and for shapes that
+    are not known."""
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    title, backends = runtimes.FORMATS.get(file.suffix.lower(), ("", ()))
+    if not backends:
+        known = ", ".join(runtimes.FORMATS)
+        raise UsageError(f"{file}: '{file.suffix}' is no format that is checked; known are {known}")
+    named = example_inputs.read_shapes(shapes)
+    if title == "ONNX":
+        return _check_onnx(file, against, named, threads, seconds)
+    return _check_other(file, title, backends, against, named, threads, seconds)
+
+
+def _check_onnx(
+    file: Path, against: Path | None, shapes: Mapping[str | None, tuple[int, ...]], threads: int, seconds: float
+) -> FileCheck:
+    from qbench.quant.artifacts import onnx_check
+
+    size = file.stat().st_size
+    try:
+        model = onnx_check.load(file, valid=False)
+    except ModelError as error:
+        words = str(error).removeprefix(f"{file}: ")
+        broken = Finding(severity="fault", code="broken-file", text=words, advice="save or download the file again")
+        return FileCheck(file=str(file), format="ONNX", bytes=size, findings=(broken,))
+    declared = _declared(model)
+    inputs = example_inputs.make_inputs(declared, shapes)
+    quantized = graph_faults.is_quantized(model)
+    checks = tuple(
+        runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in runtimes.FORMATS[".onnx"][1]
+    )
+    findings = [*_judge_loading(checks)]
+    runs = next((check for check in checks if check.refused is None), None)
+    raced: Race | None = None
+    no_race: str | None = None
+    if quantized:
+        findings += graph_faults.find_faults(model)
+        findings += _find_overflow(file)
+    if runs is None:
+        no_race = "no installed runtime runs it"
+    elif not quantized:
+        findings.append(_say_float())
+        no_race = "nothing in it is quantized"
+    else:
+        raced, no_race, more = _race_onnx(file, model, against, runs.runtime, inputs, threads, seconds)
+        findings += more
+        for check in checks:
+            findings += _judge_layers(check, findings, first=check is runs)
+        findings += _judge_time(runs, raced)
+    return FileCheck(
+        file=str(file),
+        format="ONNX",
+        bytes=size,
+        inputs=_list_inputs(declared, inputs),
+        runtimes=checks,
+        race=raced,
+        no_race=no_race,
+        findings=tuple(sorted(findings, key=_rank)),
+    )
+
+
+def _check_other(
+    file: Path,
+    title: str,
+    backends: Sequence[str],
+    against: Path | None,
+    shapes: Mapping[str | None, tuple[int, ...]],
+    threads: int,
+    seconds: float,
+) -> FileCheck:
+    """A file that tells its inputs to its runtime alone: their shapes are named, all of them floats."""
+    if not shapes:
+        raise UsageError(f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224")
+    declared = {name or "the input": ("tensor(float)", size) for name, size in shapes.items()}
+    inputs = example_inputs.make_inputs(declared, {})
+    checks = tuple(runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in backends)
+    runs = next((check for check in checks if check.refused is None), None)
+    findings = [*_judge_loading(checks)]
+    raced: Race | None = None
+    no_race: str | None = "name its fp32 with --against" if runs else "no installed runtime runs it"
+    if runs is not None and against is not None:
+        raced, no_race, more = _race(file, against, str(against), runs.runtime, inputs, threads, seconds)
+        findings += more
+    if runs is not None:
+        if "int8 product" not in runs.seconds:
+            findings.append(_say_float())
+        findings += _judge_time(runs, raced)
+    return FileCheck(
+        file=str(file),
+        format=title,
+        bytes=file.stat().st_size,
+        inputs=_list_inputs(declared, inputs),
+        runtimes=checks,
+        race=raced,
+        no_race=no_race,
+        findings=tuple(sorted(findings, key=_rank)),
+    )
+
+
+def _declared(model: Any) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Type and sizes of each input that has no value in the file; free sizes by their names."""
+    from onnx import TensorProto
+
+    names = {
+        TensorProto.FLOAT: "float",
+        TensorProto.DOUBLE: "double",
+        TensorProto.FLOAT16: "float16",
+        TensorProto.INT64: "int64",
+        TensorProto.INT32: "int32",
+        TensorProto.BOOL: "bool",
+        TensorProto.UINT8: "uint8",
+        TensorProto.INT8: "int8",
+    }
+    of_number = {int(number): name for number, name in names.items()}
+    held = {tensor.name for tensor in model.graph.initializer}
+    declared: dict[str, tuple[str, Sequence[Any]]] = {}
+    for value in model.graph.input:
+        if value.name in held:
+            continue
+        kind = value.type.tensor_type
+        sizes = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+        number = int(kind.elem_type)
+        declared[value.name] = (f"tensor({of_number.get(number, number)})", sizes)
+    return declared
+
+
+def _list_inputs(declared: Mapping[str, Any], inputs: Inputs) -> tuple[str, ...]:
+    return tuple(
+        f"{name} {'x'.join(map(str, array.shape))} {array.dtype}" for name, array in zip(declared, inputs, strict=True)
+    )
+
+
+def _rank(finding: Finding) -> int:
+    """Causes before what they cause, faults first among them."""
+    if finding.code in _LAST:
+        return len(SEVERITIES) + _LAST.index(finding.code)
+    return SEVERITIES.index(finding.severity)
+
+
+def _judge_loading(checks: Sequence[RuntimeCheck]) -> Iterator[Finding]:
+    """A runtime that is installed and refuses: a fault where it is the first one, or none runs the file."""
+    nobody = all(check.refused is not None for check in checks)
+    for place, check in enumerate(checks):
+        if check.refused is None or check.version is None:
+            continue
+        matters = place == 0 or nobody
+        yield Finding(
+            severity="fault" if matters else "warning",
+            code="refused" if matters else "refused-elsewhere",
+            text=f"{backend_name(check.runtime)} {check.version} does not run it: {check.refused}",
+            advice=check.advice,
+        )
+
+
+def _say_float() -> Finding:
+    return Finding(
+        severity="note",
+        code="float",
+        text="nothing in it is int8: it is a float model",
+        advice="`qbench onnx all` quantizes an ONNX file on your data; a suite finds out which int8 variant to ship",
+    )
+
+
+def _judge_layers(runs: RuntimeCheck, found: Sequence[Finding], *, first: bool) -> Iterator[Finding]:
+    """What of a quantized file ran in float all the same: a fault on the ``first`` runtime that runs it."""
+    share, told = runs.int8_share, {finding.code for finding in found}
+    if share is None or share >= FEW or told & {"tables-only", "weights-only"}:
+        return
+    if any(layer.weight_bits is not None for layer in runs.layers):
+        if first:
+            text = "its weights are in few bits, its activations floats"
+            yield Finding(severity="note", code="weight-only", text=text)
+        return
+    floats = sorted((layer for layer in runs.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
+    names = first_names([f"{layer.name} ({layer.operator})" for layer in floats], 3)
+    folded = "its Q and DQ nodes are folded back" if share == 0 else "part of them is folded back"
+    yield Finding(
+        severity="fault" if first else "warning",
+        code="folded" if first else "folded-elsewhere",
+        text=f"{share:.0%} of the multiply-accumulates run in int8 on {backend_name(runs.runtime)}: {folded}, {names} "
+        "run in float",
+        advice="an int8 kernel needs Q and DQ around the whole layer: on its input, its weight, and, for convolutions, "
+        "behind its output (behind the ReLU that follows); unsigned activations with signed weights",
+        layers=tuple(layer.name for layer in floats),
+    )
+
+
+def _judge_time(runs: RuntimeCheck, raced: Race | None) -> Iterator[Finding]:
+    """Slower than fp32, and time that conversions take."""
+    total = sum(runs.seconds.values())
+    share = runs.seconds.get("conversion", 0.0) / total if total else 0.0
+    if share >= _MUCH_CONVERSION:
+        yield Finding(
+            severity="warning",
+            code="conversions",
+            text=f"{share:.0%} of a call on {backend_name(runs.runtime)} only converts between float and int8",
+            advice="quantize what lies between int8 layers too, or leave small layers between float ones in float",
+        )
+    if raced is not None and raced.low > 1:
+        little = ": a call is so short that int8 has little to gain" if (runs.call_seconds or 1) < _LITTLE_WORK else ""
+        yield Finding(
+            severity="fault",
+            code="slower",
+            text=f"it takes {raced.ratio:.2f} [{raced.low:.2f}, {raced.high:.2f}] times as long as {raced.opponent} on "
+            f"{backend_name(raced.runtime)}{little}",
+            advice="ship fp32 on this CPU, or mend what stands above; `qbench explain` tries causes on a suite's run",
+        )
+
+
+def _find_overflow(file: Path) -> Iterator[Finding]:
+    """Layers whose sums of two products leave 16 bits on x86 CPUs without VNNI, by their weights alone."""
+    try:
+        layers: tuple[str, ...] = call(_list_overflowing_here, file, limits=_LIMITS)
+    except (CaseError, QbenchError):  # a file that the runtime refuses is told already
+        return
+    if not layers:
+        return
+    here = any(word in fingerprint.isa() for word in fingerprint.ADD_IN_32_BITS)
+    yield Finding(
+        severity="warning",
+        code="overflow",
+        text=f"sums of {first_names(layers, 3)} can leave 16 bits on x86 CPUs without VNNI"
+        f"{', and this one has it: answers differ there' if here else ', and this is one'}",
+        advice="quantize with reduce_range=True or weights of 7 bits, or by qbench, which narrows only the channels "
+        "that need it; `qbench portability` predicts the answers",
+        layers=layers,
+    )
+
+
+def _list_overflowing_here(file: Path, *, progress: object) -> tuple[str, ...]:
+    """In this process, a child."""
+    from qbench.quant.onnx.onnxruntime_layers import own_name
+    from qbench.quant.saturation import onnxruntime_products, sections
+    from qbench.quant.saturation.onnxruntime_products import IntegerLayer
+    from qbench.quant.saturation.pair_sums import find_pairs
+
+    model = sections.optimize(file)
+    onnxruntime_products.split_dynamic(model)
+    constants = sections.read_constants(model)
+    largest = onnxruntime_products.read_largest(model, constants)
+    names = []
+    for node in model.graph.node:
+        layer = onnxruntime_products.read_layer(node, constants, largest)
+        if isinstance(layer, IntegerLayer) and len(find_pairs(layer.product)):
+            names.append(own_name(sections.name_layer(node, {})))
+    return tuple(names)
+
+
+def _race_onnx(
+    file: Path, model: Any, against: Path | None, backend: str, inputs: Inputs, threads: int, seconds: float
+) -> tuple[Race | None, str | None, list[Finding]]:
+    """The race with the fp32 that is named, or that is made here."""
+    import onnx
+
+    if against is not None:
+        return _race(file, against, str(against), backend, inputs, threads, seconds)
+    with TemporaryDirectory(prefix="qbench-check-") as folder:
+        target = Path(folder) / "float.onnx"
+        try:
+            onnx.save(float_form.make_float(model), str(target))
+        except (BuildError, ValueError, KeyError, IndexError) as error:
+            return None, f"no fp32 could be made from it ({error}): name one with --against", []
+        raced, no_race, more = _race(file, target, "its own fp32", backend, inputs, threads, seconds)
+    if raced is None:
+        return None, f"the fp32 that was made from it does not run ({no_race}): name one with --against", []
+    return raced, no_race, more
+
+
+def _race(
+    file: Path, opponent: Path, name: str, backend: str, inputs: Inputs, threads: int, seconds: float
+) -> tuple[Race | None, str | None, list[Finding]]:
+    try:
+        laps = [
+            call(race.race_here, backend, file, opponent, inputs, threads, seconds, limits=_LIMITS)
+            for _ in range(race.PROCESSES)
+        ]
+    except (CaseError, QbenchError) as error:
+        return None, runtimes.explain_refusal(str(error))[0], []
+    raced, findings = race.combine(laps, backend, name), []
+    if any(lap.broken for lap in laps):
+        findings.append(
+            Finding(
+                severity="fault",
+                code="not-finite",
+                text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
+                advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
+            )
+        )
+    elif raced.sqnr_db is not None and raced.sqnr_db < _GOOD_DB:
+        findings.append(
+            Finding(
+                severity="warning",
+                code="far-from-fp32",
+                text=f"on random inputs its first output is {raced.sqnr_db:.1f} dB from that of {name}",
+                advice="random inputs are no data: if it is as far on yours (`qbench run` with int8:), its ranges are "
+                "wrong",
+            )
+        )
+    return raced, None, findings

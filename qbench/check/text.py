@@ -1,0 +1,70 @@
+"""What a check found, for a terminal and for a program."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from qbench.check.finding import FileCheck, RuntimeCheck
+from qbench.decide.names import backend_name
+from qbench.foreign_text import CONTROL, join_lines
+
+
+def list_lines(check: FileCheck) -> Iterator[str]:
+    """The lines of a terminal, the verdict first."""
+    faults = [finding for finding in check.findings if finding.severity == "fault"]
+    first = "sound: no fault was found" if not faults else f"{len(faults)} fault{'s' * (len(faults) > 1)}"
+    yield _clean(f"{check.file}: {first} ({check.format}, {_describe_bytes(check.bytes)})")
+    for finding in check.findings:
+        yield _clean(f"{finding.severity}: {finding.text}")
+        if finding.advice:
+            yield _clean(f"  {finding.advice}")
+    for runtime in check.runtimes:
+        yield _clean(_describe_runtime(runtime))
+    if check.race is not None:
+        race = check.race
+        sqnr = "" if race.sqnr_db is None else f", {race.sqnr_db:.0f} dB on random inputs"
+        yield _clean(
+            f"speed: {race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}] times as long as {race.opponent} on "
+            f"{backend_name(race.runtime)}, {race.processes} processes{sqnr}"
+        )
+    elif check.no_race:
+        yield _clean(f"speed: not compared with fp32: {check.no_race}")
+    if check.inputs:
+        yield _clean(f"inputs: {', '.join(check.inputs)}, random")
+
+
+def _describe_runtime(runtime: RuntimeCheck) -> str:
+    name = " ".join(filter(None, (backend_name(runtime.runtime), runtime.version)))
+    if runtime.refused is not None:
+        return f"{name}: {'is not installed' if runtime.version is None else 'does not run it'}"
+    share = runtime.int8_share
+    covered = "" if share is None else f", {share:.0%} of its multiply-accumulates in int8"
+    total = sum(runtime.seconds.values())
+    parts = [f"{kind} {seconds / total:.0%}" for kind, seconds in runtime.seconds.items() if seconds / total >= 0.005]
+    time = "" if runtime.call_seconds is None else f"{_describe_seconds(runtime.call_seconds)} a call"
+    return f"{name}: {time}{covered}; of its time {', '.join(parts)}"
+
+
+def _describe_seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _describe_bytes(count: int) -> str:
+    return f"{count / 1e6:.3g} MB" if count >= 1e6 else f"{count / 1e3:.3g} kB"
+
+
+def _clean(text: str) -> str:
+    """One line, whatever names of the file stand in it."""
+    return CONTROL.sub("�", join_lines(text))
+
+
+def as_json(check: FileCheck) -> str:
+    """The same for a program; shares and times of each runtime, its layers with their formats."""
+    data = asdict(check)
+    for facts, runtime in zip(data["runtimes"], check.runtimes, strict=True):
+        share = runtime.int8_share
+        facts["int8_share"] = None if share is None or math.isnan(share) else share
+    return json.dumps({**data, "sound": check.sound}, indent=2) + "\n"

@@ -1,0 +1,183 @@
+"""`qbench check`: the right cause first, for files as people bring them; nothing of a file ends the check itself."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import onnx
+import people_files
+import pytest
+import torch
+from people_files import FILES, node, write
+
+from qbench.check import race, text
+from qbench.check.check_file import check_file
+from qbench.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _short_races(monkeypatch):
+    monkeypatch.setattr(race, "PROCESSES", 2)
+
+
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
+def test_the_cause_comes_first(make, tmp_path):
+    """And a file without a fault has none; how fast it is on this very CPU is another matter in a test."""
+    check = check_file(make(tmp_path / "model.onnx"), seconds=0.05)
+    codes = [finding.code for finding in check.findings if not finding.code.endswith("elsewhere")]
+    if FILES[make] is None:
+        assert set(codes) <= {"slower", "conversions"}
+    else:
+        assert codes[0] == FILES[make]
+    assert all("\n" not in line for line in text.list_lines(check))
+
+
+def test_a_sound_file_is_held_against_its_own_fp32(tmp_path):
+    """The same network without its rounding: as far from it as 8 bits are."""
+    check = check_file(people_files.sound(tmp_path / "model.onnx"), seconds=0.05)
+    (first, *_) = check.runtimes
+    assert (first.runtime, first.int8_share) == ("onnxruntime", 1.0)
+    assert check.race is not None
+    assert check.race.low < check.race.ratio < check.race.high
+    assert check.race.sqnr_db is not None
+    assert 25 < check.race.sqnr_db < 60
+    assert check.inputs == ("x 1x32x48x48 float32",)
+
+
+def test_the_fp32_that_is_named_is_raced(tmp_path):
+    """By its name, and one that does not run is told."""
+    file = people_files.sound(tmp_path / "model.onnx")
+    named = check_file(file, against=people_files.weights_only(tmp_path / "float.onnx"), seconds=0.05)
+    assert named.race is not None
+    assert named.race.opponent == str(tmp_path / "float.onnx")
+    broken = check_file(file, against=people_files.newer_ir(tmp_path / "newer.onnx"), seconds=0.05)
+    assert broken.race is None
+    assert broken.no_race == "the file has IR version 99, and this release reads up to 14"
+
+
+def test_free_sizes_are_asked_for(tmp_path):
+    """All of them at once; a free first axis is a batch of 1."""
+    ids = (("ids", ["batch", "length"]), ("mask", ["batch", "length"]))
+    kinds = dict.fromkeys(("ids", "mask", "y"), onnx.TensorProto.INT64)
+    file = write(tmp_path / "m.onnx", [node("Add", ["ids", "mask"], "y")], {}, inputs=ids, kinds=kinds)
+    with pytest.raises(UsageError, match=r"ids \(batch x length\), mask \(batch x length\) is not fixed .* ids=1x128"):
+        check_file(file)
+    check = check_file(file, shapes=("ids=1x8", "mask=1x8"))
+    assert check.inputs == ("ids 1x8 int64", "mask 1x8 int64")
+    free = (("x", ["batch", 3, 4, 4]),)
+    assert check_file(write(tmp_path / "b.onnx", [node("Relu", ["x"], "y")], {}, inputs=free)).inputs == (
+        "x 1x3x4x4 float32",
+    )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        (("1,3",), "write it as name=1x3x224x224"),
+        (("y=1x3",), "no input is called y; the inputs are x"),
+        (("1x3x4x4",), "1x3x4x4 does not fit 1 x 32 x 48 x 48"),
+        (("x=1x2", "x=1x3"), "there are two of them"),
+        (("x=1x32x99999x99999",), "does not fit"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_told(shapes, words, tmp_path):
+    """Before anything is loaded."""
+    file = people_files.sound(tmp_path / "model.onnx")
+    with pytest.raises(UsageError, match=words):
+        check_file(file, shapes=shapes)
+
+
+def test_files_of_no_known_format(tmp_path):
+    """And those that are not there."""
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(UsageError, match=r"'\.txt' is no format that is checked; known are \.onnx, \.xml, \.pt"):
+        check_file(tmp_path / "a.txt")
+    with pytest.raises(UsageError, match=r"b\.onnx: no such file"):
+        check_file(tmp_path / "b.onnx")
+
+
+def test_torchscript_is_run_and_raced(tmp_path):
+    """With the shape that a person names; an int8 file beside its fp32."""
+    from qbench.quant.artifacts import tracing
+    from qbench.quant.pytorch import torch_ao
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).eval()
+    x = torch.randn(1, 256)
+    with torch_ao.known_warnings(), tracing.known_warnings():
+        torch.jit.save(torch.jit.trace(network, x), tmp_path / "fp32.pt")
+        int8 = torch_ao.quantize_dynamic(network, {torch.nn.Linear})
+        torch.jit.save(torch.jit.trace(int8, x), tmp_path / "int8.pt")
+    with pytest.raises(UsageError, match=r"name their shapes, as in --shape 1x3x224x224"):
+        check_file(tmp_path / "int8.pt")
+    check = check_file(tmp_path / "int8.pt", against=tmp_path / "fp32.pt", shapes=("1x256",), seconds=0.05)
+    assert check.race is not None
+    assert "float" not in {finding.code for finding in check.findings}
+    alone = check_file(tmp_path / "fp32.pt", shapes=("1x256",))
+    assert [finding.code for finding in alone.findings] == ["float"]
+    assert alone.no_race == "name its fp32 with --against"
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    """Loading one runs code."""
+
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    torch.save(Trap(), tmp_path / "model.pt")
+    check = check_file(tmp_path / "model.pt", shapes=("1x3",))
+    assert not (tmp_path / "ran").exists()
+    assert not check.sound
+    assert "is no TorchScript file but what torch.save wrote" in check.findings[0].text
+
+
+def test_damaged_files_end_with_a_message(tmp_path):
+    """Whatever byte of them is another; a runtime that dies of one does so in a process of its own."""
+    rng, file = random.Random(0), tmp_path / "model.onnx"
+    for make in (people_files.sound, people_files.joined, people_files.dynamic_matmul):
+        whole = make(file).read_bytes()
+        for _ in range(3):
+            damaged = bytearray(whole)
+            for _ in range(3):
+                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+            file.write_bytes(bytes(damaged))
+            try:
+                check = check_file(file, seconds=0.01)
+            except UsageError as error:
+                assert "--shape" in str(error)  # noqa: PT017  # an input's size may have become free
+            else:
+                assert list(text.list_lines(check))
+
+
+def test_json_holds_what_the_lines_hold(tmp_path):
+    """Shares, times and findings by their codes."""
+    import json
+
+    data = json.loads(text.as_json(check_file(people_files.folded(tmp_path / "model.onnx"), seconds=0.05)))
+    assert data["sound"] is False
+    assert data["findings"][0]["code"] == "folded"
+    assert data["runtimes"][0]["int8_share"] < 0.5
+    assert data["runtimes"][0]["layers"][0]["precision"] == "fp32"
+    assert np.isfinite(data["race"]["ratio"])
+
+
+def test_the_command_ends_with_what_was_found(tmp_path, monkeypatch, capsys):
+    """0 for a sound file, 1 for a fault, 2 for what a person has to say otherwise."""
+    import sys
+
+    from qbench.cli import main
+
+    people_files.table_only(tmp_path / "table.onnx")
+    people_files.float_model(tmp_path / "float.onnx")
+    codes = {}
+    for name in ("float.onnx", "table.onnx", "none.onnx"):
+        monkeypatch.setattr(sys, "argv", ["qbench", "check", str(tmp_path / name)])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        codes[name] = ended.value.code
+    assert codes == {"float.onnx": 0, "table.onnx": 1, "none.onnx": 2}
+    told = capsys.readouterr()
+    assert "fault: only 1 lookup table(s) are in int8, and no product is" in told.out
+    assert told.err.endswith("none.onnx: no such file\n")
