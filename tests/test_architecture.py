@@ -44,6 +44,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("fleet", "decide"),
     ("portability",),
     ("running", "gating", "report", "explain", "check"),
+    ("first_suite",),
     ("ship",),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),

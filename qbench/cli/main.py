@@ -28,6 +28,7 @@ from qbench.cli import (
     explain,
     export,
     gate,
+    init,
     onnx,
     plan,
     plugins,
@@ -76,6 +77,7 @@ def _options(
 _SHORT = {
     "run": "Build, evaluate and measure every case; write a report.",
     "plan": "Show what would run, and what is skipped and why.",
+    "init": "Write a first suite for a model and its data.",
     "check": "Show what a model file is, how fast, and what is wrong in it.",
     "train": "Train a built-in model on the suite's data set.",
     "report": "Write the report of a run again, from its records.",
@@ -99,6 +101,7 @@ app.command(
 app.command(
     "plan", short_help=_SHORT["plan"], epilog="Example: qbench plan suites/quickstart.yaml --filter '*/onednn/*'"
 )(plan.plan)
+app.command("init", short_help=_SHORT["init"], epilog="Example: qbench init model.onnx --data photos/")(init.init)
 app.command("check", short_help=_SHORT["check"], epilog="Example: qbench check model-int8.onnx --shape ids=1x128")(
     check.check
 )

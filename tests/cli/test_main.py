@@ -39,6 +39,7 @@ QUICKSTART = str(ROOT / "suites" / "quickstart.yaml")
 COMMANDS = (
     "run",
     "plan",
+    "init",
     "check",
     "train",
     "report",
@@ -116,8 +117,15 @@ def test_each_command_has_an_example_a_module_and_a_test(qbench: Qbench, command
     assert done.code == 0
     assert f"Example: qbench {command}" in done.out
     assert (ROOT / "qbench" / "cli" / f"{ {'list': 'plugins'}.get(command, command) }.py").exists()
-    rooms = {"export": "report", "schema": "suite", "list": "doctor", "clean": "cache", "run": "running"}
-    rooms |= dict.fromkeys(("gate", "baseline"), "gating")
+    rooms = {
+        "export": "report",
+        "schema": "suite",
+        "list": "doctor",
+        "init": "first_suite",
+        "clean": "cache",
+        "run": "running",
+    }
+    rooms |= {**dict.fromkeys(("gate", "baseline"), "gating"), "init": "first_suite"}
     assert list((ROOT / "tests" / rooms.get(command, command)).glob("test_*.py"))
 
 

@@ -1,0 +1,44 @@
+"""``qbench init``: a first suite for a model, and the data function where one is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def init(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="model.onnx, a TorchScript file, file.py:function, or a built-in model.",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="An image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a "
+            "built-in data set. Default: random inputs of the shapes that an ONNX file declares.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The suite. Default: MODEL's name.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write a first suite for a model, with a comment at whatever was assumed. Nothing of the model or the data runs.
+
+    Exit code: 0, 2 usage error.
+    """
+    from qbench.first_suite.write_suite import write_first_suite
+
+    written = write_first_suite(model, data, output, force=force)
+    files = [str(written.file), *([] if written.code is None else [str(written.code)])]
+    print(f"wrote {' and '.join(files)}")
+    for note in written.notes:
+        print(f"assumed: {note}")
+    print(f"next: qbench run {written.file}")

@@ -1,0 +1,227 @@
+"""What a suite must say of data, read from what lies there: an image folder, arrays, texts, a saved data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench import registry
+from qbench.errors import UsageError
+from qbench.first_suite.seen_model import SeenInput, SeenModel, quote, relative
+
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+_TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation", "eval")
+_IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+SAMPLES = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenData:
+    """``dataset`` as the suite writes it, its splits, whether it has labels of classes; ``notes``: what was assumed, a
+    comment each. ``code``: name and text of the Python file that has to be written, None where none is."""
+
+    dataset: str
+    train: str = "train"
+    test: str = "test"
+    samples: int = SAMPLES
+    labelled: bool = False
+    notes: tuple[str, ...] = ()
+    code: tuple[str, str] | None = None
+
+
+def see_data(text: str | None, model: SeenModel, folder: Path) -> SeenData:
+    """What there is to see of a folder, a file, ``file.py:function`` or a built-in data set's name; None: random inputs
+    of the model's own. Raises ``UsageError`` for what is none of these, and ``DataError`` as the data set does."""
+    if text is None:
+        return _make_random(model)
+    path = Path(text)
+    if path.is_dir():
+        saved = any((path / name).exists() for name in _SAVED)
+        return _see_saved(path, model, folder) if saved else _see_images(path, model, folder)
+    if path.is_file() and path.suffix.lower() == ".npz":
+        return _see_arrays(path, model, folder)
+    if path.is_file() and path.suffix.lower() == ".csv":
+        return _see_texts(path, model, folder)
+    if ".py:" in text:
+        file, _, function = text.rpartition(":")
+        if not Path(file).is_file():
+            raise UsageError(f"{file}: no such file")
+        return SeenData(dataset=f"{{python: {quote(f'{relative(Path(file), folder)}:{function}')}}}")
+    if text in registry.names("dataset"):
+        return SeenData(dataset=text, labelled=True)
+    what = "an image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a built-in name"
+    raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
+
+
+def _open(loader: str, value: str, options: dict[str, Any]) -> Any:
+    return registry.load("dataset", loader)(value, base=Path(), options=options)
+
+
+def _pick_splits(splits: tuple[str, ...], where: Path) -> tuple[str, str, tuple[str, ...]]:
+    """(the split to calibrate on, the one to evaluate on, what was assumed)."""
+    train = next((name for name in splits if name.lower() in _TRAIN), None)
+    test = next((name for name in splits if name.lower() in _TEST), None)
+    if train and test:
+        return train, test, ()
+    if len(splits) < 2:
+        raise UsageError(
+            f"{where}: it has one split, {splits[0]}; calibration and evaluation need two: name them train and test, "
+            "or put all examples side by side, and they are split"
+        )
+    train, test = train or next(name for name in splits if name != test), test or splits[-1]
+    if train == test:
+        test = next(name for name in splits if name != train)
+    return train, test, (f"of the splits {', '.join(splits)} these two were taken",)
+
+
+def _see_images(path: Path, model: SeenModel, folder: Path) -> SeenData:
+    image = next((seen.image for seen in model.inputs if seen.image), None)
+    options: dict[str, Any] = {}
+    notes = []
+    if image is not None:
+        channels, height, width, last = image
+        if height and width:
+            options["size"] = height if height == width else [height, width]
+        else:
+            options["size"] = 224
+            notes.append("the file leaves its size free: 224 was assumed")
+        options |= {"channels": channels} if channels != 3 else {}
+        options |= {"layout": "nhwc"} if last else {}
+    else:
+        options["size"] = 224
+        notes.append("the model does not tell its size: 224 was assumed")
+        channels = 3
+    if channels == 3:
+        options |= {"mean": _IMAGENET[0], "std": _IMAGENET[1]}
+        notes.append("mean and std are ImageNet's: write what training used")
+    opened = _open("image-folder", str(path), options)
+    if opened.classes is not None and model.outputs not in (None, opened.classes):
+        if all(name.isdigit() and int(name) < (model.outputs or 0) for name in opened.labels):
+            options["classes"] = model.outputs
+        else:
+            notes.append(
+                f"{opened.classes} folders of classes, {model.outputs} outputs: name the outputs by classes: names.txt"
+            )
+    train, test, assumed = _pick_splits(opened.splits, path)
+    return SeenData(
+        dataset=_write("image-folder", relative(path, folder), options),
+        train=train,
+        test=test,
+        samples=min(SAMPLES, opened.count(train)),
+        labelled=opened.classes is not None,
+        notes=(*notes, *assumed),
+    )
+
+
+def _see_arrays(path: Path, model: SeenModel, folder: Path) -> SeenData:
+    options: dict[str, Any] = {}
+    if model.inputs and not any(seen.is_float for seen in model.inputs):
+        options["to_float"] = False
+    opened = _open("npz", str(path), options)
+    train, test, assumed = _pick_splits(opened.splits, path)
+    examples = opened.sample(train, 1, 0)
+    notes = [*assumed]
+    if not options and examples.inputs[0].dtype.kind == "u":
+        options["scale"] = "1/255"
+        notes.append("bytes become 0 to 1: write scale, mean and std as in training")
+    return SeenData(
+        dataset=_write("npz", relative(path, folder), options),
+        train=train,
+        test=test,
+        samples=min(SAMPLES, opened.count(train)),
+        labelled=examples.labels is not None and examples.labels.dtype.kind in "iu",
+        notes=tuple(notes),
+    )
+
+
+def _see_texts(path: Path, model: SeenModel, folder: Path) -> SeenData:
+    tokenizer = _find_tokenizer(path, model, folder)
+    options: dict[str, Any] = {"tokenizer": relative(tokenizer, folder), **_token_options(model)}
+    notes = [] if "length" in options else ["texts are cut or padded to 128 tokens: write length as in training"]
+    opened = _open("csv", str(path), {**options, "tokenizer": str(tokenizer)})
+    train, test, assumed = _pick_splits(opened.splits, path)
+    return SeenData(
+        dataset=_write("csv", relative(path, folder), options),
+        train=train,
+        test=test,
+        samples=min(SAMPLES, opened.count(train)),
+        labelled=opened.classes is not None,
+        notes=(*notes, *assumed),
+    )
+
+
+def _find_tokenizer(path: Path, model: SeenModel, folder: Path) -> Path:
+    places = dict.fromkeys((path.parent, folder, Path()))
+    for place in places:
+        if (place / "tokenizer.json").is_file():
+            return place / "tokenizer.json"
+    raise UsageError(f"{path}: texts need the model's tokenizer: put its tokenizer.json beside it")
+
+
+def _token_options(model: SeenModel) -> dict[str, Any]:
+    """Which of a tokenizer's arrays the model takes, by the names of its inputs, and their length where it is fixed."""
+    kinds = {"ids": "ids", "mask": "mask", "type": "types"}
+    tokens = []
+    for seen in model.inputs:
+        tokens += [kind for word, kind in kinds.items() if word in seen.name.lower()][:1]
+    length = next((seen.sizes[1] for seen in model.inputs if len(seen.sizes) == 2 and seen.sizes[1]), None)
+    return {**({"length": length} if length else {}), **({"tokens": tokens} if tokens else {})}
+
+
+def _see_saved(path: Path, model: SeenModel, folder: Path) -> SeenData:
+    opened = _open("huggingface", str(path), {})
+    train, test, assumed = _pick_splits(opened.splits, path)
+    return SeenData(
+        dataset=_write("huggingface", relative(path, folder), {}),
+        train=train,
+        test=test,
+        samples=min(SAMPLES, opened.count(train)),
+        labelled=opened.classes is not None,
+        notes=assumed,
+    )
+
+
+def _make_random(model: SeenModel) -> SeenData:
+    if not model.inputs:
+        raise UsageError(
+            "without --data the inputs are random, and only an ONNX file tells their shapes: give --data, or a "
+            "function file.py:load that returns inputs (qbench/guide/data.md)"
+        )
+    name = f"{model.name.replace('-', '_').replace('.', '_')}_data.py"
+    as_they_are = "" if all(seen.is_float for seen in model.inputs) else ", to_float: false"
+    return SeenData(
+        dataset=f"{{python: {quote(f'{name}:load')}{as_they_are}}}",
+        samples=32,
+        notes=("random inputs: latency and size are real, accuracy is not: return your own in the function",),
+        code=(name, _write_random(model.inputs)),
+    )
+
+
+def _write_random(inputs: tuple[SeenInput, ...]) -> str:
+    lines = []
+    for seen in inputs:
+        sizes = ", ".join(str(size or 128) for size in seen.sizes[1:])
+        shape = f"(count, {sizes})" if sizes else "count"
+        draw = f"rng.standard_normal({shape}, dtype=np.float32)" if seen.is_float else f"rng.integers(0, 2, {shape})"
+        lines.append(f"        {draw},  # {seen.name}, {seen.kind}")
+    return (
+        '"""Random inputs: put your own in their place, and return labels where you have them."""\n\n'
+        "import numpy as np\n\n\n"
+        "def load(split):\n"
+        "    count = 64\n"
+        '    rng = np.random.default_rng(0 if split == "train" else 1)\n'
+        "    inputs = (\n" + "\n".join(lines) + "\n    )\n"
+        "    return inputs, None\n"
+    )
+
+
+def _write(loader: str, value: str, options: dict[str, Any]) -> str:
+    parts = [f"{loader}: {quote(value)}", *(f"{key}: {_value(option)}" for key, option in options.items())]
+    return f"{{{', '.join(parts)}}}"
+
+
+def _value(option: Any) -> str:
+    if isinstance(option, bool):
+        return "true" if option else "false"
+    return f"[{', '.join(map(str, option))}]" if isinstance(option, list) else str(option)

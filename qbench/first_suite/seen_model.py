@@ -1,0 +1,151 @@
+"""What a suite must say of a model, read from its file; nothing of it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench import registry
+from qbench.errors import ModelError, UsageError
+from qbench.suite.types import shown
+
+_PYTHON = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
+# Backends of each kind of source, those that are installed are written.
+_BACKENDS = {
+    "onnx": ("onnxruntime", "openvino"),
+    "torchscript": ("torch",),
+    "python": ("torch", "fbgemm", "onnxruntime", "openvino"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenInput:
+    """An input as the file declares it: ``sizes`` with None where they are free, the examples first."""
+
+    name: str
+    kind: str
+    sizes: tuple[int | None, ...]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it takes floats."""
+        return self.kind.startswith(("float", "double"))
+
+    @property
+    def image(self) -> tuple[int, int | None, int | None, bool] | None:
+        """(channels, height, width, whether channels come last) where it has the form of images."""
+        if len(self.sizes) != 4 or not self.is_float:
+            return None
+        _, first, second, third = self.sizes
+        if first in (1, 3):
+            return first, second, third, False
+        return (third, first, second, True) if third in (1, 3) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenModel:
+    """``source`` as the suite writes it; ``inputs`` and ``outputs`` (its number of values an example) where the file
+    tells them."""
+
+    name: str
+    source: str
+    backends: tuple[str, ...]
+    int8_modes: tuple[str, ...]
+    inputs: tuple[SeenInput, ...] = ()
+    outputs: int | None = None
+
+
+def see_model(text: str, folder: Path) -> SeenModel:
+    """What there is to see of ``model.onnx``, ``model.pt``, ``file.py:function`` or a built-in model's name, as a suite
+    in ``folder`` names it. Raises ``UsageError`` for what is none of these, or holds int8 already."""
+    python = _PYTHON.fullmatch(text)
+    if python is not None:
+        file = Path(python["file"])
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file")
+        target, function = relative(file, folder), python["function"]
+        return _make(file.stem, f"{{python: {quote(f'{target}:{function}')}}}", "python", ("dynamic", "static"))
+    if text in registry.names("model"):
+        return _make(text, "", "python", ("dynamic", "static"))
+    file = Path(text)
+    if not file.is_file():
+        known = "an .onnx or TorchScript file, file.py:function, or a built-in model (`qbench list`)"
+        raise UsageError(f"{text}: no such file; a model is {known}")
+    if file.suffix.lower() == ".onnx":
+        return _see_onnx(file, folder)
+    if file.suffix.lower() in (".pt", ".pth", ".ts"):
+        return _see_torchscript(file, folder)
+    if file.suffix == ".py":
+        raise UsageError(f"{text}: name the function that returns the network, as in {text}:build")
+    raise UsageError(
+        f"{text}: '{file.suffix}' is no format that a suite builds from; `qbench check {text}` may read it"
+    )
+
+
+def relative(file: Path, folder: Path) -> str:
+    """A path as a suite in ``folder`` writes it."""
+    absolute, base = file.absolute(), folder.absolute()
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else absolute.as_posix()
+
+
+def quote(text: str) -> str:
+    """Text as a YAML value on one line."""
+    return text if re.fullmatch(r"[A-Za-z0-9_./-]+", text) else shown(text)
+
+
+def name_suite(text: str) -> str:
+    """A name that suites and models may have."""
+    plain = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
+    return plain or "model"
+
+
+def _make(stem: str, source: str, kind: str, modes: tuple[str, ...], **facts: Any) -> SeenModel:
+    backends = tuple(name for name in _BACKENDS[kind] if registry.load("backend", name).missing() is None)
+    return SeenModel(name=name_suite(stem), source=source, backends=backends, int8_modes=modes, **facts)
+
+
+def _see_onnx(file: Path, folder: Path) -> SeenModel:
+    from qbench.check.graph_faults import is_quantized
+    from qbench.quant.artifacts import onnx_check
+
+    model = onnx_check.load(file, weights=False)
+    if is_quantized(model):
+        raise UsageError(
+            f"{file}: it is int8 already, and a suite starts from a float model, beside which it stands as int8: in "
+            f"the suite; `qbench check {file}` says what it is"
+        )
+    held = {tensor.name for tensor in model.graph.initializer}
+    inputs = tuple(_see_input(value) for value in model.graph.input if value.name not in held)
+    sizes = _sizes(model.graph.output[0])
+    outputs = sizes[1] if len(sizes) == 2 else None
+    source = f"{{onnx: {quote(relative(file, folder))}}}"
+    return _make(file.stem, source, "onnx", ("dynamic", "static"), inputs=inputs, outputs=outputs)
+
+
+def _see_input(value: Any) -> SeenInput:
+    from onnx import TensorProto
+
+    kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+    return SeenInput(name=value.name, kind=kind, sizes=_sizes(value))
+
+
+def _sizes(value: Any) -> tuple[int | None, ...]:
+    dims: Sequence[Any] = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value or None for dim in dims)
+
+
+def _see_torchscript(file: Path, folder: Path) -> SeenModel:
+    from qbench.quant.artifacts import torchscript_archive
+
+    try:
+        operators = torchscript_archive.list_operators(file)
+    except ModelError as error:
+        raise UsageError(
+            f"{error}; a state dict needs its network: give file.py:function and write weights: {file.name}"
+        ) from error
+    if operators:
+        raise UsageError(f"{file}: it is int8 already; beside its float model it stands as int8: in the suite")
+    return _make(file.stem, f"{{torchscript: {quote(relative(file, folder))}}}", "torchscript", ())

@@ -1,0 +1,220 @@
+"""`qbench init`: a suite from a model and data as users have them, which plans, and runs at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx_networks
+import people_files
+import pytest
+import torch
+from PIL import Image
+
+import qbench
+from qbench import suite
+from qbench.cli import main
+from qbench.errors import UsageError
+from qbench.first_suite.write_suite import write_first_suite
+from qbench.plan import planner
+
+NET = """
+import torch
+
+def build():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 4))
+    return net
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The folder in which a user works."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def save_images(folder, *, classes="abcd", splits=("",), count=8, size=(10, 12)):
+    rng = np.random.default_rng(0)
+    for split in splits:
+        for name in classes or [""]:
+            path = Path(folder) / split / name
+            path.mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 255, (*size, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(path / f"{number}.png")
+    return str(folder)
+
+
+def save_model(place, name="model", shape=("batch", 3, 8, 8), *, outputs=4):
+    draft = onnx_networks.Draft()
+    x = draft.add("Relu", [draft.conv("image", "conv", int(shape[1]), 8)], "relu")
+    x = draft.add("Flatten", [draft.add("GlobalAveragePool", [x], "pool")], "flatten")
+    x = draft.linear(x, "classifier", 8, outputs)
+    return str(onnx_networks.save(draft.model({"image": list(shape)}, {x: ["batch", outputs]}), place, name))
+
+
+def save_arrays(path, **arrays):
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def arrays(count=40, kind=np.uint8, shape=(3, 8, 8)):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 255, (count, *shape)) if kind == np.uint8 else rng.normal(size=(count, *shape))
+    return values.astype(kind), rng.integers(0, 4, count)
+
+
+def write(model, data=None, target="first.yaml"):
+    """The suite that was written, as it is read, with what the planner makes of it."""
+    written = write_first_suite(model, data, Path(target))
+    read = suite.read(written.file)
+    planned = planner.make_plan(read, planner.load_backends(read), cores=2)
+    assert [entry.case for entry in planned.cases]
+    return written, read
+
+
+def test_an_onnx_file_and_an_image_folder_run_at_once(place):
+    """With the size of the file's input, the labels of the folders, and what was assumed as a comment."""
+    written, read = write(save_model(place), save_images(place / "photos"))
+    assert read.data.dataset["image-folder"] == "photos"
+    assert read.data.dataset["size"] == 8
+    assert written.notes == ("mean and std are ImageNet's: write what training used",)
+    assert "  # mean and std are ImageNet's: write what training used\n" in written.file.read_text()
+    assert read.gate.accuracy.metric == "top1"
+    run = qbench.run("first.yaml", overrides=["matrix.backends=[onnxruntime]", "measure.max_seconds=0.1"], quiet=True)
+    statuses = qbench.load(run.folder)["status"]
+    assert set(statuses) == {"ok"}
+
+
+def test_without_data_inputs_are_random(place):
+    """By a function that is written, too, and says so; nothing is claimed of accuracy."""
+    written, read = write(save_model(place))
+    assert written.code == Path("model_data.py")
+    assert read.data.dataset == {"python": "model_data.py:load"}
+    assert "random inputs: latency and size are real, accuracy is not" in written.file.read_text()
+    names: dict[str, object] = {}
+    exec(written.code.read_text(), names)  # what was just written
+    inputs, labels = names["load"]("test")  # type: ignore[operator]
+    assert inputs[0].shape == (64, 3, 8, 8)
+    assert labels is None
+
+
+LAYOUTS = {
+    "classes": lambda place: save_images(place / "p"),
+    "splits of classes": lambda place: save_images(place / "p", splits=("train", "val")),
+    "splits without classes": lambda place: save_images(place / "p", classes="", splits=("train", "test")),
+    "images alone": lambda place: save_images(place / "p", classes=""),
+    "outputs by number": lambda place: save_images(place / "p", classes=("0", "2")),
+    "fewer classes": lambda place: save_images(place / "p", classes=("cat", "dog")),
+    "npz of bytes": lambda place: save_arrays(
+        place / "d.npz", **dict(zip(("train_inputs", "train_labels"), arrays(), strict=True)),
+        **dict(zip(("test_inputs", "test_labels"), arrays(20), strict=True)),
+    ),
+    "npz of floats without splits": lambda place: save_arrays(
+        place / "d.npz", **dict(zip(("inputs", "labels"), arrays(kind=np.float32), strict=True))
+    ),
+    "npz as keras has it": lambda place: save_arrays(
+        place / "d.npz", **dict(zip(("x_train", "y_train"), arrays(), strict=True)),
+        **dict(zip(("x_test", "y_test"), arrays(20), strict=True)),
+    ),
+    "npz without labels": lambda place: save_arrays(place / "d.npz", train_inputs=arrays()[0], test_inputs=arrays()[0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_data_as_users_have_them(layout, place):
+    """Two splits are named, no more examples are drawn than there are, and labels are judged where there are some."""
+    written, read = write(save_model(place), LAYOUTS[layout](place))
+    assert read.data.calibrate.split != read.data.evaluate.split
+    assert read.data.calibrate.samples <= 60
+    labelled = layout not in ("splits without classes", "images alone", "npz without labels")
+    assert ("accuracy: {metric: top1" in written.file.read_text()) == labelled
+    if layout == "outputs by number":
+        assert read.data.dataset["classes"] == 4
+    if layout == "fewer classes":
+        assert "2 folders of classes, 4 outputs: name the outputs by classes: names.txt" in written.notes
+
+
+def test_the_form_of_images_is_the_models(place):
+    """One channel, and channels that come last."""
+    photos = save_images(place / "photos")
+    _, read = write(save_model(place, "grey", ("batch", 1, 12, 8)), photos, "grey.yaml")
+    assert {key: read.data.dataset[key] for key in ("size", "channels")} == {"size": [12, 8], "channels": 1}
+    assert "mean" not in read.data.dataset
+    inputs = (("x", ["n", 16, 16, 3]),)
+    last = people_files.write(place / "last.onnx", [people_files.node("Relu", ["x"], "y")], {}, inputs=inputs)
+    _, read = write(str(last), photos, "last.yaml")
+    assert read.data.dataset["layout"] == "nhwc"
+
+
+def test_a_network_in_python_and_one_of_torchscript(place):
+    """Each on the backends that build from it."""
+    (place / "my_net.py").write_text(NET)
+    data = save_arrays(place / "d.npz", inputs=arrays()[0], labels=arrays()[1])
+    _, read = write("my_net.py:build", data, "python.yaml")
+    assert read.models[0].name == "my_net"
+    assert {"torch", "onnxruntime"} <= set(read.matrix.backends)
+    from qbench.quant.artifacts import tracing
+
+    with tracing.known_warnings():
+        torch.jit.save(torch.jit.trace(torch.nn.Linear(4, 4), torch.randn(1, 4)), place / "traced.pt")
+    _, read = write("traced.pt", data, "script.yaml")
+    assert (read.matrix.modes, read.matrix.backends) == (("fp32",), ("torch",))
+    _, read = write("digits-cnn", "digits", "built_in.yaml")
+    assert read.models[0].name == "digits-cnn"
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "words"),
+    [
+        ("none.onnx", None, r"none\.onnx: no such file; a model is an \.onnx or TorchScript file"),
+        ("net.py", None, r"net\.py: name the function that returns the network, as in net\.py:build"),
+        ("net.py:build", None, r"only an ONNX file tells their shapes: give --data"),
+        ("none.py:build", None, r"none\.py: no such file"),
+        ("int8.onnx", None, r"int8\.onnx: it is int8 already, and a suite starts from a float model"),
+        ("state.pt", None, r"a state dict needs its network: give file\.py:function"),
+        ("model.onnx", "none", r"none: no such file; data are an image folder"),
+        ("model.onnx", "net.py", r"net\.py: no data that is known; data are an image folder"),
+        ("model.onnx", "texts.csv", r"texts\.csv: texts need the model's tokenizer"),
+        ("net.txt", None, r"'\.txt' is no format that a suite builds from"),
+    ],
+)
+def test_what_it_cannot_make_a_suite_of_is_told(model, data, words, place):
+    """And nothing is written."""
+    save_model(place)
+    people_files.sound(place / "int8.onnx")
+    (place / "net.py").write_text(NET)
+    (place / "net.txt").write_text("x")
+    (place / "texts.csv").write_text("text,label\nfine,0\n")
+    torch.save({"w": torch.zeros(1)}, place / "state.pt")
+    with pytest.raises(UsageError, match=words):
+        write_first_suite(model, data, None)
+    assert not list(place.glob("*.yaml"))
+
+
+def test_files_that_are_there_stay(place):
+    """Unless they are to go."""
+    model = save_model(place)
+    (place / "model_data.py").write_text("mine")
+    with pytest.raises(UsageError, match=r"^model_data\.py is there already: name another file with -o, or say"):
+        write_first_suite(model, None, None)
+    assert (place / "model_data.py").read_text() == "mine"
+    assert not (place / "model.yaml").exists()
+    write_first_suite(model, None, None, force=True)
+    assert "random inputs" in (place / "model.yaml").read_text()
+
+
+def test_the_command_says_what_to_run_next(place, monkeypatch, capsys):
+    """The files, what was assumed, and the next command."""
+    save_model(place)
+    save_images(place / "photos")
+    monkeypatch.setattr(sys, "argv", ["qbench", "init", "model.onnx", "--data", "photos"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == (
+        "wrote model.yaml\nassumed: mean and std are ImageNet's: write what training used\n"
+        "next: qbench run model.yaml\n"
+    )
