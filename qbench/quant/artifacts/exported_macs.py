@@ -22,7 +22,10 @@ _PRODUCTS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}  #
 
 def name_operator(node: Any) -> str:
     """``aten.convolution``: the operator that a node calls, without its overload; empty for one that calls none."""
-    target = getattr(node.target, "_op", node.target)  # ExecuTorch wraps torch's own
+    from qbench.torch_private import OpOverload
+
+    own = isinstance(node.target, OpOverload)
+    target = node.target if own else getattr(node.target, "_op", None)  # ExecuTorch wraps torch's own
     return str(getattr(target, "overloadpacket", ""))
 
 
