@@ -78,7 +78,7 @@ _SHORT = {
     "run": "Build, evaluate and measure every case; write a report.",
     "plan": "Show what would run, and what is skipped and why.",
     "init": "Write a first suite for a model and its data.",
-    "check": "Show what a model file is, how fast, and what is wrong in it.",
+    "check": "Show what a model file is, and what is wrong in it.",
     "train": "Train a built-in model on the suite's data set.",
     "report": "Write the report of a run again, from its records.",
     "compare": "Show what changed from one run to another.",

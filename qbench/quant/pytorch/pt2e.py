@@ -22,7 +22,7 @@ from qbench.quant.pytorch import calibration, exact_integers
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
 
-# Engine -> the module that knows its quantizer.
+# Engine -> the module that knows its quantizer; of any other it is Inductor's.
 _QUANTIZERS = {"inductor": "pt2e_inductor", "executorch": "pt2e_xnnpack"}
 _FLOATS = "qbench_float_layers"
 
@@ -124,7 +124,7 @@ def convert_qat(job: QuantizeJob) -> Converted:
 
 
 def _load_rules(job: QuantizeJob) -> Any:
-    return importlib.import_module(f"qbench.quant.pytorch.{_QUANTIZERS[job.engine]}")
+    return importlib.import_module(f"qbench.quant.pytorch.{_QUANTIZERS.get(job.engine, 'pt2e_inductor')}")
 
 
 def _fitting(batches: Iterable[tuple[Any, ...]], fixed_batch: int | None) -> Iterator[tuple[Any, ...]]:
