@@ -12,10 +12,11 @@ from qbench.errors import UsageError
 
 
 def test_every_built_in_backend_names_what_runs_it() -> None:
-    """Exporters and quantizers build a file; what runs it is one library of each."""
+    """Exporters and quantizers build a file; what runs it is one library of each, but for ExecuTorch."""
     runtimes = {name: list_runtime_libraries(name) for name in registry.BUILT_IN["backend"] if name != "fake"}
     assert runtimes.pop("onnxruntime") == ("onnxruntime",)
     assert runtimes.pop("openvino") == ("openvino",)
+    assert runtimes.pop("executorch") == ("torch", "executorch")  # the second is linked against the first
     assert set(runtimes.values()) == {("torch",)}
 
 

@@ -110,6 +110,8 @@ COMMANDS = {
     "run": ("run --resume",),
     "plan": ("plan",),
     "train": (),  # takes a suite, which is named
+    "init": (),  # reads a model's file and data, and runs nothing of them
+    "check": (),  # takes a model's file, which is named
     "report": ("report", "report --compare", "report --plots", "report --history"),
     "compare": ("compare",),
     "portability": ("portability", "portability --here"),

@@ -20,7 +20,7 @@ from qbench.plan.planner import make_plan
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.onnx import static as onnx_static
 from qbench.quant.onnx.formats import algorithms
-from qbench.quant.pytorch import fx, pt2e, qconfig, torch_ao
+from qbench.quant.pytorch import fx, pt2e_observers, qconfig, torch_ao
 from qbench.quant.recipe import Recipe
 from qbench.suite import parse
 
@@ -104,7 +104,7 @@ def test_torch_flows_take_its_range():
         job = QuantizeJob(perceptron().eval(), ENGINE, recipe, (images[:1],))
         converted = fx.static(job, lambda: iter([(images,)]))
         (scale,) = (float(value) for name, value in converted.module.named_buffers() if "input_scale" in name)
-        observer = pt2e._observer(recipe)(torch.uint8, 0, 255, torch.per_tensor_affine)
+        observer = pt2e_observers.adapt_observer(recipe)(torch.uint8, 0, 255, torch.per_tensor_affine)
         observer(images)
         assert float(observer.calculate_qparams()[0]) == pytest.approx(scale)
         scales[calibrator] = scale
