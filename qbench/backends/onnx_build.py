@@ -70,13 +70,14 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
     from qbench.quant.onnx.export import deploy_model
 
     learned = job.mode == "qat"
-    scaled, conversion = _learn(job) if learned else (_calibrate(job, source), Conversion())
+    scaled, conversion = _learn(job) if learned else (_calibrate(job, source, runtime), Conversion())
     job.progress("write the int8 file", 0.9)
     deployed = deploy_model.write(
         scaled.graph,
         scaled.sites,
         scaled.record,
         file,
+        original=scaled.original or None,
         runtime=runtime,
         learned=learned,
         narrow_weights=job.recipe.narrow_weights is not False,
@@ -91,13 +92,19 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
     )
 
 
-def _calibrate(job: BuildJob, source: Path) -> Scaled:
+def _calibrate(job: BuildJob, source: Path, runtime: str) -> Scaled:
     from qbench.quant.onnx import static
+    from qbench.quant.onnx.export import deploy_model
+
+    recipe = job.recipe
+    adds_in_16_bits = recipe.narrow_weights is not False and deploy_model.adds_in_16_bits(runtime, recipe.cpus)
+    narrow = static.fits_weights(recipe) and adds_in_16_bits
 
     def write(target: Path) -> None:
-        static.choose_scales(source, job.recipe, job.calibration, job.progress).save(target)
+        static.choose_scales(source, recipe, job.calibration, job.progress, narrow=narrow).save(target)
 
-    ingredients = {"what": "scaled ONNX file", "versions": fingerprint.versions((*EXPORTS, "onnxruntime"))}
+    versions = fingerprint.versions((*EXPORTS, "onnxruntime"))
+    ingredients = {"what": "scaled ONNX file", "versions": versions, "narrow": narrow}
     with _scaled_file(job, ingredients, write) as file:
         return static.Scaled.load(file)
 

@@ -38,17 +38,20 @@ _ROUNDED = "; what it reads is rounded to int8 all the same, for layers beside o
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
     """A prepared graph, where it is quantized, and with which scales; ``float_reasons``: layer, as a person knows it,
-    -> why it stays float; ``notes``: what a reader must know of the scales."""
+    -> why it stays float; ``notes``: what a reader must know of the scales; ``original``: the scales of weights before
+    room was made for sums of 16 bits, empty where none was."""
 
     graph: Graph
     sites: Sites
     record: Record
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    original: Record = field(default_factory=dict)
 
     def save(self, file: Path) -> None:
         """Writes the graph, which says the rest as metadata."""
-        facts = _facts().dump_json((self.sites, dict(self.record), dict(self.float_reasons), self.notes)).decode()
+        records = dict(self.record), dict(self.original)
+        facts = _facts().dump_json((self.sites, records, dict(self.float_reasons), self.notes)).decode()
         described = self.graph.copy()
         described.model.metadata_props.add(key=_SCALED, value=facts)
         described.save(file)
@@ -58,19 +61,26 @@ class Scaled:
         """What ``save`` wrote."""
         graph = Graph.load(file)
         facts = next(entry.value for entry in graph.model.metadata_props if entry.key == _SCALED)
-        sites, record, float_reasons, notes = _facts().validate_json(facts)
-        return cls(graph=graph, sites=sites, record=record, float_reasons=float_reasons, notes=notes)
+        sites, (record, original), float_reasons, notes = _facts().validate_json(facts)
+        return cls(graph=graph, sites=sites, record=record, float_reasons=float_reasons, notes=notes, original=original)
 
 
-def _facts() -> TypeAdapter[tuple[Sites, dict[str, Scales], dict[str, str], tuple[str, ...]]]:
+def _facts() -> TypeAdapter[tuple[Sites, tuple[dict[str, Scales], dict[str, Scales]], dict[str, str], tuple[str, ...]]]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(tuple[Sites, dict[str, Scales], dict[str, str], tuple[str, ...]])
+    return TypeAdapter(tuple[Sites, tuple[dict[str, Scales], dict[str, Scales]], dict[str, str], tuple[str, ...]])
 
 
-def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress) -> Scaled:
+def fits_weights(recipe: Recipe) -> bool:
+    """Whether a recipe changes weights for the scales that they get, which therefore cannot grow afterwards."""
+    return bool(recipe.adaround or recipe.bias_correction)
+
+
+def choose_scales(
+    fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress, *, narrow: bool = False
+) -> Scaled:
     """Prepares an fp32 file and finds the scales of a recipe. ``calibration``: one array for each input, all of whose
-    examples are seen.
+    examples are seen; ``narrow``: weights leave room for sums of 16 bits.
 
     Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
     ``DataError`` and ``BuildError`` where calibration meets no numbers.
@@ -84,6 +94,7 @@ def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], prog
         model, calibrated = calibrate.calibrate(
             model,
             batches,
+            narrow=narrow,
             threads=1,
             progress=lambda step, count, of: progress(step, 0.3 + 0.5 * (steps.index(step) + count / of) / len(steps)),
         )
@@ -94,6 +105,7 @@ def choose_scales(fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], prog
         record=complete_scales.as_written(calibrated.record),
         float_reasons=_explain_sites(graph, model.sites),
         notes=calibrated.warnings,
+        original=complete_scales.as_written(calibrated.original),
     )
 
 

@@ -16,6 +16,7 @@ import qbench.onnx
 from qbench.backends import onnx_build
 from qbench.backends.base import BuildJob
 from qbench.models.base import Network
+from qbench.quant.flow import Conversion
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.formats import calibration_file, config_json, protobuf_text
@@ -89,8 +90,8 @@ def uneven() -> Graph:
     return made
 
 
-def sqnr(folder: Path, recipe: Recipe) -> float:
-    """Of the file that ONNX Runtime gets, on examples that did not calibrate it, in dB."""
+def quantize(folder: Path, recipe: Recipe) -> Conversion:
+    """Writes the file that ONNX Runtime gets, int8.onnx, beside fp32.onnx."""
     uneven().save(folder / "fp32.onnx")
     job = BuildJob(
         network=Network(kind="onnx", path=folder / "fp32.onnx"),
@@ -100,22 +101,41 @@ def sqnr(folder: Path, recipe: Recipe) -> float:
         training=None,
         folder=folder,
     )
-    onnx_build.quantize_network(job, folder / "fp32.onnx", folder / "int8.onnx", runtime="onnxruntime")
+    return onnx_build.quantize_network(job, folder / "fp32.onnx", folder / "int8.onnx", runtime="onnxruntime")
+
+
+def sqnr(folder: Path, recipe: Recipe) -> float:
+    """Of the file that ONNX Runtime gets, on examples that did not calibrate it, in dB."""
+    quantize(folder, recipe)
     inputs = (images(512, seed=7, shape=(16,)),)
     exact, rounded = (onnxruntime_session.run(folder / name, inputs) for name in ("fp32.onnx", "int8.onnx"))
     return float(10 * np.log10((exact**2).sum() / ((exact - rounded) ** 2).sum()))
 
 
+@pytest.mark.parametrize("target", [(), ("avx2",)])
 @pytest.mark.parametrize(
     ("keys", "gain"), [({"balance": 0.5}, 15.0), ({"adaround": True}, 0.0), ({"bias_correction": True}, 0.0)]
 )
-def test_each_key_brings_a_static_file_nearer_to_fp32(tmp_path: Path, keys: dict[str, object], gain: float) -> None:
+def test_each_key_brings_a_static_file_nearer_to_fp32(
+    tmp_path: Path, keys: dict[str, object], gain: float, target: tuple[str, ...]
+) -> None:
     """Balance takes the large channels away, AdaRound and bias correction lose nothing: dB gained over the default,
-    where channels are uneven; each changes the file."""
-    before = sqnr(tmp_path, PLAIN)
+    where channels are uneven; each changes the file. So it is where weights leave room for sums of 16 bits, too:
+    AdaRound and bias correction know of the wider steps."""
+    recipe = replace(PLAIN, target=target)
+    before = sqnr(tmp_path, recipe)
     plain = (tmp_path / "int8.onnx").read_bytes()
-    assert sqnr(tmp_path, replace(PLAIN, **keys)) > before + gain
+    assert sqnr(tmp_path, replace(recipe, **keys)) > before + gain
     assert (tmp_path / "int8.onnx").read_bytes() != plain
+
+
+def test_what_made_room_before_adaround_is_told(tmp_path: Path) -> None:
+    """The file for older CPUs tells which layers got wider steps, whether before AdaRound or as it is written."""
+    told = [quantize(tmp_path, replace(PLAIN, target=("avx2",), adaround=adaround)).target for adaround in (None, True)]
+    assert None not in told
+    plain, fitted = told
+    assert 0 < plain.channels_narrowed <= fitted.channels_narrowed
+    assert plain.layers_narrowed == fitted.layers_narrowed == 3
 
 
 @pytest.mark.parametrize("keys", [{}, {"balance": 0.5}, {"adaround": True}, {"bias_correction": True}])

@@ -227,7 +227,7 @@ def test_what_is_told_of_older_kernels_is_what_they_do(engine, name):
     kernel, _ = LAYERS[name]
     levels = weight_of(name)[1].int_repr()
     hidden = os.environ.get("ONEDNN_MAX_CPU_ISA")
-    target = ("avx512",) if hidden == "AVX512_CORE" else ("avx2",)
+    target = ("avx512",) if hidden == "AVX512_CORE" and "avx512f" in fingerprint.isa() else ("avx2",)
     told = older_kernels.overflowing(engine, kernel, levels, top=255, target=target)
     seen = narrow_weights.overflows(kernel, levels)
     assert not bool((seen & ~told).any())

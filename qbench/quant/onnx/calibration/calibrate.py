@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration import complete_scales
@@ -13,6 +13,7 @@ from qbench.quant.onnx.calibration.collector import Collector
 from qbench.quant.onnx.sites import Record
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import InputSamples
+from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.onnx.weights.weight_steps import CalibrationData, StepProgress
 from qbench.quant.scale_rules import QParams
 
@@ -22,12 +23,14 @@ CALIBRATE = "calibrate"  # the step that shows the activations to their calibrat
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
     """What calibration found. ``examples``: how many, along the first axis of the first input; ``warnings``: what
-    looks wrong about the data or the ranges, one line each."""
+    looks wrong about the data or the ranges, one line each; ``original``: the scales of weights before any was made
+    wider, empty where none was to be."""
 
     record: Record
     batches: int
     examples: int
     warnings: tuple[str, ...] = ()
+    original: Record = field(default_factory=dict)
 
 
 def calibrate(
@@ -35,12 +38,14 @@ def calibrate(
     batches: Batches,
     *,
     scales_so_far: Record | None = None,
+    narrow: bool = False,
     threads: int = 0,
     progress: StepProgress = lambda *_: None,
 ) -> tuple[CalibrationModel, Calibrated]:
     """Feeds the first ``batch_num`` batches to a calibration model: the model as the steps that its configuration asks
-    for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. The rest is as in
-    ``calibration_file.run``."""
+    for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. ``narrow``: weights leave
+    room for sums of 16 bits, before AdaRound and bias correction, which are made for the steps that there are: a step
+    that grows afterwards rounds the chosen weights anew. The rest is as in ``calibration_file.run``."""
     data = CalibrationData(batches=batches, threads=threads, progress=progress)
     record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker()
     if {BALANCE, BIAS} & set(todo):
@@ -48,7 +53,9 @@ def calibrate(
     notes: list[str] = []
     if BALANCE in todo:
         model, record, notes = weight_steps.balanced(model, record, data)
-    record = complete_scales.with_weights(record, model)
+    record = original = complete_scales.with_weights(record, model)
+    if narrow:
+        record = narrow_steps(model.graph(), model.sites, record, unrounded=ADAROUND in todo)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
     graph_process.release_memory(model.file)
     calibrated, params = observe(model, data, chunker, input_samples)
@@ -57,7 +64,8 @@ def calibrate(
         model = weight_steps.rounded(model, completed, input_samples, data)
     if BIAS in todo:
         model = weight_steps.bias_corrected(model, completed, data, chunker)
-    return model, replace(calibrated, record=completed, warnings=(*notes, *calibrated.warnings))
+    warnings = (*notes, *calibrated.warnings)
+    return model, replace(calibrated, record=completed, warnings=warnings, original=original if narrow else {})
 
 
 def list_steps(model: CalibrationModel) -> tuple[str, ...]:

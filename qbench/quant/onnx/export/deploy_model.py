@@ -24,7 +24,8 @@ from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
-from qbench.quant.target import ADD_IN_16_BITS, adds_in_16_bits, name_cpus
+from qbench.quant.target import ADD_IN_16_BITS, name_cpus
+from qbench.quant.target import adds_in_16_bits as target_adds_in_16_bits
 from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
@@ -47,6 +48,7 @@ def write(
     file: Path,
     *,
     runtime: str,
+    original: Record | None = None,
     learned: bool = False,
     narrow_weights: bool = True,
     target: tuple[str, ...] = (),
@@ -60,22 +62,21 @@ def write(
 
     ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
     OpenVINO has its own places and types (``deploy_openvino``).
+    ``original``: the steps of weights before any was widened (None: none was); of the wider ones it is told.
     ``learned``: scales that were trained stay as they are. ``calibration``: examples on which what the runtime computes
     is held against a simulation; none are needed.
     """
-    # oneDNN's switch hides instructions from OpenVINO; ONNX Runtime reads what the CPU has.
-    form = deploy_onnxruntime.form_for(fingerprint.onednn_isa() if runtime == "openvino" else fingerprint.isa())
-    here = form == "U8U8"
-    older = form != "S8S8" and adds_in_16_bits(target)
+    form = _find_form(runtime)
+    here, older = form == "U8U8", form != "S8S8" and target_adds_in_16_bits(target)
     if runtime != "openvino" or form != "U8S8" or "arm" in target:  # others gain nothing by it
         sites = attention.leave_float(sites, attention.find_products(graph))
     narrowed: export_narrow_weights.Choice = export_narrow_weights.NARROW if narrow_weights else "U8S8"
-    fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if here or older else form)
+    fitted = export_narrow_weights.fitted(graph, sites, record, narrowed if here or older else form, original=original)
     where = "no VNNI" if here else f"for {name_cpus(target, ADD_IN_16_BITS)}"
     notes = list(_notes_on_sums(fitted, where)) if here or older else []
     overflowing = [site.layer for site in sites.weights] if older and not narrow_weights else []
     if runtime == "onnxruntime" and ("arm" in target or form == "S8S8"):
-        for_arm = widen_for_arm(graph, sites, fitted, record)
+        for_arm = widen_for_arm(graph, sites, fitted, original or record)
         fitted = for_arm if narrow_weights else fitted
         overflowing = overflowing or ([] if narrow_weights else _list_widened(for_arm))
     floats: Mapping[str, str] = {}
@@ -93,6 +94,18 @@ def write(
         notes += [gap] if gap else []
     facts = _describe_target(held, fitted, target, overflowing) if target else None
     return Written(notes=tuple(notes), floats=floats, target=facts)
+
+
+def adds_in_16_bits(runtime: str, target: tuple[str, ...]) -> bool:
+    """Whether the kernels of a runtime add products in 16 bits, here or on a CPU of ``target``."""
+    form = _find_form(runtime)
+    return form == "U8U8" or (form != "S8S8" and target_adds_in_16_bits(target))
+
+
+def _find_form(runtime: str) -> deploy_onnxruntime.Form:
+    """The bytes that a runtime multiplies here. oneDNN's switch hides instructions from OpenVINO; ONNX Runtime reads
+    what the CPU has."""
+    return deploy_onnxruntime.form_for(fingerprint.onednn_isa() if runtime == "openvino" else fingerprint.isa())
 
 
 def _describe_target(sites: Sites, fitted: Fitted, target: tuple[str, ...], overflowing: Iterable[str]) -> TargetFacts:

@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 from qbench.errors import UsageError
 from qbench.quant.onnx.export import deploy_onnxruntime
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Record, Sites, WeightSite, channel_axis
+from qbench.quant.onnx.sites import Record, Sites, channel_axis
+from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 
 Array = NDArray[Any]
 # A form of bytes; in the narrowed one signed weights leave room for sums of 16 bits.
 Choice = Literal["U8S8", "U8S8-narrow", "U8U8", "S8S8"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 NARROW: Choice = "U8S8-narrow"
-# Two products of a byte from 0 to 255 fit into 16 bits signed while their weights sum to at most this (32767 / 255).
-LARGEST_PAIR = 128
-_CONVOLUTIONS = ("Conv", "ConvTranspose")
 # ONNX Runtime on ARM adds two products of signed bytes in 16 bits. Two products of -128 and -128 are the only ones that
 # do not fit: 32768. Unsigned inputs are shifted first, so that a 0, the most frequent input behind a ReLU, is such a
 # -128. ONNX Runtime 1.32 then loses 65536 of the sum: in depthwise layers on every ARM CPU, in all others on those
@@ -58,8 +56,11 @@ class Fitted:
         return None if self.widened is None else sum(self.widened.values()) / max(1, self.channels)
 
 
-def fitted(graph: Graph, sites: Sites, record: Record, choice: str | None = None) -> Fitted:
-    """What ONNX Runtime executes fast and exactly: in the form asked for, else in that for this machine.
+def fitted(
+    graph: Graph, sites: Sites, record: Record, choice: str | None = None, *, original: Record | None = None
+) -> Fitted:
+    """What ONNX Runtime executes fast and exactly: in the form asked for, else in that for this machine. ``original``:
+    the steps before any was widened, against which channels are counted (None: those of ``record``).
 
     Raises ``UsageError`` for a form that there is not.
     """
@@ -74,89 +75,29 @@ def fitted(graph: Graph, sites: Sites, record: Record, choice: str | None = None
     name, form = forms[choice]
     if name != NARROW:
         return Fitted(choice=name, form=form, record=record)
-    narrow, factors = narrowed(graph, sites, record)
-    widened = {layer: int((steps > 1).sum()) for layer, steps in factors.items()}
-    channels = sum(len(steps) for steps in factors.values())
+    narrow = narrow_steps(graph, sites, record)
+    widened, channels = count_wider(sites, narrow, original or record)
     return Fitted(choice=name, form=form, record=narrow, widened=widened, channels=channels)
+
+
+def count_wider(sites: Sites, record: Record, original: Record) -> tuple[dict[str, int], int]:
+    """By layer, how many channels of its weight have a wider step than in ``original``; and how many there are."""
+    wider = {site.layer: np.greater(record[site.layer].scale_w, original[site.layer].scale_w) for site in sites.weights}
+    return {layer: int(channels.sum()) for layer, channels in wider.items()}, sum(map(len, wider.values()))
 
 
 def widen_for_arm(graph: Graph, sites: Sites, fitted: Fitted, original: Record) -> Fitted:
     """The same bytes, with wider steps for the channels of weights that have two or more of -128; ``original``: the
     steps before any was widened, against which channels are counted."""
-    record, widened = dict(fitted.record), dict[str, int]()
+    record = dict(fitted.record)
     for site in sites.weights:
         steps = np.asarray(record[site.layer].scale_w)
         rows = np.moveaxis(np.asarray(graph.constant(site.tensor)), channel_axis(graph.node(site.layer)), 0)
         factors = _find_arm_factors(rows.reshape(len(rows), -1) / steps.reshape(-1, 1), shared=site.axis is None)
-        wider = steps * factors
         if (factors > 1).any():
-            record[site.layer] = replace(record[site.layer], scale_w=tuple(map(float, wider)))
-        widened[site.layer] = int((wider > np.asarray(original[site.layer].scale_w)).sum())
-    channels = sum(len(original[site.layer].scale_w) for site in sites.weights)
+            record[site.layer] = replace(record[site.layer], scale_w=tuple(map(float, steps * factors)))
+    widened, channels = count_wider(sites, record, original)
     return replace(fitted, record=record, widened=widened, channels=channels)
-
-
-def narrowed(graph: Graph, sites: Sites, record: Record) -> tuple[Record, dict[str, Array]]:
-    """The record with wider steps for weights, so that no two of a channel that are multiplied side by side can
-    overflow 16 bits, and by layer how much wider the step of each channel is."""
-    narrow, wider = dict(record), dict[str, Array]()
-    for site in sites.weights:
-        integers = narrow[site.layer]
-        scales = np.asarray(integers.scale_w)
-        factors = _factors(graph.node(site.layer), np.asarray(graph.constant(site.tensor)), scales, site)
-        narrow[site.layer] = replace(integers, scale_w=tuple(map(float, scales * factors)))
-        wider[site.layer] = factors
-    return narrow, wider
-
-
-def _factors(node: Any, weight: Array, scales: Array, site: WeightSite) -> Array:
-    """By how much each scale of a weight must grow, at least 1."""
-    rows = np.moveaxis(weight, channel_axis(node), 0)
-    steps = rows / scales.reshape(-1, *[1] * (rows.ndim - 1))
-    largest, rounded = (_largest_pairs(node, levels) for levels in (steps, np.rint(steps)))
-    if site.axis is None:
-        largest, rounded = largest.max(keepdims=True), rounded.max(keepdims=True)
-    # Rounding adds up to half a step to each of the two.
-    return np.where(rounded > LARGEST_PAIR, largest / (LARGEST_PAIR - 1), 1.0)
-
-
-def _largest_pairs(node: Any, steps: Array) -> Array:
-    """Of each output channel the largest sum of two weights of one sign that a kernel pairs.
-
-    ONNX Runtime goes through the rows, the columns and the channels of a window, OpenVINO fills up the channels of each
-    place to an even number (``quant.saturation``): whoever reads the file, its sums hold. In a transposed convolution,
-    whose order was not tried, any two may meet at a place; a depthwise layer with one output channel for each input
-    adds no pairs.
-    """
-    if node.op_type == "ConvTranspose":
-        return _largest_of_two(steps.reshape(len(steps), steps.shape[1], -1))
-    if node.op_type in _CONVOLUTIONS and _depthwise(node, steps):
-        return np.zeros(len(steps))
-    by_place = np.moveaxis(steps.reshape(len(steps), steps.shape[1], -1), 1, 2)
-    filled = np.pad(by_place, ((0, 0), (0, 0), (0, steps.shape[1] % 2)))
-    largest: Array = np.maximum(*(_largest_of_pairs(order.reshape(len(steps), -1)) for order in (by_place, filled)))
-    return largest
-
-
-def _depthwise(node: Any, steps: Array) -> bool:
-    """Whether each output channel reads one input channel, and each input channel has one output channel."""
-    groups = next((int(attr.i) for attr in node.attribute if attr.name == "group"), 1)
-    return steps.shape[1] == 1 and groups == len(steps)
-
-
-def _largest_of_pairs(steps: Array) -> Array:
-    """Of each channel the largest sum of two weights of one sign that stand beside each other: [channels, weights]."""
-    even = np.pad(steps, ((0, 0), (0, steps.shape[1] % 2)))
-    first, second = even[:, 0::2], even[:, 1::2]
-    sums: Array = np.where((first > 0) == (second > 0), np.abs(first + second), 0).max(axis=1)
-    return sums
-
-
-def _largest_of_two(steps: Array) -> Array:
-    """Of each channel the largest sum of two weights of one sign at one place: [channels, neighbours, places]."""
-    sides = [np.sort(np.maximum(sign * steps, 0), axis=1)[:, -2:].sum(axis=1).max(axis=1) for sign in (1, -1)]
-    largest: Array = np.maximum(*sides)
-    return largest
 
 
 def _find_arm_factors(steps: Array, *, shared: bool) -> Array:

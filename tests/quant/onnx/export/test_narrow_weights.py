@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, Draft
@@ -25,8 +22,8 @@ from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Scales, Sites, WeightSite
+from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.saturation.onnxruntime_prediction import OnnxRuntimePredictor
-from qbench.quant.saturation.pair_sums import PairedProduct, find_pairs
 from qbench.record.schema import TargetFacts
 
 ADDS_IN_16_BITS = deploy_onnxruntime.form_for() == "U8U8" and "avx2" in fingerprint.isa()
@@ -107,74 +104,6 @@ def test_a_form_that_there_is_not_is_named() -> None:
         narrow_weights.fitted(network.graph, network.sites, network.record, "U8")
 
 
-def weights_of(value: Array, axis: int | None = 0, kind: str = "Conv", **attributes: Any) -> Any:
-    """A layer's weight as a graph, its place, and its record by the absolute maximum."""
-    node = helper.make_node(kind, ["x", "w"], ["y"], name="one", **attributes)
-    shape = [1, *value.shape[1:]]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in (("x", shape), ("y", None))]
-    tensor = numpy_helper.from_array(value.astype(np.float32), "w")
-    graph = helper.make_graph([node], "net", values[:1], values[1:], [tensor])
-    site: Any = WeightSite(layer="one", tensor="w", axis=axis, params=None)  # type: ignore[arg-type]
-    rows = value.reshape(1, -1) if axis is None else np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
-    scales = tuple(float(entry) or 1.0 for entry in np.abs(rows).max(axis=1) / 127)
-    return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"one": Scales(scale_w=scales)}
-
-
-VALUES = st.floats(-1, 1, width=32).map(lambda one: one if abs(one) > 1e-6 else 0.0)
-
-
-@given(value=arrays.arrays(np.float64, st.tuples(*map(st.just, (2, 4, 1, 2))), elements=VALUES))
-def test_no_pair_of_neighbours_overflows_16_bits(value: Array) -> None:
-    """Of two neighbouring channels at one place of the window: 255 times the sum of two weights of one sign stays below
-    32768; and no step is wider than that needs."""
-    graph, sites, record = weights_of(value)
-    result, factors = narrow_weights.narrowed(graph, sites, record)
-    before, after = (np.asarray(entry["one"].scale_w) for entry in (record, result))
-    steps = np.rint(value / after.reshape(-1, 1, 1, 1))
-    sums = steps[:, 0::2] + steps[:, 1::2]
-    largest = np.where(steps[:, 0::2] * steps[:, 1::2] > 0, np.abs(sums), 0).max(axis=(1, 2, 3))
-    assert largest.max() * 255 <= 32767
-    assert np.all(largest[after > before] >= 126)
-    assert np.array_equal(factors["one"] > 1, after > before)
-
-
-@pytest.mark.parametrize("shape", [(16, 8, 3, 3), (16, 3, 3, 3), (16, 5, 1, 1), (16, 40), (16, 1, 5, 5)])
-def test_sums_hold_in_the_order_of_every_runtime(shape: tuple[int, ...]) -> None:
-    """ONNX Runtime and OpenVINO pair the weights of an odd number of channels otherwise; neither finds a pair that can
-    leave 16 bits, and most channels had one."""
-    value = np.random.default_rng(0).uniform(-1, 1, shape)
-    graph, sites, record = weights_of(value)
-    result, factors = narrow_weights.narrowed(graph, sites, record)
-
-    def pairs(scales: Any, order: Any) -> int:
-        steps = np.asarray(scales["one"].scale_w).reshape(-1, *[1] * (value.ndim - 1))
-        return len(find_pairs(PairedProduct(weight=np.rint(value / steps).astype(np.int8), pairing=order)))
-
-    assert pairs(record, "flat") > 4
-    assert (pairs(result, "flat"), pairs(result, "even")) == (0, 0)
-    assert 1 < factors["one"].max() < 2.01
-
-
-def test_what_cannot_overflow_keeps_its_8_bits() -> None:
-    """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
-    depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)), group=8)
-    assert narrow_weights.narrowed(*depthwise)[0] == depthwise[2]
-    opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
-    assert narrow_weights.narrowed(*opposite)[0] == opposite[2]
-    both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
-    assert narrow_weights.narrowed(*both)[0]["one"].scale_w[0] == pytest.approx(2 / 127)
-
-
-def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel() -> None:
-    """As one tensor there is one step for all; the channels of a MatMul are its columns."""
-    value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
-    for entry in (weights_of(value, axis=None), weights_of(value.reshape(2, 2).T, axis=None, kind="MatMul")):
-        (scale,) = narrow_weights.narrowed(*entry)[0]["one"].scale_w
-        assert 2 * round(1 / scale) * 255 <= 32767
-    apart = weights_of(np.eye(4), axis=None, kind="MatMul")
-    assert narrow_weights.narrowed(*apart)[0] == apart[2], "a row is what meets one input"
-
-
 def layer(kind: str, inputs: int, outputs: int, kernel: int = 1, dims: int = 2, group: int = 1) -> Quantized:
     """A layer whose weights are all 127 and whose inputs are all 255: the largest sums that there are."""
     draft = Draft()
@@ -220,7 +149,7 @@ def test_narrowed_weights_hold_where_others_saturate(shape: dict[str, Any]) -> N
     row = layer(**shape)
     depthwise = shape.get("group") == shape["outputs"] or not ADDS_IN_16_BITS
     for record, exact in (
-        (narrow_weights.narrowed(row.graph, row.sites, row.record)[0], True),
+        (narrow_steps(row.graph, row.sites, row.record), True),
         (row.record, depthwise),
     ):
         (actual,) = run(deploy(row.graph, row.sites, record, form="U8S8"), row.feed)

@@ -1,0 +1,108 @@
+"""Steps of weights with room for sums of 16 bits: which grow, how far, and that no pair then overflows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import ADA, WeightParams
+from qbench.quant.onnx.sites import Scales, Sites, WeightSite
+from qbench.quant.onnx.weights.narrow_steps import narrow_steps
+from qbench.quant.saturation.pair_sums import PairedProduct, find_pairs
+
+Array = NDArray[Any]
+NEAREST, ADAROUND = WeightParams(), WeightParams(algorithm=ADA)
+
+
+def weights_of(
+    value: Array, axis: int | None = 0, kind: str = "Conv", params: WeightParams = NEAREST, **attributes: Any
+) -> Any:
+    """A layer's weight as a graph, its place, and its record by the absolute maximum."""
+    node = helper.make_node(kind, ["x", "w"], ["y"], name="one", **attributes)
+    shape = [1, *value.shape[1:]]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, of) for name, of in (("x", shape), ("y", None))]
+    tensor = numpy_helper.from_array(value.astype(np.float32), "w")
+    graph = helper.make_graph([node], "net", values[:1], values[1:], [tensor])
+    site = WeightSite(layer="one", tensor="w", axis=axis, params=params)
+    rows = value.reshape(1, -1) if axis is None else np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
+    scales = tuple(float(entry) or 1.0 for entry in np.abs(rows).max(axis=1) / 127)
+    return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"one": Scales(scale_w=scales)}
+
+
+VALUES = st.floats(-1, 1, width=32).map(lambda one: one if abs(one) > 1e-6 else 0.0)
+
+
+@given(value=arrays.arrays(np.float64, st.tuples(*map(st.just, (2, 4, 1, 2))), elements=VALUES))
+def test_no_pair_of_neighbours_overflows_16_bits(value: Array) -> None:
+    """Of two neighbouring channels at one place of the window: 255 times the sum of two weights of one sign stays below
+    32768; and no step is wider than that needs."""
+    graph, sites, record = weights_of(value)
+    result = narrow_steps(graph, sites, record)
+    before, after = (np.asarray(entry["one"].scale_w) for entry in (record, result))
+    steps = np.rint(value / after.reshape(-1, 1, 1, 1))
+    sums = steps[:, 0::2] + steps[:, 1::2]
+    largest = np.where(steps[:, 0::2] * steps[:, 1::2] > 0, np.abs(sums), 0).max(axis=(1, 2, 3))
+    assert largest.max() * 255 <= 32767
+    assert np.all(largest[after > before] >= 126)
+
+
+@pytest.mark.parametrize("shape", [(16, 8, 3, 3), (16, 3, 3, 3), (16, 5, 1, 1), (16, 40), (16, 1, 5, 5)])
+def test_sums_hold_in_the_order_of_every_runtime(shape: tuple[int, ...]) -> None:
+    """ONNX Runtime and OpenVINO pair the weights of an odd number of channels otherwise; neither finds a pair that can
+    leave 16 bits, and most channels had one."""
+    value = np.random.default_rng(0).uniform(-1, 1, shape)
+    graph, sites, record = weights_of(value)
+    result = narrow_steps(graph, sites, record)
+
+    def pairs(scales: Any, order: Any) -> int:
+        steps = np.asarray(scales["one"].scale_w).reshape(-1, *[1] * (value.ndim - 1))
+        return len(find_pairs(PairedProduct(weight=np.rint(value / steps).astype(np.int8), pairing=order)))
+
+    assert pairs(record, "flat") > 4
+    assert (pairs(result, "flat"), pairs(result, "even")) == (0, 0)
+    assert 1 < np.divide(result["one"].scale_w, record["one"].scale_w).max() < 2.01
+
+
+def test_what_cannot_overflow_keeps_its_8_bits() -> None:
+    """A depthwise channel has no neighbour; weights of opposite signs take from each other."""
+    depthwise = weights_of(np.random.default_rng(0).standard_normal((8, 1, 3, 3)), group=8)
+    assert narrow_steps(*depthwise) == depthwise[2]
+    opposite = weights_of(np.array([1.0, -1.0]).reshape(1, 2, 1, 1))
+    assert narrow_steps(*opposite) == opposite[2]
+    both = weights_of(np.array([1.0, 1.0]).reshape(1, 2, 1, 1))
+    assert narrow_steps(*both)["one"].scale_w[0] == pytest.approx(2 / 127)
+
+
+def test_one_scale_for_a_whole_weight_grows_for_its_worst_channel() -> None:
+    """As one tensor there is one step for all; the channels of a MatMul are its columns."""
+    value = np.concatenate([np.ones((1, 2, 1, 1)), np.full((1, 2, 1, 1), 0.1)])
+    for entry in (weights_of(value, axis=None), weights_of(value.reshape(2, 2).T, axis=None, kind="MatMul")):
+        (scale,) = narrow_steps(*entry)["one"].scale_w
+        assert 2 * round(1 / scale) * 255 <= 32767
+    apart = weights_of(np.eye(4), axis=None, kind="MatMul")
+    assert narrow_steps(*apart) == apart[2], "a row is what meets one input"
+
+
+@given(value=arrays.arrays(np.float64, st.tuples(*map(st.just, (2, 4, 1, 2))), elements=VALUES), seed=st.integers(0, 9))
+def test_weights_that_adaround_moves_have_room_either_way(value: Array, seed: int) -> None:
+    """Whichever of its two neighbours each weight becomes: no pair overflows, and what is then narrowed again, as the
+    file is written, stays as it is. A weight that is rounded to nearest needs, and gets, no more than before."""
+    graph, sites, record = weights_of(value, params=ADAROUND)
+    result = narrow_steps(graph, sites, record, unrounded=True)
+    steps = np.asarray(result["one"].scale_w, np.float32).reshape(-1, 1, 1, 1)
+    levels = value.astype(np.float32) / steps
+    up = np.random.default_rng(seed).random(value.shape) < 0.5
+    chosen = np.where(np.abs(levels - np.rint(levels)) < 1e-4, np.rint(levels), np.floor(levels) + up)
+    assert not find_pairs(PairedProduct(weight=chosen.astype(np.int8), pairing="flat"))
+    graph.set_constant("w", (chosen * steps).astype(np.float32))
+    assert narrow_steps(graph, sites, result) == result
+    nearest = weights_of(value)
+    assert narrow_steps(*nearest, unrounded=True) == narrow_steps(*nearest)
