@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
+from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, find_without_ranges
 from qbench.backends.program import Program, copy_model
 from qbench.backends.torch_quantize import prepare_fp32, quantize_network
-from qbench.backends.torch_runner import TorchRunner, one_example, tensors, torch_missing
+from qbench.backends.torch_runner import SingleExampleRunner, one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.models.base import NetworkKind
 from qbench.modes import FLOATS, HALVES, WEIGHT_ONLY, is_int8
@@ -23,12 +23,10 @@ from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
-from qbench.quant.target import CPUS, NATIVE
 
 FILE = "model.pte"
 NOTE = "memory planned for single examples: a batch is answered one by one"
 _CALIBRATOR = "minmax"  # within 0.3 dB of the others on EfficientNet-Lite0 (``pt2e_xnnpack``), and the quickest
-_EVERY_CPU = tuple(cpu for cpu in CPUS if cpu != NATIVE)  # no sum of XNNPACK's kernels overflows anywhere
 
 
 class ExecuTorch(Backend):
@@ -63,8 +61,8 @@ class ExecuTorch(Backend):
 
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open."""
-        if recipe.target is None:
-            recipe = replace(recipe, target=() if mode in FLOATS or mode == "dynamic" else _EVERY_CPU)
+        if recipe.target is None:  # nothing is done for other CPUs: what their kernels answer was not seen
+            recipe = replace(recipe, target=())
         if mode in FLOATS:
             return recipe
         recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
@@ -73,7 +71,7 @@ class ExecuTorch(Backend):
         if recipe.framework_default:
             return replace(find_without_ranges(recipe), per_channel=None)
         chosen = choose_ranges(recipe, mode, _CALIBRATOR)
-        return replace(chosen, reduce_range=bool(recipe.reduce_range), narrow_weights=False)
+        return replace(chosen, reduce_range=False, narrow_weights=False)  # XNNPACK's bytes have 8 bits
 
     def libraries(self) -> tuple[str, ...]:
         """What exports, quantizes and runs."""
@@ -81,7 +79,7 @@ class ExecuTorch(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes, lowers, reloads, compares with what went in, reads the layers from what a call runs."""
-        from qbench.quant.artifacts import aoti, same_outputs, torchscript
+        from qbench.quant.artifacts import coverage, same_outputs, torchscript
 
         if reason := self.missing():
             raise BuildError(reason)
@@ -92,13 +90,12 @@ class ExecuTorch(Backend):
         job.progress("lower", 0.7)
         products = executorch_program.lower(converted.module, example, file)
         executorch_program.set_threads(1)
-        executorch_program.require_runs(file, example)
-        program = executorch_program.load(file)
+        program = executorch_program.load_running(file, example)
         same_outputs.require(
             job.network.module if job.mode == "fp32" else converted.module,
             lambda inputs: program.forward(inputs)[0],
             tensors(job.probes),
-            tolerance=aoti.TOLERANCE,
+            tolerance=same_outputs.TOLERANCE,
             title="the program",
         )
         (ran,) = executorch_program.watch_calls(file, example, calls=1)
@@ -106,7 +103,7 @@ class ExecuTorch(Backend):
         return Built(
             format="pte",
             file=FILE,
-            layers=aoti.align_layers(reference, layers),
+            layers=coverage.align_by_name(reference, layers),
             uncounted=unseen or uncounted,
             conversion=_explain_floats(job.mode, layers, converted.conversion),
         )
@@ -152,29 +149,13 @@ def _explain_floats(mode: str, layers: Sequence[Layer], conversion: Conversion) 
     return replace(conversion, float_reasons={**reasons, **conversion.float_reasons})
 
 
-class ProgramRunner(TorchRunner):
+class ProgramRunner(SingleExampleRunner):
     """One loaded program; its inputs are single examples."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
         set_torch(threads)
         executorch_program.set_threads(threads)
-        self._forward = executorch_program.load(file).forward
-
-    def prepare(self, inputs: Inputs) -> list[list[Any]]:
-        """The inputs of each example as tensors of a batch of 1."""
-        whole = tensors(inputs)
-        return [[tensor[i : i + 1] for tensor in whole] for i in range(len(whole[0]))]
-
-    def __call__(self, prepared: list[list[Any]]) -> list[Any]:
-        """One inference: an example after the other."""
-        return [self._forward(example) for example in prepared]
-
-    def outputs(self, result: list[Any]) -> Array:
-        """The first output as float numpy."""
-        import torch
-
-        array: Array = torch.cat([output[0] for output in result]).detach().numpy()
-        return array
+        super().__init__(executorch_program.load(file).forward)
 
     def observed(self) -> dict[str, Any]:
         """The threads that ExecuTorch tells; torch computes nothing here."""

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs, Runner
+from qbench.backends.base import Backend, BuildJob, Built, Inputs, Runner
 from qbench.backends.open_choices import choose_ranges, find_without_ranges, make_room_for_sums
 from qbench.backends.program import Program, copy_model
 from qbench.backends.torch_quantize import prepare_fp32, quantize_network
-from qbench.backends.torch_runner import TorchRunner, one_example, tensors, torch_missing
+from qbench.backends.torch_runner import SingleExampleRunner, one_example, tensors, torch_missing
 from qbench.errors import BuildError
 from qbench.machine import half_floats
 from qbench.models.base import NetworkKind
@@ -120,7 +120,7 @@ class Inductor(Backend):
 
     def build(self, job: BuildJob) -> Built:
         """Quantizes, compiles, packages, reloads, compares with what went in, reads the layers from the package."""
-        from qbench.quant.artifacts import aoti, torchscript
+        from qbench.quant.artifacts import aoti, coverage, same_outputs, torchscript
         from qbench.quant.pytorch.half import to_half
 
         if reason := self.missing():
@@ -129,7 +129,7 @@ class Inductor(Backend):
         reference, uncounted = torchscript.count_layers(job.network.module, example)
         file = job.folder / FILE
         converted = quantize_network(job, self.name, example) if is_int8(job.mode) else prepare_fp32(job, example)
-        network, note, allowed = converted.module, None, aoti.TOLERANCE
+        network, note, allowed = converted.module, None, same_outputs.TOLERANCE
         if (precision := precision_of(job.mode)) in HALVES:
             network, note = to_half(network, example, precision)
             allowed = torchscript.HALF_TOLERANCE
@@ -140,7 +140,7 @@ class Inductor(Backend):
         overflow = aoti.require_equal(
             original, file, tensors(job.probes), saturates=converted.overflows, tolerance=allowed
         )
-        layers = aoti.align_layers(reference, compiled)
+        layers = coverage.align_by_name(reference, compiled)
         if precision in HALVES:
             ran = aoti.watch_products(file, example)
             layers, uncounted = torchscript.find_proven(reference, network, example, ran)
@@ -197,7 +197,7 @@ def _compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
-class PackageRunner(TorchRunner):
+class PackageRunner(SingleExampleRunner):
     """One loaded package; its inputs are single examples."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
@@ -210,23 +210,7 @@ class PackageRunner(TorchRunner):
                 "build it again with Inductor's cpp.dynamic_threads"
             )
         set_torch(threads)
-        self._run = aoti.load(file).run
-
-    def prepare(self, inputs: Inputs) -> list[list[Any]]:
-        """The inputs of each example as tensors of a batch of 1."""
-        whole = tensors(inputs)
-        return [[tensor[i : i + 1] for tensor in whole] for i in range(len(whole[0]))]
-
-    def __call__(self, prepared: list[list[Any]]) -> list[Any]:
-        """One inference: an example after the other."""
-        return [self._run(example) for example in prepared]
-
-    def outputs(self, result: list[Any]) -> Array:
-        """The first output as float numpy."""
-        import torch
-
-        array: Array = torch.cat([output[0] for output in result]).detach().numpy()
-        return array
+        super().__init__(aoti.load(file).run)
 
     def observed(self) -> dict[str, Any]:
         """The largest number of threads that the OpenMP runtimes that the package may run on give a parallel region:

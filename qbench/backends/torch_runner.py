@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,29 @@ class TorchRunner(Runner):
 
         mode: contextlib.AbstractContextManager[Any] = torch.inference_mode()
         return mode
+
+
+class SingleExampleRunner(TorchRunner):
+    """One loaded artifact that takes batches of 1: ``run`` gives the outputs for the tensors of one example."""
+
+    def __init__(self, run: Callable[[list[Any]], Sequence[Any]]) -> None:
+        self._run = run
+
+    def prepare(self, inputs: Inputs) -> list[list[Any]]:
+        """The inputs of each example as tensors of a batch of 1."""
+        whole = tensors(inputs)
+        return [[tensor[i : i + 1] for tensor in whole] for i in range(len(whole[0]))]
+
+    def __call__(self, prepared: list[list[Any]]) -> list[Any]:
+        """One inference: an example after the other."""
+        return [self._run(example) for example in prepared]
+
+    def outputs(self, result: list[Any]) -> Array:
+        """The first output as float numpy."""
+        import torch
+
+        array: Array = torch.cat([output[0] for output in result]).detach().numpy()
+        return array
 
 
 class TorchScriptRunner(TorchRunner):

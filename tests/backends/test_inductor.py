@@ -24,8 +24,8 @@ from qbench.errors import BuildError, CaseSkipped
 from qbench.machine import fingerprint
 from qbench.models.base import Network
 from qbench.quant import rounding
-from qbench.quant.artifacts import aoti
-from qbench.quant.artifacts.coverage import Layer, compute_int8_share
+from qbench.quant.artifacts import aoti, same_outputs
+from qbench.quant.artifacts.coverage import compute_int8_share
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import pt2e
 from qbench.quant.recipe import Recipe
@@ -356,28 +356,12 @@ def test_an_int8_package_may_differ_by_what_rounding_explains(spreads, passes, m
     explained = rounding.spread(module, [(example,) for example in x[:8].split(1)])
     with torch.no_grad():
         largest = float(module(x[:8]).abs().max())
-        shifted = largest * aoti.TOLERANCE + spreads * explained
-    assert 2 * aoti.TOLERANCE * largest < explained < 0.02 * largest
+        shifted = largest * same_outputs.TOLERANCE + spreads * explained
+    assert 2 * same_outputs.TOLERANCE * largest < explained < 0.02 * largest
     loader = SimpleNamespace(run=lambda inputs: [module(*inputs) + shifted])
     monkeypatch.setattr(aoti, "load", lambda file: loader)
     with contextlib.nullcontext() if passes else pytest.raises(BuildError, match="and rounding explains"):
         assert aoti.require_equal(module, Path("model.pt2"), (x[:8],)) is None
-
-
-def test_layers_are_marked_by_name_and_work():
-    """A name that ran twice is used up in order; a layer without an operator stays as the fp32 network has it; where an
-    int8 operator has no layer's name, order and work decide."""
-
-    def layer(name, macs, operator="aten::conv2d", int8=False):
-        return Layer(name=name, operator=operator, macs=macs, precision="int8" if int8 else "fp32")
-
-    reference = [layer("a", 1), layer("b", 2), layer("b", 2), layer("c", 3)]
-    q = {"operator": "onednn::qconv_pointwise", "int8": True}
-    aligned = aoti.align_layers(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
-    assert [entry.int8 for entry in aligned] == [True, True, False, False]
-    assert aligned[3] == reference[3]
-    nameless = aoti.align_layers(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
-    assert [entry.int8 for entry in nameless] == [False, False, False, True]
 
 
 def test_room_for_sums_is_made_in_the_weights():

@@ -23,8 +23,7 @@ import re
 import shlex
 import tempfile
 import zipfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from typing import Any
 from qbench.errors import BuildError, reraise
 from qbench.quant import model_call
 from qbench.quant.artifacts import (
-    coverage,
     exported_macs,
     inductor_vectors,
     onednn_log,
@@ -55,9 +53,6 @@ OPTIONS: dict[str, Any] = {
 _WATCHED = "cpp.enable_kernel_profile"
 # Bits of a vector of the CPUs that code is compiled for: without it Inductor takes the widest of this machine.
 VECTOR_BITS = {"haswell": 256, "skylake-avx512": 512}
-
-# BatchNorm folded, other kernels' order of sums.
-TOLERANCE = 1e-3
 
 
 def compile_package(
@@ -239,22 +234,6 @@ def is_watched(file: Path) -> bool:
     return "RAIIAtenRecordFunctionHandle record_" in read_sources(file)
 
 
-def align_layers(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The reference's layers, each marked with what ran for it: by name (a fused addition moves a convolution behind
-    the one of the other branch), or by order and work where an int8 operator has no layer's name."""
-    names = {layer.name for layer in reference}
-    if any(layer.int8 and layer.name not in names for layer in int8):
-        return coverage.align_layers(reference, int8)
-    waiting: dict[tuple[str, int | None], list[Layer]] = defaultdict(list)
-    for layer in int8:
-        waiting[layer.name, layer.macs].append(layer)
-    aligned = []
-    for layer in reference:
-        mine = waiting[layer.name, layer.macs]
-        aligned.append(layer.ran_as(mine.pop(0)) if mine else layer)
-    return tuple(aligned)
-
-
 def load(file: Path) -> Any:
     """The package, ready for ``run([inputs of one example])``, which gives a list of outputs.
 
@@ -281,7 +260,12 @@ def load(file: Path) -> Any:
 
 
 def require_equal(
-    module: Any, file: Path, probes: tuple[Any, ...], *, saturates: bool = False, tolerance: float = TOLERANCE
+    module: Any,
+    file: Path,
+    probes: tuple[Any, ...],
+    *,
+    saturates: bool = False,
+    tolerance: float = same_outputs.TOLERANCE,
 ) -> str | None:
     """What ``same_outputs.require`` says of a package and the module that it was made from."""
     loader = load(file)

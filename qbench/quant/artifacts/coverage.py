@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,6 +49,22 @@ def align_layers(reference: Sequence[Layer], artifact: Sequence[Layer]) -> tuple
     layers = [layer.ran_as(matched[i]) if i in matched else layer for i, layer in enumerate(reference)]
     placed = {id(layer) for layer in matched.values()}
     return (*layers, *(layer for layer in artifact if layer.macs is None and id(layer) not in placed))
+
+
+def align_by_name(reference: Sequence[Layer], int8: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The reference's layers, each marked with what ran for it: by name (a fused addition moves a convolution behind
+    the one of the other branch), or by order and work where an int8 operator has no layer's name."""
+    names = {layer.name for layer in reference}
+    if any(layer.int8 and layer.name not in names for layer in int8):
+        return align_layers(reference, int8)
+    waiting: dict[tuple[str, int | None], list[Layer]] = defaultdict(list)
+    for layer in int8:
+        waiting[layer.name, layer.macs].append(layer)
+    aligned = []
+    for layer in reference:
+        mine = waiting[layer.name, layer.macs]
+        aligned.append(layer.ran_as(mine.pop(0)) if mine else layer)
+    return tuple(aligned)
 
 
 def name_layers(aligned: Sequence[Layer], artifact: Sequence[Layer]) -> tuple[Layer, ...]:

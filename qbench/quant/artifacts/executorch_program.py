@@ -137,10 +137,12 @@ def load(file: Path, *, watched: bool = False) -> Any:
         return program
 
 
-def require_runs(file: Path, example: tuple[Any, ...]) -> None:
-    """Raises ``BuildError`` where the runtime has no kernel for a part of a program, with what it says of that."""
+def load_running(file: Path, example: tuple[Any, ...]) -> Any:
+    """The program, which has answered the example. Raises ``BuildError`` where the runtime has no kernel for a part of
+    it, with what it says of that."""
+    program = load(file)
     try:
-        load(file).forward(example)
+        program.forward(example)
     except RuntimeError as error:
         said = _SAID.search(_run_listening(file, example))
         operator = f"{said[2]}: {said[1].strip().rstrip('.')}" if said else str(error)
@@ -148,6 +150,7 @@ def require_runs(file: Path, example: tuple[Any, ...]) -> None:
             f"ExecuTorch's runtime does not run a part of this network ({operator}); keep that layer out, or use "
             "another backend"
         ) from error
+    return program
 
 
 def _run_listening(file: Path, example: tuple[Any, ...]) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from qbench.errors import BuildError
 from qbench.quant import model_call, rounding
 
+# BatchNorm folded, other kernels' order of sums: as a share of the largest output.
+TOLERANCE = 1e-3
 # How many times the spread by rounding (``rounding.spread``) is allowed for int8, where values on the edge of a step
 # may fall to either side, and in a deep network move others over theirs.
 SPREADS = 2

@@ -1,4 +1,9 @@
-"""PT2E for ExecuTorch: its XNNPACKQuantizer. XNNPACK's int8 kernels widen before they add, so that no sum overflows."""
+"""PT2E for ExecuTorch: its XNNPACKQuantizer.
+
+Nothing is done for sums that overflow: with the largest weights and inputs those of XNNPACK's kernels were exact on a
+CPU with AVX2 and on emulated ones with AVX2 (Haswell) and SSE4.2 (Nehalem), for Linear, static and dynamic, and for
+convolutions 1x1, 3x3, and 3x3 in groups. Kernels for AVX-512, VNNI and ARM were not seen.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ def explain_float(node: Any, operator: str) -> str:
 
 
 def finish(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> Converted:
-    """The int8 graph as it is: its sums hold on every CPU."""
+    """The int8 graph as it is."""
     facts = TargetFacts(cpus=recipe.cpus) if recipe.cpus else None
     return dataclasses.replace(converted, conversion=dataclasses.replace(converted.conversion, target=facts))
 

@@ -11,6 +11,7 @@ from made_records import int8
 
 from qbench.quant.artifacts.coverage import (
     Layer,
+    align_by_name,
     align_layers,
     compute_int8_share,
     explain_unknown,
@@ -100,3 +101,19 @@ def test_layers_of_a_foreign_artifact_have_the_networks_names_where_all_fit():
     assert [(layer.name, layer.int8) for layer in named] == [("a", True), ("b", True)]
     other = [Layer(name="q30", operator="qconv", macs=30, precision="int8")]
     assert name_layers(align_layers(reference, other), other) == tuple(other)
+
+
+def test_layers_are_marked_by_name_and_work():
+    """A name that ran twice is used up in order; a layer without an operator stays as the fp32 network has it; where an
+    int8 operator has no layer's name, order and work decide."""
+
+    def layer(name, macs, operator="aten::conv2d", int8=False):
+        return Layer(name=name, operator=operator, macs=macs, precision="int8" if int8 else "fp32")
+
+    reference = [layer("a", 1), layer("b", 2), layer("b", 2), layer("c", 3)]
+    q = {"operator": "onednn::qconv_pointwise", "int8": True}
+    aligned = align_by_name(reference, [layer("b", 2, **q), layer("b", 2), layer("a", 1, **q)])
+    assert [entry.int8 for entry in aligned] == [True, True, False, False]
+    assert aligned[3] == reference[3]
+    nameless = align_by_name(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
+    assert [entry.int8 for entry in nameless] == [False, False, False, True]
