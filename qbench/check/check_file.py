@@ -14,6 +14,8 @@ from qbench.decide.names import backend_name
 from qbench.errors import BuildError, CaseError, ModelError, QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
 from qbench.process.child_process import Limits, call
+from qbench.quant.artifacts import onnx_file
+from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 _LIMITS = Limits(seconds=120.0)
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
@@ -51,6 +53,7 @@ def _check_onnx(
     file: Path, against: Path | None, shapes: Mapping[str | None, tuple[int, ...]], threads: int, seconds: float
 ) -> FileCheck:
     from qbench.quant.artifacts import onnx_check
+    from qbench.quant.onnx.graph.quantized import why_not_float
 
     size = file.stat().st_size
     try:
@@ -59,9 +62,9 @@ def _check_onnx(
         words = str(error).removeprefix(f"{file}: ")
         broken = Finding(severity="fault", code="broken-file", text=words, advice="save or download the file again")
         return FileCheck(file=str(file), format="ONNX", bytes=size, findings=(broken,))
-    declared = _declared(model)
+    declared = onnx_file.list_inputs(model)
     inputs = example_inputs.make_inputs(declared, shapes)
-    quantized = graph_faults.is_quantized(model)
+    quantized = why_not_float(model) is not None
     checks = tuple(
         runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in runtimes.FORMATS[".onnx"][1]
     )
@@ -107,7 +110,7 @@ def _check_other(
     """A file that tells its inputs to its runtime alone: their shapes are named, all of them floats."""
     if not shapes:
         raise UsageError(f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224")
-    declared = {name or "the input": ("tensor(float)", size) for name, size in shapes.items()}
+    declared = [DeclaredInput(name=name or "the input", dtype="float32", sizes=sizes) for name, sizes in shapes.items()]
     inputs = example_inputs.make_inputs(declared, {})
     checks = tuple(runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in backends)
     runs = next((check for check in checks if check.refused is None), None)
@@ -118,7 +121,7 @@ def _check_other(
         raced, no_race, more = _race(file, against, str(against), runs.runtime, inputs, threads, seconds)
         findings += more
     if runs is not None:
-        if "int8 product" not in runs.seconds:
+        if runs.seconds and "int8 product" not in runs.seconds:
             findings.append(_say_float())
         findings += _judge_time(runs, raced)
     return FileCheck(
@@ -133,36 +136,10 @@ def _check_other(
     )
 
 
-def _declared(model: Any) -> dict[str, tuple[str, Sequence[Any]]]:
-    """Type and sizes of each input that has no value in the file; free sizes by their names."""
-    from onnx import TensorProto
-
-    names = {
-        TensorProto.FLOAT: "float",
-        TensorProto.DOUBLE: "double",
-        TensorProto.FLOAT16: "float16",
-        TensorProto.INT64: "int64",
-        TensorProto.INT32: "int32",
-        TensorProto.BOOL: "bool",
-        TensorProto.UINT8: "uint8",
-        TensorProto.INT8: "int8",
-    }
-    of_number = {int(number): name for number, name in names.items()}
-    held = {tensor.name for tensor in model.graph.initializer}
-    declared: dict[str, tuple[str, Sequence[Any]]] = {}
-    for value in model.graph.input:
-        if value.name in held:
-            continue
-        kind = value.type.tensor_type
-        sizes = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
-        number = int(kind.elem_type)
-        declared[value.name] = (f"tensor({of_number.get(number, number)})", sizes)
-    return declared
-
-
-def _list_inputs(declared: Mapping[str, Any], inputs: Inputs) -> tuple[str, ...]:
+def _list_inputs(declared: Sequence[DeclaredInput], inputs: Inputs) -> tuple[str, ...]:
     return tuple(
-        f"{name} {'x'.join(map(str, array.shape))} {array.dtype}" for name, array in zip(declared, inputs, strict=True)
+        f"{entry.name} {'x'.join(map(str, array.shape))} {array.dtype}"
+        for entry, array in zip(declared, inputs, strict=True)
     )
 
 
@@ -197,9 +174,9 @@ def _say_float() -> Finding:
     )
 
 
-def _judge_layers(runs: RuntimeCheck, found: Sequence[Finding], *, first: bool) -> Iterator[Finding]:
+def _judge_layers(runs: RuntimeCheck, findings: Sequence[Finding], *, first: bool) -> Iterator[Finding]:
     """What of a quantized file ran in float all the same: a fault on the ``first`` runtime that runs it."""
-    share, told = runs.int8_share, {finding.code for finding in found}
+    share, told = runs.int8_share, {finding.code for finding in findings}
     if share is None or share >= FEW or told & {"tables-only", "weights-only"}:
         return
     if any(layer.weight_bits is not None for layer in runs.layers):

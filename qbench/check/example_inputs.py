@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import UsageError
+from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 Array = NDArray[Any]
 _SHAPE = re.compile(r"(?:(?P<name>.+)=)?(?P<sizes>[1-9]\d*(?:x[1-9]\d*)*|scalar)")
 _MOST_VALUES = 2**28  # a gigabyte of floats
-_TYPES = {
-    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(bool)": np.bool_,
-    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8,
-}  # fmt: skip
+_TYPES = ("float16", "float32", "float64", "bool", "int8", "uint8", "int32", "int64")
 
 
 def read_shapes(texts: Sequence[str]) -> dict[str | None, tuple[int, ...]]:
@@ -35,30 +33,29 @@ def read_shapes(texts: Sequence[str]) -> dict[str | None, tuple[int, ...]]:
     return shapes
 
 
-def make_inputs(
-    declared: Mapping[str, tuple[str, Sequence[Any]]], shapes: Mapping[str | None, tuple[int, ...]]
-) -> tuple[Array, ...]:
-    """An array for each input: ``declared`` has its type as ONNX Runtime names it, and its sizes, of which those that
-    are free are no integers. A free first axis is 1. Floats are normal, integers 0 or 1: both are in range for masks,
+def make_inputs(declared: Sequence[DeclaredInput], shapes: Mapping[str | None, tuple[int, ...]]) -> tuple[Array, ...]:
+    """An array for each input. A free first axis is 1. Floats are normal, integers 0 or 1: both are in range for masks,
     token types and ids.
 
     Raises ``UsageError`` where another axis is free and no shape is named, or a named one does not fit.
     """
-    only = next(iter(declared)) if len(declared) == 1 else None
+    names = [entry.name for entry in declared]
+    only = names[0] if len(names) == 1 else None
     named = {(only if name is None else name): sizes for name, sizes in shapes.items()}
-    unknown = [name for name in named if name not in declared]
+    unknown = [name for name in named if name not in names]
     if unknown:
         which = "one without a name" if unknown[0] is None else unknown[0]
-        raise UsageError(f"--shape: no input is called {which}; the inputs are {', '.join(declared)}")
+        raise UsageError(f"--shape: no input is called {which}; the inputs are {', '.join(names)}")
     rng, arrays, free = np.random.default_rng(0), [], []
-    for name, (kind, sizes) in declared.items():
-        shape = named.get(name) or _complete(sizes)
+    for entry in declared:
+        sizes = " x ".join(str(size or "?") for size in entry.sizes)
+        shape = named.get(entry.name) or _complete(entry.sizes)
         if shape is None:
-            free.append(f"{name} ({' x '.join(map(str, sizes)) or 'any shape'})")
+            free.append(f"{entry.name} ({sizes or 'any shape'})")
             continue
-        if name in named and not _fits(shape, sizes):
-            raise UsageError(f"--shape {name}: {_text(shape)} does not fit {' x '.join(map(str, sizes))}")
-        arrays.append(_fill(rng, name, kind, shape))
+        if entry.name in named and not _fits(shape, entry.sizes):
+            raise UsageError(f"--shape {entry.name}: {_text(shape)} does not fit {sizes}")
+        arrays.append(_fill(rng, entry, shape))
     if free:
         first = free[0].split(" (")[0]
         raise UsageError(
@@ -80,12 +77,13 @@ def _fits(shape: Sequence[int], sizes: Sequence[Any]) -> bool:
     )
 
 
-def _fill(rng: Any, name: str, kind: str, shape: tuple[int, ...]) -> Array:
-    if kind not in _TYPES:
-        raise UsageError(f"{name} is a {kind}, of which random values say nothing")
+def _fill(rng: Any, entry: DeclaredInput, shape: tuple[int, ...]) -> Array:
+    if entry.dtype not in _TYPES:
+        what = "no tensor" if entry.dtype is None else f"a tensor of {entry.dtype}"
+        raise UsageError(f"{entry.name} is {what}, of which random values say nothing")
     if np.prod(shape, dtype=np.float64) > _MOST_VALUES:
-        raise UsageError(f"--shape: {name} would have {_text(shape)} values; name a smaller one")
-    dtype = _TYPES[kind]
+        raise UsageError(f"--shape: {entry.name} would have {_text(shape)} values; name a smaller one")
+    dtype = np.dtype(entry.dtype)
     if np.issubdtype(dtype, np.floating):
         return np.asarray(rng.standard_normal(shape), dtype)
     return np.asarray(rng.integers(0, 2, shape), dtype)

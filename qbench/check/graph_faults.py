@@ -12,20 +12,11 @@ from qbench.check.finding import Finding
 from qbench.errors import first_names
 
 Array = NDArray[Any]
-INT8 = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
 # A part of a concatenation that uses fewer of the 256 levels than this is left next to nothing: a score beside
 # coordinates of 640 pixels has 0.4 of them.
 FEW_LEVELS = 16.0
 _MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Slice", "Split", "Relu", "Clip")
 _SMALLEST = float(np.finfo(np.float32).tiny)
-
-
-def is_quantized(model: Any) -> bool:
-    """Whether a ``ModelProto`` holds an operator on integers, or weights of few bits."""
-    return any(
-        node.op_type in INT8 or node.op_type.startswith("QLinear") or node.op_type in ("QGemm", "MatMulNBits")
-        for node in model.graph.node
-    )
 
 
 def find_faults(model: Any) -> Iterator[Finding]:

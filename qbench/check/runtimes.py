@@ -10,9 +10,10 @@ from typing import Any
 from qbench import registry
 from qbench.backends.base import Backend, Inputs
 from qbench.check.finding import RuntimeCheck
-from qbench.errors import CaseError, QbenchError
+from qbench.errors import CaseError, CaseSkipped, QbenchError
 from qbench.process.child_process import Limits, call
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import time_calls
 
 # What a file's name ends in -> the format as a person says it, and the backends that may run it.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -129,5 +130,11 @@ def _run_here(
     layers: tuple[Layer, ...] = ()
     if hasattr(plugin, "execute"):
         layers = tuple(executed.layer for executed in plugin.execute(file, inputs))
-    profile = plugin.time_nodes(file, inputs, threads=threads, calls=_CALLS).fit_into_call()
-    return layers, dict(profile.seconds_by_kind()), profile.call_seconds
+    try:
+        profile = plugin.time_nodes(file, inputs, threads=threads, calls=_CALLS).fit_into_call()
+    except CaseSkipped:  # a package that was not compiled to be watched: its kernels do not show
+        with runner.context():
+            prepared = runner.prepare(inputs)
+            return layers, {}, time_calls(lambda: runner(prepared), _CALLS)
+    kinds = dict.fromkeys(node.kind for node in profile.nodes)
+    return layers, {kind: profile.seconds_by_kind().get(kind, 0.0) for kind in kinds}, profile.call_seconds

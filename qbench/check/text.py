@@ -11,6 +11,8 @@ from qbench.check.finding import FileCheck, RuntimeCheck
 from qbench.decide.names import backend_name
 from qbench.foreign_text import CONTROL, join_lines
 
+_UNWATCHED = "its kernels do not show, so what runs in int8 is not known"
+
 
 def list_lines(check: FileCheck) -> Iterator[str]:
     """The lines of a terminal, the verdict first."""
@@ -43,9 +45,12 @@ def _describe_runtime(runtime: RuntimeCheck) -> str:
     share = runtime.int8_share
     covered = "" if share is None else f", {share:.0%} of its multiply-accumulates in int8"
     total = sum(runtime.seconds.values())
-    parts = [f"{kind} {seconds / total:.0%}" for kind, seconds in runtime.seconds.items() if seconds / total >= 0.005]
+    parts = [
+        f"{kind} {seconds / total:.0%}" for kind, seconds in runtime.seconds.items() if seconds >= 0.005 * total > 0
+    ]
     time = "" if runtime.call_seconds is None else f"{_describe_seconds(runtime.call_seconds)} a call"
-    return f"{name}: {time}{covered}; of its time {', '.join(parts)}"
+    work = f"of its time {', '.join(parts)}" if parts else f"{', '.join(runtime.seconds)}, too short to be timed"
+    return f"{name}: {time}{covered}; {work if runtime.seconds else _UNWATCHED}"
 
 
 def _describe_seconds(seconds: float) -> str:

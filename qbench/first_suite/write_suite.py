@@ -7,8 +7,8 @@ from pathlib import Path
 
 from qbench import suite
 from qbench.errors import UsageError
-from qbench.first_suite.seen_data import SeenData, see_data
-from qbench.first_suite.seen_model import SeenModel, see_model
+from qbench.first_suite.data_facts import DataFacts, describe_data
+from qbench.first_suite.model_facts import ModelFacts, describe_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +24,23 @@ def write_first_suite(model: str, data: str | None, target: Path | None, *, forc
     """Writes a suite for a model and data, checked as every suite is. ``target``: its file (default: the model's name
     in the working folder); ``force``: files that are there are overwritten. Raises ``UsageError`` and ``DataError``."""
     folder = Path() if target is None else target.parent
-    seen = see_model(model, folder)
-    examples = see_data(data, seen, folder)
-    file = target or folder / f"{seen.name}.yaml"
-    code = None if examples.code is None else folder / examples.code[0]
-    there = [str(path) for path in (file, code) if path is not None and path.exists()]
-    if there and not force:
-        verb = "is" if len(there) == 1 else "are"
-        raise UsageError(f"{' and '.join(there)} {verb} there already: name another file with -o, or say --force")
-    text = compose(seen, examples)
-    if code is not None and examples.code is not None:
-        code.write_text(examples.code[1], encoding="utf-8")
+    model_facts = describe_model(model, folder)
+    data_facts = describe_data(data, model_facts, folder)
+    file = target or folder / f"{model_facts.name}.yaml"
+    code = None if data_facts.code is None else folder / data_facts.code[0]
+    existing = [str(path) for path in (file, code) if path is not None and path.exists()]
+    if existing and not force:
+        verb = "is" if len(existing) == 1 else "are"
+        raise UsageError(f"{' and '.join(existing)} {verb} there already: name another file with -o, or say --force")
+    text = compose(model_facts, data_facts)
+    if code is not None and data_facts.code is not None:
+        code.write_text(data_facts.code[1], encoding="utf-8")
     file.write_text(text, encoding="utf-8")
     suite.read(file)  # whatever is wrong in it is said as of any suite
-    return FirstSuite(file=file, code=code, notes=examples.notes)
+    return FirstSuite(file=file, code=code, notes=data_facts.notes)
 
 
-def compose(model: SeenModel, data: SeenData) -> str:
+def compose(model: ModelFacts, data: DataFacts) -> str:
     """The text of a suite."""
     named = [f"  - name: {model.name}", f"    source: {model.source}"] if model.source else [f"  - {model.name}"]
     modes = ", ".join(("fp32", *model.int8_modes))

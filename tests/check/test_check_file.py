@@ -11,6 +11,7 @@ import pytest
 import torch
 from people_files import FILES, node, write
 
+from qbench import registry
 from qbench.check import race, text
 from qbench.check.check_file import check_file
 from qbench.errors import UsageError
@@ -117,6 +118,53 @@ def test_torchscript_is_run_and_raced(tmp_path):
     alone = check_file(tmp_path / "fp32.pt", shapes=("1x256",))
     assert [finding.code for finding in alone.findings] == ["float"]
     assert alone.no_race == "name its fp32 with --against"
+
+
+def _save_package(module, x, file):
+    from qbench.quant.artifacts import aoti
+
+    aoti.compile_package(module, (x,), file)
+
+
+def _save_program(module, x, file):
+    from qbench.quant.artifacts import executorch_program
+
+    executorch_program.lower(module, (x,), file)
+
+
+def _save_ir(module, x, file):
+    import openvino
+
+    values = [parameter.detach().numpy() for parameter in module[0].parameters()]
+    nodes = [node("Gemm", ["x", "w", "b"], "y", transB=1)]
+    write(file.with_suffix(".onnx"), nodes, dict(zip("wb", values, strict=True)), inputs=[("x", [1, 64])])
+    openvino.save_model(openvino.convert_model(file.with_suffix(".onnx")), file, compress_to_fp16=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "save", "watched"),
+    [
+        ("model.pt2", "inductor", _save_package, False),
+        ("model.pte", "executorch", _save_program, True),
+        ("model.xml", "openvino", _save_ir, True),
+    ],
+)
+def test_files_that_tell_their_inputs_to_a_runtime_alone(name, backend, save, watched, tmp_path):
+    """Each runs and is raced; what multiplied is told where the runtime tells it, and not guessed elsewhere: a package
+    that was not compiled to be watched is no fault, and not said to be float."""
+    if (reason := registry.load("backend", backend).missing()) is not None:
+        pytest.skip(reason)
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 16)).eval()
+    save(network, torch.randn(1, 64), tmp_path / name)
+    check = check_file(tmp_path / name, against=tmp_path / name, shapes=("1x64",), seconds=0.05)
+    assert check.race is not None
+    assert check.sound or [finding.code for finding in check.findings if finding.severity == "fault"] == ["slower"]
+    assert ("float" in {finding.code for finding in check.findings}) is watched
+    (line,) = [line for line in text.list_lines(check) if "a call" in line and "speed" not in line]
+    assert ("its kernels do not show" in line) is not watched
+    refused = check_file(tmp_path / name, shapes=("1x65",))
+    assert [finding.code for finding in refused.findings] == ["refused"]
 
 
 def test_a_pickle_is_not_opened(tmp_path):

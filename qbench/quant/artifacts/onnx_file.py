@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,47 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def input_names(file: Path) -> tuple[str, ...]:
-    """The names of the inputs that are not initializers, in order."""
+@dataclass(frozen=True, kw_only=True)
+class DeclaredInput:
+    """An input as a file declares it: ``dtype`` is numpy's name of its type (None: not a tensor); ``sizes``, the
+    examples first, with the name of those that are free, None where they have none."""
+
+    name: str
+    dtype: str | None
+    sizes: tuple[int | str | None, ...]
+
+
+def list_inputs(model: Any) -> tuple[DeclaredInput, ...]:
+    """The inputs of a ``ModelProto`` that are not initializers, in order."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return tuple(
+        DeclaredInput(name=value.name, dtype=_name_dtype(value), sizes=read_sizes(value))
+        for value in model.graph.input
+        if value.name not in constants
+    )
+
+
+def read_sizes(value: Any) -> tuple[int | str | None, ...]:
+    """The sizes of a ``ValueInfoProto``, as ``DeclaredInput`` has them."""
+    return tuple(dim.dim_value or dim.dim_param or None for dim in value.type.tensor_type.shape.dim)
+
+
+def _name_dtype(value: Any) -> str | None:
     import onnx
 
-    graph = onnx.load(str(file), load_external_data=False).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    return tuple(value.name for value in graph.input if value.name not in constants)
+    kind = value.type.tensor_type.elem_type
+    return str(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else None
+
+
+def _read_inputs(file: Path) -> tuple[DeclaredInput, ...]:
+    import onnx
+
+    return list_inputs(onnx.load(str(file), load_external_data=False))
+
+
+def input_names(file: Path) -> tuple[str, ...]:
+    """The names of the inputs that are not initializers, in order."""
+    return tuple(declared.name for declared in _read_inputs(file))
 
 
 def output_names(file: Path) -> tuple[str, ...]:
@@ -44,25 +79,13 @@ def output_names(file: Path) -> tuple[str, ...]:
 
 def input_types(file: Path) -> dict[str, str | None]:
     """What each input that is no initializer takes: its name -> numpy's name of its type (None: not a tensor)."""
-    import onnx
-
-    graph = onnx.load(str(file), load_external_data=False).graph
-    names = set(input_names(file))
-    kinds = {value.name: value.type.tensor_type.elem_type for value in graph.input if value.name in names}
-    return {name: str(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else None for name, kind in kinds.items()}
+    return {declared.name: declared.dtype for declared in _read_inputs(file)}
 
 
 def fixed_batch(file: Path) -> int | None:
     """The batch size that the inputs demand, as the first with a fixed one says; None where it is dynamic."""
-    import onnx
-
-    graph = onnx.load(str(file), load_external_data=False).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    for value in graph.input:
-        first = value.type.tensor_type.shape.dim[:1]
-        if value.name not in constants and first and first[0].dim_value > 0:
-            return int(first[0].dim_value)
-    return None
+    firsts = (declared.sizes[0] for declared in _read_inputs(file) if declared.sizes)
+    return next((size for size in firsts if isinstance(size, int) and size > 0), None)
 
 
 def tile_batch(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:

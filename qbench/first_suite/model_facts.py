@@ -22,17 +22,17 @@ _BACKENDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenInput:
+class InputFacts:
     """An input as the file declares it: ``sizes`` with None where they are free, the examples first."""
 
     name: str
-    kind: str
+    dtype: str | None
     sizes: tuple[int | None, ...]
 
     @property
     def is_float(self) -> bool:
         """Whether it takes floats."""
-        return self.kind.startswith(("float", "double"))
+        return (self.dtype or "").startswith("float")
 
     @property
     def image(self) -> tuple[int, int | None, int | None, bool] | None:
@@ -46,7 +46,7 @@ class SeenInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenModel:
+class ModelFacts:
     """``source`` as the suite writes it; ``inputs`` and ``outputs`` (its number of values an example) where the file
     tells them."""
 
@@ -54,13 +54,13 @@ class SeenModel:
     source: str
     backends: tuple[str, ...]
     int8_modes: tuple[str, ...]
-    inputs: tuple[SeenInput, ...] = ()
+    inputs: tuple[InputFacts, ...] = ()
     outputs: int | None = None
 
 
-def see_model(text: str, folder: Path) -> SeenModel:
-    """What there is to see of ``model.onnx``, ``model.pt``, ``file.py:function`` or a built-in model's name, as a suite
-    in ``folder`` names it. Raises ``UsageError`` for what is none of these, or holds int8 already."""
+def describe_model(text: str, folder: Path) -> ModelFacts:
+    """What a suite in ``folder`` must say of ``model.onnx``, ``model.pt``, ``file.py:function`` or a built-in model's
+    name. Raises ``UsageError`` for what is none of these, or holds int8 already."""
     python = _PYTHON.fullmatch(text)
     if python is not None:
         file = Path(python["file"])
@@ -75,9 +75,9 @@ def see_model(text: str, folder: Path) -> SeenModel:
         known = "an .onnx or TorchScript file, file.py:function, or a built-in model (`qbench list`)"
         raise UsageError(f"{text}: no such file; a model is {known}")
     if file.suffix.lower() == ".onnx":
-        return _see_onnx(file, folder)
+        return _describe_onnx(file, folder)
     if file.suffix.lower() in (".pt", ".pth", ".ts"):
-        return _see_torchscript(file, folder)
+        return _describe_torchscript(file, folder)
     if file.suffix == ".py":
         raise UsageError(f"{text}: name the function that returns the network, as in {text}:build")
     raise UsageError(
@@ -102,42 +102,36 @@ def name_suite(text: str) -> str:
     return plain or "model"
 
 
-def _make(stem: str, source: str, kind: str, modes: tuple[str, ...], **facts: Any) -> SeenModel:
+def _make(stem: str, source: str, kind: str, modes: tuple[str, ...], **facts: Any) -> ModelFacts:
     backends = tuple(name for name in _BACKENDS[kind] if registry.load("backend", name).missing() is None)
-    return SeenModel(name=name_suite(stem), source=source, backends=backends, int8_modes=modes, **facts)
+    return ModelFacts(name=name_suite(stem), source=source, backends=backends, int8_modes=modes, **facts)
 
 
-def _see_onnx(file: Path, folder: Path) -> SeenModel:
-    from qbench.check.graph_faults import is_quantized
-    from qbench.quant.artifacts import onnx_check
+def _describe_onnx(file: Path, folder: Path) -> ModelFacts:
+    from qbench.quant.artifacts import onnx_check, onnx_file
+    from qbench.quant.onnx.graph.quantized import why_not_float
 
     model = onnx_check.load(file, weights=False)
-    if is_quantized(model):
+    if why_not_float(model) is not None:
         raise UsageError(
             f"{file}: it is int8 already, and a suite starts from a float model, beside which it stands as int8: in "
             f"the suite; `qbench check {file}` says what it is"
         )
-    held = {tensor.name for tensor in model.graph.initializer}
-    inputs = tuple(_see_input(value) for value in model.graph.input if value.name not in held)
-    sizes = _sizes(model.graph.output[0])
+    inputs = tuple(
+        InputFacts(name=entry.name, dtype=entry.dtype, sizes=_keep_fixed(entry.sizes))
+        for entry in onnx_file.list_inputs(model)
+    )
+    sizes = _keep_fixed(onnx_file.read_sizes(model.graph.output[0]))
     outputs = sizes[1] if len(sizes) == 2 else None
     source = f"{{onnx: {quote(relative(file, folder))}}}"
     return _make(file.stem, source, "onnx", ("dynamic", "static"), inputs=inputs, outputs=outputs)
 
 
-def _see_input(value: Any) -> SeenInput:
-    from onnx import TensorProto
-
-    kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-    return SeenInput(name=value.name, kind=kind, sizes=_sizes(value))
+def _keep_fixed(sizes: Sequence[int | str | None]) -> tuple[int | None, ...]:
+    return tuple(size if isinstance(size, int) else None for size in sizes)
 
 
-def _sizes(value: Any) -> tuple[int | None, ...]:
-    dims: Sequence[Any] = value.type.tensor_type.shape.dim
-    return tuple(dim.dim_value or None for dim in dims)
-
-
-def _see_torchscript(file: Path, folder: Path) -> SeenModel:
+def _describe_torchscript(file: Path, folder: Path) -> ModelFacts:
     from qbench.quant.artifacts import torchscript_archive
 
     try:

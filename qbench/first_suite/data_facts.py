@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from qbench import registry
 from qbench.errors import UsageError
-from qbench.first_suite.seen_model import SeenInput, SeenModel, quote, relative
+from qbench.first_suite.model_facts import InputFacts, ModelFacts, quote, relative
 
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 _TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation", "eval")
@@ -17,7 +18,7 @@ SAMPLES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenData:
+class DataFacts:
     """``dataset`` as the suite writes it, its splits, whether it has labels of classes; ``notes``: what was assumed, a
     comment each. ``code``: name and text of the Python file that has to be written, None where none is."""
 
@@ -30,26 +31,26 @@ class SeenData:
     code: tuple[str, str] | None = None
 
 
-def see_data(text: str | None, model: SeenModel, folder: Path) -> SeenData:
-    """What there is to see of a folder, a file, ``file.py:function`` or a built-in data set's name; None: random inputs
-    of the model's own. Raises ``UsageError`` for what is none of these, and ``DataError`` as the data set does."""
+def describe_data(text: str | None, model: ModelFacts, folder: Path) -> DataFacts:
+    """What a suite must say of a folder, a file, ``file.py:function`` or a built-in data set's name; None: of random
+    inputs. Raises ``UsageError`` for what is none of these, and ``DataError`` as the data set does."""
     if text is None:
         return _make_random(model)
     path = Path(text)
     if path.is_dir():
         saved = any((path / name).exists() for name in _SAVED)
-        return _see_saved(path, model, folder) if saved else _see_images(path, model, folder)
+        return _describe_saved(path, model, folder) if saved else _describe_images(path, model, folder)
     if path.is_file() and path.suffix.lower() == ".npz":
-        return _see_arrays(path, model, folder)
+        return _describe_arrays(path, model, folder)
     if path.is_file() and path.suffix.lower() == ".csv":
-        return _see_texts(path, model, folder)
+        return _describe_texts(path, model, folder)
     if ".py:" in text:
         file, _, function = text.rpartition(":")
         if not Path(file).is_file():
             raise UsageError(f"{file}: no such file")
-        return SeenData(dataset=f"{{python: {quote(f'{relative(Path(file), folder)}:{function}')}}}")
+        return DataFacts(dataset=f"{{python: {quote(f'{relative(Path(file), folder)}:{function}')}}}")
     if text in registry.names("dataset"):
-        return SeenData(dataset=text, labelled=True)
+        return DataFacts(dataset=text, labelled=True)
     what = "an image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a built-in name"
     raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
 
@@ -75,8 +76,23 @@ def _pick_splits(splits: tuple[str, ...], where: Path) -> tuple[str, str, tuple[
     return train, test, (f"of the splits {', '.join(splits)} these two were taken",)
 
 
-def _see_images(path: Path, model: SeenModel, folder: Path) -> SeenData:
-    image = next((seen.image for seen in model.inputs if seen.image), None)
+def _describe_opened(
+    loader: str, path: Path, folder: Path, opened: Any, options: dict[str, Any], notes: Sequence[str]
+) -> DataFacts:
+    """The facts of a data set that was opened; its labels are classes where it knows how many there are."""
+    train, test, assumed = _pick_splits(opened.splits, path)
+    return DataFacts(
+        dataset=_write(loader, relative(path, folder), options),
+        train=train,
+        test=test,
+        samples=min(SAMPLES, opened.count(train)),
+        labelled=opened.classes is not None,
+        notes=(*notes, *assumed),
+    )
+
+
+def _describe_images(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+    image = next((entry.image for entry in model.inputs if entry.image), None)
     options: dict[str, Any] = {}
     notes = []
     if image is not None:
@@ -103,55 +119,36 @@ def _see_images(path: Path, model: SeenModel, folder: Path) -> SeenData:
             notes.append(
                 f"{opened.classes} folders of classes, {model.outputs} outputs: name the outputs by classes: names.txt"
             )
-    train, test, assumed = _pick_splits(opened.splits, path)
-    return SeenData(
-        dataset=_write("image-folder", relative(path, folder), options),
-        train=train,
-        test=test,
-        samples=min(SAMPLES, opened.count(train)),
-        labelled=opened.classes is not None,
-        notes=(*notes, *assumed),
-    )
+    return _describe_opened("image-folder", path, folder, opened, options, notes)
 
 
-def _see_arrays(path: Path, model: SeenModel, folder: Path) -> SeenData:
+def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     options: dict[str, Any] = {}
-    if model.inputs and not any(seen.is_float for seen in model.inputs):
+    if model.inputs and not any(entry.is_float for entry in model.inputs):
         options["to_float"] = False
     opened = _open("npz", str(path), options)
-    train, test, assumed = _pick_splits(opened.splits, path)
-    examples = opened.sample(train, 1, 0)
-    notes = [*assumed]
+    facts = _describe_opened("npz", path, folder, opened, options, [])
+    examples, notes = opened.sample(facts.train, 1, 0), [*facts.notes]
     if not options and examples.inputs[0].dtype.kind == "u":
         options["scale"] = "1/255"
         notes.append("bytes become 0 to 1: write scale, mean and std as in training")
-    return SeenData(
+    return replace(
+        facts,
         dataset=_write("npz", relative(path, folder), options),
-        train=train,
-        test=test,
-        samples=min(SAMPLES, opened.count(train)),
         labelled=examples.labels is not None and examples.labels.dtype.kind in "iu",
         notes=tuple(notes),
     )
 
 
-def _see_texts(path: Path, model: SeenModel, folder: Path) -> SeenData:
+def _describe_texts(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     tokenizer = _find_tokenizer(path, model, folder)
     options: dict[str, Any] = {"tokenizer": relative(tokenizer, folder), **_token_options(model)}
     notes = [] if "length" in options else ["texts are cut or padded to 128 tokens: write length as in training"]
     opened = _open("csv", str(path), {**options, "tokenizer": str(tokenizer)})
-    train, test, assumed = _pick_splits(opened.splits, path)
-    return SeenData(
-        dataset=_write("csv", relative(path, folder), options),
-        train=train,
-        test=test,
-        samples=min(SAMPLES, opened.count(train)),
-        labelled=opened.classes is not None,
-        notes=(*notes, *assumed),
-    )
+    return _describe_opened("csv", path, folder, opened, options, notes)
 
 
-def _find_tokenizer(path: Path, model: SeenModel, folder: Path) -> Path:
+def _find_tokenizer(path: Path, model: ModelFacts, folder: Path) -> Path:
     places = dict.fromkeys((path.parent, folder, Path()))
     for place in places:
         if (place / "tokenizer.json").is_file():
@@ -159,38 +156,29 @@ def _find_tokenizer(path: Path, model: SeenModel, folder: Path) -> Path:
     raise UsageError(f"{path}: texts need the model's tokenizer: put its tokenizer.json beside it")
 
 
-def _token_options(model: SeenModel) -> dict[str, Any]:
+def _token_options(model: ModelFacts) -> dict[str, Any]:
     """Which of a tokenizer's arrays the model takes, by the names of its inputs, and their length where it is fixed."""
     kinds = {"ids": "ids", "mask": "mask", "type": "types"}
     tokens = []
-    for seen in model.inputs:
-        tokens += [kind for word, kind in kinds.items() if word in seen.name.lower()][:1]
-    length = next((seen.sizes[1] for seen in model.inputs if len(seen.sizes) == 2 and seen.sizes[1]), None)
+    for entry in model.inputs:
+        tokens += [kind for word, kind in kinds.items() if word in entry.name.lower()][:1]
+    length = next((entry.sizes[1] for entry in model.inputs if len(entry.sizes) == 2 and entry.sizes[1]), None)
     return {**({"length": length} if length else {}), **({"tokens": tokens} if tokens else {})}
 
 
-def _see_saved(path: Path, model: SeenModel, folder: Path) -> SeenData:
-    opened = _open("huggingface", str(path), {})
-    train, test, assumed = _pick_splits(opened.splits, path)
-    return SeenData(
-        dataset=_write("huggingface", relative(path, folder), {}),
-        train=train,
-        test=test,
-        samples=min(SAMPLES, opened.count(train)),
-        labelled=opened.classes is not None,
-        notes=assumed,
-    )
+def _describe_saved(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+    return _describe_opened("huggingface", path, folder, _open("huggingface", str(path), {}), {}, [])
 
 
-def _make_random(model: SeenModel) -> SeenData:
+def _make_random(model: ModelFacts) -> DataFacts:
     if not model.inputs:
         raise UsageError(
             "without --data the inputs are random, and only an ONNX file tells their shapes: give --data, or a "
             "function file.py:load that returns inputs (qbench/guide/data.md)"
         )
     name = f"{model.name.replace('-', '_').replace('.', '_')}_data.py"
-    as_they_are = "" if all(seen.is_float for seen in model.inputs) else ", to_float: false"
-    return SeenData(
+    as_they_are = "" if all(entry.is_float for entry in model.inputs) else ", to_float: false"
+    return DataFacts(
         dataset=f"{{python: {quote(f'{name}:load')}{as_they_are}}}",
         samples=32,
         notes=("random inputs: latency and size are real, accuracy is not: return your own in the function",),
@@ -198,13 +186,13 @@ def _make_random(model: SeenModel) -> SeenData:
     )
 
 
-def _write_random(inputs: tuple[SeenInput, ...]) -> str:
+def _write_random(inputs: tuple[InputFacts, ...]) -> str:
     lines = []
-    for seen in inputs:
-        sizes = ", ".join(str(size or 128) for size in seen.sizes[1:])
+    for entry in inputs:
+        sizes = ", ".join(str(size or 128) for size in entry.sizes[1:])
         shape = f"(count, {sizes})" if sizes else "count"
-        draw = f"rng.standard_normal({shape}, dtype=np.float32)" if seen.is_float else f"rng.integers(0, 2, {shape})"
-        lines.append(f"        {draw},  # {seen.name}, {seen.kind}")
+        draw = f"rng.standard_normal({shape}, dtype=np.float32)" if entry.is_float else f"rng.integers(0, 2, {shape})"
+        lines.append(f"        {draw},  # {entry.name}, {entry.dtype}")
     return (
         '"""Random inputs: put your own in their place, and return labels where you have them."""\n\n'
         "import numpy as np\n\n\n"
