@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,16 +30,23 @@ def init(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The suite. Default: MODEL's name.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing on a terminal either.")] = False,
 ) -> None:
     """Write a first suite for a model, with a comment at whatever was assumed. Nothing of the model or the data runs.
+
+    On a terminal it asks what neither file tells, three questions at most.
 
     Exit code: 0, 2 usage error.
     """
     from qbench.first_suite.write_suite import write_first_suite
 
-    written = write_first_suite(model, data, output, force=force)
-    files = [str(written.file), *([] if written.code is None else [str(written.code)])]
-    print(f"wrote {' and '.join(files)}")
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    written = write_first_suite(model, data, output, force=force, ask=_ask if asks else None)
+    print(f"wrote {written.names}")
     for note in written.notes:
         print(f"assumed: {note}")
     print(f"next: qbench run {written.file}")
+
+
+def _ask(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default))

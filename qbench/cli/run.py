@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbench.cli.answer import print_answer, print_files, read_answer
+from qbench.cli.completion import ENDINGS as SUITES
 from qbench.cli.completion import complete_suite
 from qbench.cli.options import Filter, Hosts, Json, Quiet, Set, with_hosts
 from qbench.cli.signals import ending_signals
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from qbench.progress.live import Silent
     from qbench.running.run import RunResult
     from qbench.running.stopped import Asked
+    from qbench.suite import Suite
 
 
 def run(
     suite: Annotated[
         Path | None,
         typer.Argument(
-            metavar="SUITE",
-            help="A suite file; --resume finds its own.",
+            metavar="SUITE|MODEL",
+            help="A suite file (--resume finds its own), or a model, of which a first suite is written as init does.",
             show_default=False,
             autocompletion=complete_suite,
         ),
@@ -36,6 +38,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where runs land, as DIR/<suite>/<time>-<id>/; default: reports.")
     ] = None,
+    data: Annotated[str | None, typer.Option(metavar="PATH", help="Of a MODEL: its data, as init takes them.")] = None,
     only: Filter = None,
     overrides: Set = None,
     hosts: Hosts = None,
@@ -62,7 +65,8 @@ def run(
     from qbench.process.start import start_server
 
     interrupted = None if resume is None else find_run(resume, to_resume=True)
-    asked = _read_asked(suite, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
+    named = suite if data is None and (suite is None or suite.suffix in SUITES) else _write_suite(suite, data)
+    asked = _read_asked(named, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
     start_server()  # it imports what children need while this process imports the stages
 
     from qbench.progress.live import live
@@ -83,8 +87,25 @@ def run(
     if as_json:
         print(run_text.as_json(result, page, elapsed, read_answer(result.folder)), end="")
     else:
-        _show_run(result, page, elapsed, wide=wide)
+        _show_run(result, read, page, elapsed, wide=wide)
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
+
+
+def _write_suite(named: Path | None, data: str | None) -> Path | None:
+    """A first suite of the model that is named; the suite itself where a suite is."""
+    from qbench.first_suite.model_facts import is_model
+    from qbench.first_suite.write_suite import write_first_suite
+
+    if named is None or not is_model(str(named)):
+        if data is not None:
+            raise UsageError(
+                f"--data is that of a model, and {named or 'none'} is no model: a suite names its own data"
+            )
+        return named
+    written = write_first_suite(str(named), data, None)
+    for line in (f"wrote {written.names}", *(f"assumed: {note}" for note in written.notes)):
+        print(line, file=sys.stderr)
+    return written.file
 
 
 def _read_asked(
@@ -118,12 +139,16 @@ def _write_report(result: RunResult, progress: Silent) -> tuple[Path | None, flo
     return page, time.monotonic() - started, None
 
 
-def _show_run(result: RunResult, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool) -> None:
+def _show_run(
+    result: RunResult, suite: Suite, page: Path | None, elapsed_seconds: dict[str, float], *, wide: bool
+) -> None:
     """The answer, the table, what failed or was skipped, warnings, the report's path, where the time went, and last the
     file to ship."""
     from qbench.running import text as run_text
 
     print_answer(result.folder, wide=wide)
+    for line in run_text.suggest_checks(result.records, suite.models, suite.base):
+        print(line)
     print(f"report: {page or ('none, see above' if result.records else 'none, since nothing was recorded')}")
     print(run_text.times(elapsed_seconds))
     print_files(result.folder)

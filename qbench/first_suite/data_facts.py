@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ from qbench import registry
 from qbench.errors import UsageError
 from qbench.first_suite.model_facts import InputFacts, ModelFacts, quote, relative
 
-_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+_INFO = "dataset_info.json"
+_SAVED = (_INFO, "dataset_dict.json", "state.json")
 _TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation", "eval")
 _IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+_NORMALIZED = "Were pixels normalized by ImageNet's mean and std in training (yes, no)"
 SAMPLES = 256
+Ask = Callable[[str, str], str]  # a question and its default -> the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +35,16 @@ class DataFacts:
     code: tuple[str, str] | None = None
 
 
-def describe_data(text: str | None, model: ModelFacts, folder: Path) -> DataFacts:
+def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | None = None) -> DataFacts:
     """What a suite must say of a folder, a file, ``file.py:function`` or a built-in data set's name; None: of random
-    inputs. Raises ``UsageError`` for what is none of these, and ``DataError`` as the data set does."""
+    inputs. ``ask`` is asked what nothing tells. Raises ``UsageError`` for what is none of these, and ``DataError`` as
+    the data set does."""
     if text is None:
         return _make_random(model)
     path = Path(text)
     if path.is_dir():
         saved = any((path / name).exists() for name in _SAVED)
-        return _describe_saved(path, model, folder) if saved else _describe_images(path, model, folder)
+        return _describe_saved(path, model, folder, ask) if saved else _describe_images(path, model, folder, ask)
     if path.is_file() and path.suffix.lower() == ".npz":
         return _describe_arrays(path, model, folder)
     if path.is_file() and path.suffix.lower() == ".csv":
@@ -91,7 +96,8 @@ def _describe_opened(
     )
 
 
-def _describe_images(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+def _choose_image_options(model: ModelFacts, ask: Ask | None) -> tuple[dict[str, Any], list[str]]:
+    """The options with which images become what the model takes, and what was assumed."""
     image = next((entry.image for entry in model.inputs if entry.image), None)
     options: dict[str, Any] = {}
     notes = []
@@ -109,8 +115,17 @@ def _describe_images(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
         notes.append("the model does not tell its size: 224 was assumed")
         channels = 3
     if channels == 3:
-        options |= {"mean": _IMAGENET[0], "std": _IMAGENET[1]}
-        notes.append("mean and std are ImageNet's: write what training used")
+        imagenet = ask is None or ask(_NORMALIZED, "yes").lower() in ("y", "yes")
+        options |= {"mean": _IMAGENET[0], "std": _IMAGENET[1]} if imagenet else {}
+        if ask is None:
+            notes.append("mean and std are ImageNet's: write what training used")
+        elif not imagenet:
+            notes.append("pixels are 0 to 1: write scale, mean and std as in training")
+    return options, notes
+
+
+def _describe_images(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
+    options, notes = _choose_image_options(model, ask)
     opened = _open("image-folder", str(path), options)
     if opened.classes is not None and model.outputs not in (None, opened.classes):
         if all(name.isdigit() and int(name) < (model.outputs or 0) for name in opened.labels):
@@ -140,16 +155,16 @@ def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     )
 
 
-def _describe_texts(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
-    tokenizer = _find_tokenizer(path, model, folder)
-    options: dict[str, Any] = {"tokenizer": relative(tokenizer, folder), **_token_options(model)}
+def _describe_texts(path: Path, model: ModelFacts, folder: Path, loader: str = "csv", **columns: str) -> DataFacts:
+    tokenizer = _find_tokenizer(path, folder)
+    options: dict[str, Any] = {**columns, "tokenizer": relative(tokenizer, folder), **_token_options(model)}
     notes = [] if "length" in options else ["texts are cut or padded to 128 tokens: write length as in training"]
-    opened = _open("csv", str(path), {**options, "tokenizer": str(tokenizer)})
-    return _describe_opened("csv", path, folder, opened, options, notes)
+    opened = _open(loader, str(path), {**options, "tokenizer": str(tokenizer.absolute())})
+    return _describe_opened(loader, path, folder, opened, options, notes)
 
 
-def _find_tokenizer(path: Path, model: ModelFacts, folder: Path) -> Path:
-    places = dict.fromkeys((path.parent, folder, Path()))
+def _find_tokenizer(path: Path, folder: Path) -> Path:
+    places = dict.fromkeys((path.parent, folder, Path(), *([path] if path.is_dir() else [])))
     for place in places:
         if (place / "tokenizer.json").is_file():
             return place / "tokenizer.json"
@@ -166,8 +181,29 @@ def _token_options(model: ModelFacts) -> dict[str, Any]:
     return {**({"length": length} if length else {}), **({"tokens": tokens} if tokens else {})}
 
 
-def _describe_saved(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+def _describe_saved(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
+    columns = _read_columns(path)
+    texts = [name for name, kind in columns.items() if kind == "string"]
+    if "Image" in columns.values():
+        options, notes = _choose_image_options(model, ask)
+        return _describe_opened("huggingface", path, folder, _open("huggingface", str(path), options), options, notes)
+    if len(texts) == 1 or "text" in texts:
+        column = "text" if "text" in texts else texts[0]
+        return _describe_texts(path, model, folder, "huggingface", text=column)
     return _describe_opened("huggingface", path, folder, _open("huggingface", str(path), {}), {}, [])
+
+
+def _read_columns(path: Path) -> dict[str, str]:
+    """What each column of a saved data set holds, by what lies beside its first split: the type of its values, or
+    what the library calls it (Image, ClassLabel)."""
+    file = next((info for info in (path / _INFO, *sorted(path.glob(f"*/{_INFO}"))) if info.is_file()), None)
+    if file is None:
+        return {}
+    try:
+        features = json.loads(file.read_text(encoding="utf-8"))["features"]
+        return {name: str(feature.get("dtype") or feature.get("_type")) for name, feature in features.items()}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return {}  # the library says what is wrong with it
 
 
 def _make_random(model: ModelFacts) -> DataFacts:

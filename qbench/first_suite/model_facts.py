@@ -13,6 +13,7 @@ from qbench.errors import ModelError, UsageError
 from qbench.suite.types import shown
 
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
+_FILES = (".onnx", ".pt", ".pth", ".ts")
 # Backends of each kind of source, those that are installed are written.
 _BACKENDS = {
     "onnx": ("onnxruntime", "openvino"),
@@ -58,6 +59,14 @@ class ModelFacts:
     outputs: int | None = None
 
 
+def is_model(text: str) -> bool:
+    """Whether a text names a model: by its ending, as a function, or as a built-in that no file is called like."""
+    path = Path(text)
+    if path.suffix.lower() in _FILES or _PYTHON.fullmatch(text) is not None:
+        return True
+    return not path.exists() and text in registry.names("model")
+
+
 def describe_model(text: str, folder: Path) -> ModelFacts:
     """What a suite in ``folder`` must say of ``model.onnx``, ``model.pt``, ``file.py:function`` or a built-in model's
     name. Raises ``UsageError`` for what is none of these, or holds int8 already."""
@@ -76,7 +85,7 @@ def describe_model(text: str, folder: Path) -> ModelFacts:
         raise UsageError(f"{text}: no such file; a model is {known}")
     if file.suffix.lower() == ".onnx":
         return _describe_onnx(file, folder)
-    if file.suffix.lower() in (".pt", ".pth", ".ts"):
+    if file.suffix.lower() in _FILES:
         return _describe_torchscript(file, folder)
     if file.suffix == ".py":
         raise UsageError(f"{text}: name the function that returns the network, as in {text}:build")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbench import suite
 from qbench.errors import UsageError
-from qbench.first_suite.data_facts import DataFacts, describe_data
+from qbench.first_suite.data_facts import Ask, DataFacts, describe_data
 from qbench.first_suite.model_facts import ModelFacts, describe_model
+
+_MARGIN, _RANDOM = "1.0", "random inputs"
+_WHERE = "Data: an image folder, an .npz or .csv file, a saved data set, file.py:function"
+_LOSS = "Percentage points of top1 that int8 may lose"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,20 +24,35 @@ class FirstSuite:
     code: Path | None
     notes: tuple[str, ...]
 
+    @property
+    def names(self) -> str:
+        """``model.yaml and model_data.py``."""
+        return " and ".join(str(path) for path in (self.file, self.code) if path is not None)
 
-def write_first_suite(model: str, data: str | None, target: Path | None, *, force: bool = False) -> FirstSuite:
+
+def write_first_suite(
+    model: str, data: str | None, target: Path | None, *, force: bool = False, ask: Ask | None = None
+) -> FirstSuite:
     """Writes a suite for a model and data, checked as every suite is. ``target``: its file (default: the model's name
-    in the working folder); ``force``: files that are there are overwritten. Raises ``UsageError`` and ``DataError``."""
+    in the working folder); ``force``: files that are there are overwritten; ``ask`` is asked what nothing tells, three
+    questions at most (None: it is assumed). Raises ``UsageError`` and ``DataError``."""
     folder = Path() if target is None else target.parent
     model_facts = describe_model(model, folder)
-    data_facts = describe_data(data, model_facts, folder)
+    if data is None and ask is not None:
+        data = ask(_WHERE, _RANDOM)
+        data = None if data == _RANDOM else data
+    data_facts = describe_data(data, model_facts, folder, ask)
     file = target or folder / f"{model_facts.name}.yaml"
     code = None if data_facts.code is None else folder / data_facts.code[0]
     existing = [str(path) for path in (file, code) if path is not None and path.exists()]
     if existing and not force:
         verb = "is" if len(existing) == 1 else "are"
-        raise UsageError(f"{' and '.join(existing)} {verb} there already: name another file with -o, or say --force")
-    text = compose(model_facts, data_facts)
+        raise UsageError(
+            f"{' and '.join(existing)} {verb} there already: `qbench run {file}` runs the suite, `qbench init` writes "
+            "another with -o FILE, or over it with --force"
+        )
+    margin = _MARGIN if ask is None or not data_facts.labelled else ask(_LOSS, _MARGIN)
+    text = compose(model_facts, data_facts, margin)
     if code is not None and data_facts.code is not None:
         code.write_text(data_facts.code[1], encoding="utf-8")
     file.write_text(text, encoding="utf-8")
@@ -40,8 +60,10 @@ def write_first_suite(model: str, data: str | None, target: Path | None, *, forc
     return FirstSuite(file=file, code=code, notes=data_facts.notes)
 
 
-def compose(model: ModelFacts, data: DataFacts) -> str:
-    """The text of a suite."""
+def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
+    """The text of a suite; ``margin``: percentage points that int8 may lose. Raises ``UsageError`` where it is none."""
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", margin) is None:
+        raise UsageError(f"{margin}: expected percentage points, a number such as 1 or 0.5")
     named = [f"  - name: {model.name}", f"    source: {model.source}"] if model.source else [f"  - {model.name}"]
     modes = ", ".join(("fp32", *model.int8_modes))
     lines = [
@@ -62,6 +84,6 @@ def compose(model: ModelFacts, data: DataFacts) -> str:
     if data.labelled:
         lines += [
             "gate:",
-            "  accuracy: {metric: top1, margin: 1.0}   # percentage points that int8 may lose: your decision",
+            f"  accuracy: {{metric: top1, margin: {margin}}}   # percentage points that int8 may lose: your decision",
         ]
     return "\n".join(lines) + "\n"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench import formatting
 from qbench.record.schema import Record
 from qbench.running.run import RunResult
 
+if TYPE_CHECKING:
+    from qbench.suite import ModelSpec
+
 SCHEMA = 1
+_OF_THE_FILE = ("model", "build", "evaluate")  # stages at which the model's own file may be what fails
 _SHOWN = 3  # cases named under one reason; the report names all
 
 
@@ -29,6 +34,19 @@ def problems(records: Iterable[Record]) -> list[str]:
         lines.append(f"{status}: {', '.join(cases[:_SHOWN])}{more}")
         lines += [f"  {formatting.clean(line)}" for line in reason.splitlines()]
     return lines
+
+
+def suggest_checks(records: Iterable[Record], models: Iterable[ModelSpec], base: Path) -> list[str]:
+    """What says more of the files of models, and of int8 files of the user's own, of which a case failed before it was
+    measured."""
+    failed = [record.case for record in records if record.status == "failed" and record.stage in _OF_THE_FILE]
+    files: dict[str, None] = {}
+    for case, model in ((case, model) for case in failed for model in models if model.name == case.model):
+        own = next((each.file for each in model.int8 if each.recipe == case.recipe), None)
+        source = model.source.file if model.source is not None and model.source.loader == "onnx" else None
+        if (file := own or source) is not None:
+            files[file] = None
+    return [f"`qbench check {shlex.quote(str(base / file))}` says what each runtime makes of it" for file in files]
 
 
 def times(elapsed_seconds: Mapping[str, float]) -> str:

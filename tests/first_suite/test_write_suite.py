@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import onnx_networks
 import people_files
 import pytest
 import torch
+import typer
 from PIL import Image
 
 import qbench
-from qbench import suite
+from qbench import registry, suite
 from qbench.cli import main
 from qbench.errors import UsageError
+from qbench.first_suite.data_facts import describe_data
+from qbench.first_suite.model_facts import describe_model
 from qbench.first_suite.write_suite import write_first_suite
 from qbench.plan import planner
 
@@ -198,7 +202,7 @@ def test_files_that_are_there_stay(place):
     """Unless they are to go."""
     model = save_model(place)
     (place / "model_data.py").write_text("mine")
-    with pytest.raises(UsageError, match=r"^model_data\.py is there already: name another file with -o, or say"):
+    with pytest.raises(UsageError, match=r"^model_data\.py is there already: `qbench run model.yaml` runs the suite"):
         write_first_suite(model, None, None)
     assert (place / "model_data.py").read_text() == "mine"
     assert not (place / "model.yaml").exists()
@@ -218,3 +222,133 @@ def test_the_command_says_what_to_run_next(place, monkeypatch, capsys):
         "wrote model.yaml\nassumed: mean and std are ImageNet's: write what training used\n"
         "next: qbench run model.yaml\n"
     )
+
+
+ANSWERS = {"Data": "photos", "Were": "no", "Percentage": "0.5"}
+
+
+def answer(question, default):
+    return next(text for word, text in ANSWERS.items() if question.startswith(word))
+
+
+def test_what_nothing_tells_is_asked(place):
+    """Three questions at most; what was answered is no assumption."""
+    save_images(place / "photos")
+    asked = []
+
+    def ask(question, default):
+        asked.append(question)
+        return answer(question, default)
+
+    written = write_first_suite(save_model(place), None, Path("asked.yaml"), ask=ask)
+    read = suite.read(written.file)
+    assert len(asked) == 3
+    assert "mean" not in read.data.dataset
+    assert read.gate.accuracy.margin == 0.5
+    assert written.notes == ("pixels are 0 to 1: write scale, mean and std as in training",)
+    random = write_first_suite("model.onnx", None, Path("random.yaml"), ask=lambda question, default: default)
+    assert random.code == Path("model_data.py")
+    with pytest.raises(UsageError, match="few: expected percentage points"):
+        write_first_suite("model.onnx", "photos", Path("few.yaml"), ask=lambda question, default: "few")
+
+
+@pytest.mark.parametrize(("options", "count"), [((), 3), (("--yes",), 0), (("--data", "photos"), 2)])
+def test_only_a_terminal_is_asked(options, count, place, monkeypatch):
+    """And it is not with --yes."""
+    save_model(place)
+    save_images(place / "photos")
+    asked = []
+
+    def prompt(question, default):
+        asked.append(question)
+        return answer(question, default)
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "argv", ["qbench", "init", "model.onnx", *options])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    assert len(asked) == count
+
+
+def run_command(monkeypatch, capsys, *arguments):
+    """Exit code, standard output and error of a command."""
+    monkeypatch.setattr(sys, "argv", ["qbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_a_model_is_run_in_one_step(place, monkeypatch, capsys):
+    """The suite is written, its place and what was assumed are said beside the JSON, and it runs; once it is there, it
+    is what one runs."""
+    save_model(place)
+    save_images(place / "photos")
+    command = ("run", "model.onnx", "--data", "photos", "--quick", "--quiet", "--json")
+    code, output, errors = run_command(
+        monkeypatch, capsys, *command, "--set", "matrix.backends=[onnxruntime]", "--set", "measure.max_seconds=0.1"
+    )
+    assert code == 0
+    assert {record["status"] for record in json.loads(output)["records"]} == {"ok"}
+    assert errors.splitlines()[:2] == [
+        "wrote model.yaml", "assumed: mean and std are ImageNet's: write what training used",
+    ]  # fmt: skip
+    code, _, errors = run_command(monkeypatch, capsys, *command)
+    assert code == 2
+    assert "model.yaml is there already: `qbench run model.yaml` runs the suite" in errors
+    code, _, errors = run_command(monkeypatch, capsys, "run", "model.yaml", "--data", "photos")
+    assert code == 2
+    assert "--data is that of a model" in errors
+
+
+def test_what_fails_of_a_file_points_to_check(place, monkeypatch, capsys):
+    """A failed case says in words what happened; what the file is, another command says."""
+    save_model(place)
+    write("model.onnx", save_images(place / "photos"))
+    people_files.unknown_operator(place / "model.onnx")
+    code, output, _ = run_command(monkeypatch, capsys, "run", "first.yaml", "--quiet")
+    assert code == 1
+    assert f"`qbench check {place / 'model.onnx'}` says what each runtime makes of it" in output
+
+
+TABLES = {
+    "images": {"image": {"_type": "Image"}, "label": {"names": ["a", "b"], "_type": "ClassLabel"}},
+    "texts": {"id": {"dtype": "int32"}, "sentence": {"dtype": "string", "_type": "Value"}},
+    "numbers": {"x": {"feature": {"dtype": "float32"}, "_type": "Sequence"}},
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("split", ["", "train"])
+def test_a_saved_data_set_is_read_by_its_columns(table, split, place, monkeypatch):
+    """Images become what the model takes, texts its tokens; the library itself opens it."""
+    opened = []
+
+    class Stored:
+        splits, classes, labels = ("train", "test"), 2, ("a", "b")
+
+        def count(self, split):
+            return 20
+
+    def load(name):
+        return lambda value, *, base, options: opened.append((name, value, options)) or Stored()
+
+    folder = place / "saved" / split
+    folder.mkdir(parents=True)
+    (folder / "dataset_info.json").write_text(json.dumps({"features": TABLES[table]}))
+    (place / "saved" / "dataset_dict.json").write_text("{}")
+    (place / "tokenizer.json").write_text("{}")
+    facts = describe_model(save_model(place), Path())
+    monkeypatch.setattr(registry, "load", lambda kind, name: load(name))
+    data = describe_data("saved", facts, Path())
+    ((name, value, options),) = opened
+    assert (name, value, data.samples, data.labelled) == ("huggingface", "saved", 20, True)
+    if table == "images":
+        assert options["size"] == 8
+    elif table == "texts":
+        assert (options["text"], options["tokenizer"]) == ("sentence", str(place / "tokenizer.json"))
+        assert data.dataset.startswith("{huggingface: saved, text: sentence, tokenizer: tokenizer.json")
+    else:
+        assert options == {}
