@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from qbench.backends.base import Inputs
-from qbench.check import example_inputs, float_form, graph_faults, race, runtimes
+from qbench.check import data_change, example_inputs, float_form, graph_faults, race, runtimes
+from qbench.check.data_change import DataChange, LayerLoss
+from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
+from qbench.check.race import Lap
 from qbench.decide.names import backend_name
 from qbench.errors import BuildError, CaseError, ModelError, QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
 from qbench.process.child_process import Limits, call
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.artifacts.onnx_file import DeclaredInput
+from qbench.stats import intervals
 
 _LIMITS = Limits(seconds=120.0)
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
 _MUCH_CONVERSION = 0.15  # of a call
 _GOOD_DB = 10.0  # below, the float form and the file are not the same network
+_FEW_FLIPS = 0.01  # of the examples: up to so many may get another class
 # What others cause, and what another runtime than the first says: told last, in this order.
-_LAST = ("conversions", "slower", "far-from-fp32", "folded-elsewhere", "refused-elsewhere", "float")
+_LAST = (
+    "far-on-data",
+    "flips-on-data",
+    "conversions",
+    "slower",
+    "far-from-fp32",
+    "folded-elsewhere",
+    "refused-elsewhere",
+    "float",
+)
 _LITTLE_WORK = 2e-4  # seconds of a call
 
 
@@ -31,31 +46,54 @@ def check_file(
     *,
     against: Path | None = None,
     shapes: Sequence[str] = (),
+    data: str | None = None,
     threads: int = 1,
     seconds: float = race.SECONDS,
 ) -> FileCheck:
     """What there is to say of a model file; ``against``: its fp32 (default: made from an ONNX file by taking its
-    quantization away). Raises ``UsageError`` for a file that is not there or of no known format, and for shapes that
-    are not known."""
+    quantization away); ``data``: examples to answer, as ``qbench init`` takes them (default: random inputs). Raises
+    ``UsageError`` for a file that is not there or of no known format, and for shapes that are not known; ``DataError``
+    as the data set does."""
     if not file.is_file():
         raise UsageError(f"{file}: no such file")
     title, backends = runtimes.FORMATS.get(file.suffix.lower(), ("", ()))
     if not backends:
         known = ", ".join(runtimes.FORMATS)
         raise UsageError(f"{file}: '{file.suffix}' is no format that is checked; known are {known}")
+    if shapes and data is not None:
+        raise UsageError("--data says what the inputs are: leave --shape out")
     named = example_inputs.read_shapes(shapes)
+    contest = _Contest(file=file, against=against, threads=threads, seconds=seconds)
     if title == "ONNX":
-        return _check_onnx(file, against, named, threads, seconds)
-    return _check_other(file, title, backends, against, named, threads, seconds)
+        return _check_onnx(contest, named, data)
+    return _check_other(contest, title, backends, named, data)
 
 
-def _check_onnx(
-    file: Path, against: Path | None, shapes: Mapping[str | None, tuple[int, ...]], threads: int, seconds: float
-) -> FileCheck:
+@dataclass(frozen=True, kw_only=True)
+class _Contest:
+    """What of a check does not change: the file, its fp32 where one is named, ``threads`` and ``seconds`` of a lap."""
+
+    file: Path
+    against: Path | None
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """What a file is beside its fp32; ``no_race``: why it was not compared."""
+
+    race: Race | None = None
+    no_race: str | None = None
+    change: DataChange | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]], data: str | None) -> FileCheck:
     from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_float
 
-    size = file.stat().st_size
+    file, size = contest.file, contest.file.stat().st_size
     try:
         model = onnx_check.load(file, valid=False)
     except ModelError as error:
@@ -63,76 +101,98 @@ def _check_onnx(
         broken = Finding(severity="fault", code="broken-file", text=words, advice="save or download the file again")
         return FileCheck(file=str(file), format="ONNX", bytes=size, findings=(broken,))
     declared = onnx_file.list_inputs(model)
-    inputs = example_inputs.make_inputs(declared, shapes)
+    examples = None if data is None else read_examples(data, file.stem, model)
+    if examples is None:
+        inputs = example_inputs.make_inputs(declared, shapes)
+    else:
+        require_fit(examples, declared)
+        inputs = examples.take(0, _find_batch(declared))
     quantized = why_not_float(model) is not None
     checks = tuple(
-        runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in runtimes.FORMATS[".onnx"][1]
+        runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS)
+        for backend in runtimes.FORMATS[".onnx"][1]
     )
     findings = [*_judge_loading(checks)]
     runs = next((check for check in checks if check.refused is None), None)
-    raced: Race | None = None
-    no_race: str | None = None
     if quantized:
         findings += graph_faults.find_faults(model)
         findings += _find_overflow(file)
     if runs is None:
-        no_race = "no installed runtime runs it"
+        beside = _Beside(no_race="no installed runtime runs it")
     elif not quantized:
         findings.append(_say_float())
-        no_race = "nothing in it is quantized"
+        beside = _Beside(no_race="nothing in it is quantized")
     else:
-        raced, no_race, more = _race_onnx(file, model, against, runs.runtime, inputs, threads, seconds)
-        findings += more
+        beside = _race_onnx(contest, model, runs.runtime, inputs, examples)
         for check in checks:
             findings += _judge_layers(check, findings, first=check is runs)
-        findings += _judge_time(runs, raced)
+        findings += _judge_time(runs, beside.race)
     return FileCheck(
         file=str(file),
         format="ONNX",
         bytes=size,
         inputs=_list_inputs(declared, inputs),
+        data=data,
         runtimes=checks,
-        race=raced,
-        no_race=no_race,
-        findings=tuple(sorted(findings, key=_rank)),
+        race=beside.race,
+        no_race=beside.no_race,
+        change=beside.change,
+        findings=tuple(sorted((*findings, *beside.findings), key=_rank)),
     )
 
 
+def _find_batch(declared: Sequence[DeclaredInput]) -> int:
+    """How many examples a call takes: what the file fixes, else one."""
+    firsts = (entry.sizes[0] for entry in declared if entry.sizes)
+    return next((size for size in firsts if isinstance(size, int) and size > 0), 1)
+
+
 def _check_other(
-    file: Path,
+    contest: _Contest,
     title: str,
     backends: Sequence[str],
-    against: Path | None,
     shapes: Mapping[str | None, tuple[int, ...]],
-    threads: int,
-    seconds: float,
+    data: str | None,
 ) -> FileCheck:
-    """A file that tells its inputs to its runtime alone: their shapes are named, all of them floats."""
-    if not shapes:
-        raise UsageError(f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224")
-    declared = [DeclaredInput(name=name or "the input", dtype="float32", sizes=sizes) for name, sizes in shapes.items()]
-    inputs = example_inputs.make_inputs(declared, {})
-    checks = tuple(runtimes.check_runtime(backend, file, inputs, threads, _LIMITS) for backend in backends)
+    """A file that tells its inputs to its runtime alone: they are those of the data, or floats of shapes that are
+    named."""
+    file = contest.file
+    if not shapes and data is None:
+        raise UsageError(
+            f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224, or --data"
+        )
+    examples = None if data is None else read_examples(data, file.stem, None)
+    if examples is None:
+        named = [(name or "the input", sizes) for name, sizes in shapes.items()]
+        declared = [DeclaredInput(name=name, dtype="float32", sizes=sizes) for name, sizes in named]
+        inputs = example_inputs.make_inputs(declared, {})
+    else:
+        inputs = examples.take(0, 1)
+        declared = [
+            DeclaredInput(name=f"input {place}", dtype=str(array.dtype), sizes=array.shape)
+            for place, array in enumerate(inputs)
+        ]
+    checks = tuple(runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS) for backend in backends)
     runs = next((check for check in checks if check.refused is None), None)
     findings = [*_judge_loading(checks)]
-    raced: Race | None = None
-    no_race: str | None = "name its fp32 with --against" if runs else "no installed runtime runs it"
-    if runs is not None and against is not None:
-        raced, no_race, more = _race(file, against, str(against), runs.runtime, inputs, threads, seconds)
-        findings += more
+    beside = _Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
+    if runs is not None and contest.against is not None:
+        beside = _race(contest, contest.against, str(contest.against), runs.runtime, inputs, examples)
     if runs is not None:
         if runs.seconds and "int8 product" not in runs.seconds:
             findings.append(_say_float())
-        findings += _judge_time(runs, raced)
+        findings += _judge_time(runs, beside.race)
     return FileCheck(
         file=str(file),
         format=title,
         bytes=file.stat().st_size,
         inputs=_list_inputs(declared, inputs),
+        data=data,
         runtimes=checks,
-        race=raced,
-        no_race=no_race,
-        findings=tuple(sorted(findings, key=_rank)),
+        race=beside.race,
+        no_race=beside.no_race,
+        change=beside.change,
+        findings=tuple(sorted((*findings, *beside.findings), key=_rank)),
     )
 
 
@@ -259,54 +319,120 @@ def _list_overflowing_here(file: Path, *, progress: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _race_onnx(
-    file: Path, model: Any, against: Path | None, backend: str, inputs: Inputs, threads: int, seconds: float
-) -> tuple[Race | None, str | None, list[Finding]]:
+def _race_onnx(contest: _Contest, model: Any, backend: str, inputs: Inputs, examples: Examples | None) -> _Beside:
     """The race with the fp32 that is named, or that is made here."""
     import onnx
 
-    if against is not None:
-        return _race(file, against, str(against), backend, inputs, threads, seconds)
+    if contest.against is not None:
+        return _race(contest, contest.against, str(contest.against), backend, inputs, examples)
     with TemporaryDirectory(prefix="qbench-check-") as folder:
         target = Path(folder) / "float.onnx"
         try:
             onnx.save(float_form.make_float(model), str(target))
         except (BuildError, ValueError, KeyError, IndexError) as error:
-            return None, f"no fp32 could be made from it ({error}): name one with --against", []
-        raced, no_race, more = _race(file, target, "its own fp32", backend, inputs, threads, seconds)
-    if raced is None:
-        return None, f"the fp32 that was made from it does not run ({no_race}): name one with --against", []
-    return raced, no_race, more
+            return _Beside(no_race=f"no fp32 could be made from it ({error}): name one with --against")
+        beside = _race(contest, target, "its own fp32", backend, inputs, examples, own=True)
+    if beside.race is None:
+        why = f"the fp32 that was made from it does not run ({beside.no_race}): name one with --against"
+        return _Beside(no_race=why)
+    return beside
 
 
 def _race(
-    file: Path, opponent: Path, name: str, backend: str, inputs: Inputs, threads: int, seconds: float
-) -> tuple[Race | None, str | None, list[Finding]]:
+    contest: _Contest,
+    opponent: Path,
+    name: str,
+    backend: str,
+    inputs: Inputs,
+    examples: Examples | None,
+    *,
+    own: bool = False,
+) -> _Beside:
+    """The race with an fp32 file, ``own``: whose tensors are called as those of the file; and what both answer on
+    ``examples``."""
+    threads = contest.threads
     try:
         laps = [
-            call(race.race_here, backend, file, opponent, inputs, threads, seconds, limits=_LIMITS)
+            call(race.race_here, backend, contest.file, opponent, inputs, threads, contest.seconds, limits=_LIMITS)
             for _ in range(race.PROCESSES)
         ]
+        if examples is None:
+            change, findings = None, list(_judge_random(laps, name))
+        else:
+            change, findings = _compare_on_data(contest, opponent, name, backend, inputs, examples, own=own)
     except (CaseError, QbenchError) as error:
-        return None, runtimes.explain_refusal(str(error))[0], []
-    raced, findings = race.combine(laps, backend, name), []
+        return _Beside(no_race=runtimes.explain_refusal(str(error))[0])
+    return _Beside(race=race.combine(laps, backend, name), change=change, findings=tuple(findings))
+
+
+def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:
+    """What answers to random inputs say."""
     if any(lap.broken for lap in laps):
-        findings.append(
-            Finding(
-                severity="fault",
-                code="not-finite",
-                text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
-                advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
-            )
+        yield Finding(
+            severity="fault",
+            code="not-finite",
+            text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
+            advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
         )
-    elif raced.sqnr_db is not None and raced.sqnr_db < _GOOD_DB:
-        findings.append(
-            Finding(
-                severity="warning",
-                code="far-from-fp32",
-                text=f"on random inputs its first output is {raced.sqnr_db:.1f} dB from that of {name}",
-                advice="random inputs are no data: if it is as far on yours (`qbench run` with int8:), its ranges are "
-                "wrong",
-            )
+    elif (decibels := laps[0].sqnr_db) is not None and decibels < _GOOD_DB:
+        yield Finding(
+            severity="warning",
+            code="far-from-fp32",
+            text=f"on random inputs its first output is {decibels:.1f} dB from that of {name}",
+            advice="random inputs are no data: --data says what it is on yours",
         )
-    return raced, None, findings
+
+
+def _compare_on_data(
+    contest: _Contest, opponent: Path, name: str, backend: str, inputs: Inputs, examples: Examples, *, own: bool
+) -> tuple[DataChange, list[Finding]]:
+    """What the file answers on examples beside its fp32, and where it is another answer, which layer begins it."""
+    batch = len(inputs[0])
+    answers = [
+        call(data_change.answer_here, backend, path, examples, batch, contest.threads, limits=_LIMITS)
+        for path in (contest.file, opponent)
+    ]
+    change = data_change.compare_answers(answers[0], answers[1], examples, name)
+    flips = None if change.flips is None else intervals.clopper_pearson(change.flips, change.examples)
+    far = change.sqnr_db < _GOOD_DB
+    if not far and (flips is None or (flips.low or 0.0) <= _FEW_FLIPS):
+        return change, []
+    begin = _find_begin(contest, opponent, examples, batch) if own else None
+    words = "" if begin is None else f"; {_describe_begin(begin)}"
+    text = f"on {change.examples} examples its first output is {change.sqnr_db:.1f} dB from that of {name}"
+    if change.flips is not None:
+        text += f", and {change.flips} get another class"
+    return change, [
+        Finding(
+            severity="fault" if far else "warning",
+            code="far-on-data" if far else "flips-on-data",
+            text=text + words,
+            advice=_advise(begin),
+            layers=() if begin is None else (begin.layer,),
+        )
+    ]
+
+
+def _describe_begin(begin: LayerLoss) -> str:
+    if begin.operator == data_change.INPUT:
+        return f"most of it begins at the input {begin.layer}: in its range of bytes it is {begin.behind_db:.0f} dB"
+    where = f"{begin.layer} ({begin.operator})"
+    return f"most of it begins at {where}: {begin.before_db:.0f} dB before, {begin.behind_db:.0f} dB behind"
+
+
+def _advise(begin: LayerLoss | None) -> str:
+    if begin is None:
+        return "calibrate on examples like these; a suite names the layers that lose most (evaluate: {layers: true})"
+    if begin.operator == data_change.INPUT:
+        return "calibrate on inputs like these, scaled as these are"
+    return "keep that layer in float, or calibrate with other ranges (percentile, mse)"
+
+
+def _find_begin(contest: _Contest, opponent: Path, examples: Examples, batch: int) -> LayerLoss | None:
+    try:
+        loss: LayerLoss | None = call(
+            data_change.find_begin_here, contest.file, opponent, examples, batch, contest.threads, limits=_LIMITS
+        )
+    except (CaseError, QbenchError):  # with all of its tensors given out, it may need more than there is
+        return None
+    return loss

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from qbench.check.data_change import DataChange
 from qbench.quant.artifacts.coverage import Layer, compute_int8_share
 
 Severity = Literal["fault", "warning", "note"]
@@ -57,13 +58,16 @@ class Race:
 
 @dataclass(frozen=True, kw_only=True)
 class FileCheck:
-    """All that was found out of a file."""
+    """All that was found out of a file. ``data``: where the examples come from, None for random inputs; ``change``:
+    what it answers on them beside its fp32."""
 
     file: str
     format: str
     bytes: int
     inputs: tuple[str, ...] = ()
     runtimes: tuple[RuntimeCheck, ...] = ()
+    data: str | None = None
+    change: DataChange | None = None
     race: Race | None = None
     no_race: str | None = None
     findings: tuple[Finding, ...] = ()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from qbench.check.data_change import DataChange
 from qbench.check.finding import FileCheck, RuntimeCheck
 from qbench.decide.names import backend_name
 from qbench.foreign_text import CONTROL, join_lines
@@ -27,15 +28,30 @@ def list_lines(check: FileCheck) -> Iterator[str]:
         yield _clean(_describe_runtime(runtime))
     if check.race is not None:
         race = check.race
-        sqnr = "" if race.sqnr_db is None else f", {race.sqnr_db:.0f} dB on random inputs"
+        random = check.data is None and race.sqnr_db is not None
+        sqnr = f", {race.sqnr_db:.0f} dB on random inputs" if random else ""
         yield _clean(
             f"speed: {race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}] times as long as {race.opponent} on "
             f"{backend_name(race.runtime)}, {race.processes} processes{sqnr}"
         )
-    elif check.no_race:
+    if check.change is not None:
+        yield _clean(_describe_change(check.change))
+        yield from (f"assumed: {_clean(note)}" for note in check.change.notes)
+    if check.race is None and check.no_race:
         yield _clean(f"speed: not compared with fp32: {check.no_race}")
     if check.inputs:
-        yield _clean(f"inputs: {', '.join(check.inputs)}, random")
+        yield _clean(f"inputs: {', '.join(check.inputs)}, {'random' if check.data is None else f'of {check.data}'}")
+
+
+def _describe_change(change: DataChange) -> str:
+    """``data: 64 examples: 31 dB from its own fp32, 1 gets another class, 60 right (its own fp32: 61)``."""
+    parts = [f"{change.sqnr_db:.0f} dB from {change.opponent}"]
+    if change.flips is not None:
+        parts.append(f"{change.flips} get{'s' * (change.flips == 1)} another class")
+    if change.right is not None:
+        own, expected = change.right
+        parts.append(f"{own} right ({change.opponent}: {expected})")
+    return f"data: {change.examples} examples: {', '.join(parts)}"
 
 
 def _describe_runtime(runtime: RuntimeCheck) -> str:

@@ -22,6 +22,10 @@ def check(
         list[str] | None,
         typer.Option(metavar="NAME=SIZES", help="The sizes of an input that the file leaves free, e.g. ids=1x128."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Examples to answer, as init takes them: images, .npz, .csv, a function."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of a runtime.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -33,7 +37,7 @@ def check(
     from qbench.check import text
     from qbench.check.check_file import check_file
 
-    checked = check_file(file, against=against, shapes=tuple(shape or ()), threads=threads)
+    checked = check_file(file, against=against, shapes=tuple(shape or ()), data=data, threads=threads)
     if as_json:
         print(text.as_json(checked), end="")
     else:

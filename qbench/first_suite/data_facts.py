@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,31 @@ Ask = Callable[[str, str], str]  # a question and its default -> the answer
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """``dataset`` as the suite writes it, its splits, whether it has labels of classes; ``notes``: what was assumed, a
-    comment each. ``code``: name and text of the Python file that has to be written, None where none is."""
+    """A data set's ``loader`` with its ``value`` (None: it takes none) and ``options``, as a suite names them; its
+    splits, whether it has labels of classes; ``notes``: what was assumed, a comment each. ``code``: name and text of
+    the Python file that has to be written, None where none is."""
 
-    dataset: str
+    loader: str
+    value: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     train: str = "train"
     test: str = "test"
     samples: int = SAMPLES
     labelled: bool = False
     notes: tuple[str, ...] = ()
     code: tuple[str, str] | None = None
+
+    @property
+    def dataset(self) -> str:
+        """As the suite writes it."""
+        if self.value is None:
+            return self.loader
+        options = (f"{key}: {_value(option)}" for key, option in self.options.items())
+        return f"{{{', '.join((f'{self.loader}: {quote(self.value)}', *options))}}}"
+
+    def open(self, folder: Path) -> Any:
+        """The data set, as a suite in ``folder`` opens it. Raises ``DataError``."""
+        return registry.load("dataset", self.loader)(self.value, base=folder, options=dict(self.options))
 
 
 def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | None = None) -> DataFacts:
@@ -53,9 +68,9 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
         file, _, function = text.rpartition(":")
         if not Path(file).is_file():
             raise UsageError(f"{file}: no such file")
-        return DataFacts(dataset=f"{{python: {quote(f'{relative(Path(file), folder)}:{function}')}}}")
+        return DataFacts(loader="python", value=f"{relative(Path(file), folder)}:{function}")
     if text in registry.names("dataset"):
-        return DataFacts(dataset=text, labelled=True)
+        return DataFacts(loader=text, labelled=True)
     what = "an image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a built-in name"
     raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
 
@@ -87,7 +102,9 @@ def _describe_opened(
     """The facts of a data set that was opened; its labels are classes where it knows how many there are."""
     train, test, assumed = _pick_splits(opened.splits, path)
     return DataFacts(
-        dataset=_write(loader, relative(path, folder), options),
+        loader=loader,
+        value=relative(path, folder),
+        options=options,
         train=train,
         test=test,
         samples=min(SAMPLES, opened.count(train)),
@@ -149,7 +166,7 @@ def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
         notes.append("bytes become 0 to 1: write scale, mean and std as in training")
     return replace(
         facts,
-        dataset=_write("npz", relative(path, folder), options),
+        options=options,
         labelled=examples.labels is not None and examples.labels.dtype.kind in "iu",
         notes=tuple(notes),
     )
@@ -213,9 +230,10 @@ def _make_random(model: ModelFacts) -> DataFacts:
             "function file.py:load that returns inputs (qbench/guide/data.md)"
         )
     name = f"{model.name.replace('-', '_').replace('.', '_')}_data.py"
-    as_they_are = "" if all(entry.is_float for entry in model.inputs) else ", to_float: false"
     return DataFacts(
-        dataset=f"{{python: {quote(f'{name}:load')}{as_they_are}}}",
+        loader="python",
+        value=f"{name}:load",
+        options={} if all(entry.is_float for entry in model.inputs) else {"to_float": False},
         samples=32,
         notes=("random inputs: latency and size are real, accuracy is not: return your own in the function",),
         code=(name, _write_random(model.inputs)),
@@ -238,11 +256,6 @@ def _write_random(inputs: tuple[InputFacts, ...]) -> str:
         "    inputs = (\n" + "\n".join(lines) + "\n    )\n"
         "    return inputs, None\n"
     )
-
-
-def _write(loader: str, value: str, options: dict[str, Any]) -> str:
-    parts = [f"{loader}: {quote(value)}", *(f"{key}: {_value(option)}" for key, option in options.items())]
-    return f"{{{', '.join(parts)}}}"
 
 
 def _value(option: Any) -> str:

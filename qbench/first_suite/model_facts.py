@@ -117,7 +117,7 @@ def _make(stem: str, source: str, kind: str, modes: tuple[str, ...], **facts: An
 
 
 def _describe_onnx(file: Path, folder: Path) -> ModelFacts:
-    from qbench.quant.artifacts import onnx_check, onnx_file
+    from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_float
 
     model = onnx_check.load(file, weights=False)
@@ -126,14 +126,21 @@ def _describe_onnx(file: Path, folder: Path) -> ModelFacts:
             f"{file}: it is int8 already, and a suite starts from a float model, beside which it stands as int8: in "
             f"the suite; `qbench check {file}` says what it is"
         )
+    source = f"{{onnx: {quote(relative(file, folder))}}}"
+    inputs, outputs = read_ends(model)
+    return _make(file.stem, source, "onnx", ("dynamic", "static"), inputs=inputs, outputs=outputs)
+
+
+def read_ends(model: Any) -> tuple[tuple[InputFacts, ...], int | None]:
+    """What a ``ModelProto`` declares of its inputs, and how many values its first output has of an example."""
+    from qbench.quant.artifacts import onnx_file
+
     inputs = tuple(
         InputFacts(name=entry.name, dtype=entry.dtype, sizes=_keep_fixed(entry.sizes))
         for entry in onnx_file.list_inputs(model)
     )
     sizes = _keep_fixed(onnx_file.read_sizes(model.graph.output[0]))
-    outputs = sizes[1] if len(sizes) == 2 else None
-    source = f"{{onnx: {quote(relative(file, folder))}}}"
-    return _make(file.stem, source, "onnx", ("dynamic", "static"), inputs=inputs, outputs=outputs)
+    return inputs, sizes[1] if len(sizes) == 2 else None
 
 
 def _keep_fixed(sizes: Sequence[int | str | None]) -> tuple[int | None, ...]:

@@ -167,6 +167,34 @@ def test_files_that_tell_their_inputs_to_a_runtime_alone(name, backend, save, wa
     assert [finding.code for finding in refused.findings] == ["refused"]
 
 
+def test_examples_take_the_place_of_random_inputs(tmp_path, monkeypatch):
+    """What is answered on them is told, and where it is far from fp32, the layer that begins it; files that tell their
+    inputs to a runtime alone need no shape."""
+    monkeypatch.chdir(tmp_path)
+    values = np.random.default_rng(0).random((80, 32, 48, 48), dtype=np.float32)
+    np.savez("d.npz", inputs=values * 3, labels=np.arange(80) % 2)
+    good = check_file(people_files.sound(tmp_path / "good.onnx"), data="d.npz", seconds=0.05)
+    assert good.change is not None
+    assert good.change.sqnr_db > 20
+    assert "far-on-data" not in {finding.code for finding in good.findings}
+    np.savez("large.npz", inputs=values * 1e4, labels=np.arange(80) % 2)
+    far = check_file(tmp_path / "good.onnx", data="large.npz", seconds=0.05)
+    (finding,) = (finding for finding in far.findings if finding.code == "far-on-data")
+    assert finding.severity == "fault"
+    assert "most of it begins at the input x: in its range of bytes it is" in finding.text
+    assert any(line.startswith("data: ") for line in text.list_lines(far))
+    with pytest.raises(UsageError, match="--data says what the inputs are: leave --shape out"):
+        check_file(tmp_path / "good.onnx", data="d.npz", shapes=("1x3",))
+    from qbench.quant.artifacts import tracing
+
+    with tracing.known_warnings():
+        torch.jit.save(torch.jit.trace(torch.nn.Conv2d(32, 2, 3), torch.randn(1, 32, 48, 48)), "conv.pt")
+    traced = check_file(tmp_path / "conv.pt", data="d.npz", against=tmp_path / "conv.pt", seconds=0.05)
+    assert traced.change is not None
+    assert (traced.change.flips, traced.change.right) == (None, None)
+    assert traced.inputs == ("input 0 1x32x48x48 float32",)
+
+
 def test_a_pickle_is_not_opened(tmp_path):
     """Loading one runs code."""
 

@@ -1,0 +1,83 @@
+"""What a file answers on examples beside its fp32, and the layer at which the difference begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from people_files import node, pair, write
+
+from qbench.check import data_change, float_form
+from qbench.check.examples import Examples
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(40, 16)).astype(np.float32)
+
+
+def perceptron(path, scales):
+    """Three layers in QDQ form; ``scales``: of the activation that each reads."""
+    nodes, constants, x = [], {}, "x"
+    for place, scale in enumerate(scales):
+        constants |= {f"s{place}": np.float32(scale), f"z{place}": np.int8(0)}
+        nodes += pair(x, f"s{place}", f"z{place}")
+        constants[f"w{place}"] = RNG.normal(size=(16, 16)).astype(np.float32) / 4
+        nodes.append(node("MatMul", [f"{x}_d", f"w{place}"], f"y{place}"))
+        x = f"y{place}"
+    return write(path, nodes, constants, inputs=(("x", ["n", 16]),), outputs=(x,))
+
+
+def find(tmp_path, scales):
+    file, target = perceptron(tmp_path / "int8.onnx", scales), tmp_path / "float.onnx"
+    onnx.save(float_form.make_float(onnx.load(str(file))), str(target))
+    examples = Examples(inputs=(ROWS,), labels=None)
+    return data_change.find_begin_here(file, target, examples, 1, 1, progress=None)
+
+
+@pytest.mark.parametrize(
+    ("scales", "layer", "operator"),
+    [
+        ((0.03, 0.03, 0.03), None, None),
+        ((0.03, 0.001, 0.03), "y0", "MatMul"),
+        ((0.03, 0.03, 0.001), "y1", "MatMul"),
+        ((0.001, 0.03, 0.03), "x", "input"),
+    ],
+)
+def test_the_difference_begins_where_a_range_cuts_off(scales, layer, operator, tmp_path):
+    """The layer whose output does not fit, or the input itself; what follows is off as well and is not named. Where
+    all ranges fit, none is."""
+    begin = find(tmp_path, scales)
+    assert (begin and begin.layer, begin and begin.operator) == (layer, operator)
+    if begin is not None:
+        assert begin.behind_db < 10
+        assert begin.before_db > 25
+
+
+def test_a_file_without_dequantized_activations_has_no_beginning(tmp_path):
+    """Nothing of it stands for a tensor of its float form."""
+    file = write(tmp_path / "float.onnx", [node("Relu", ["x"], "y")], {}, inputs=(("x", ["n", 16]),))
+    assert data_change.find_begin_here(file, file, Examples(inputs=(ROWS,), labels=None), 1, 1, progress=None) is None
+
+
+def test_answers_are_compared_by_class_where_they_are_rows():
+    """Flips and right answers are counted, of as many examples as there are answers; other outputs have SQNR alone."""
+    expected = np.eye(4, dtype=np.float32)
+    own = expected.copy()
+    own[0] = expected[1]
+    examples = Examples(inputs=(ROWS[:5],), labels=np.array([1, 1, 2, 0, 0]))
+    change = data_change.compare_answers(own, expected, examples, "its own fp32")
+    assert (change.examples, change.flips, change.right) == (4, 1, (3, 2))
+    assert change.sqnr_db == pytest.approx(10 * np.log10(4 / 2))
+    scores = data_change.compare_answers(own[:, :1], expected[:, :1], examples, "its own fp32")
+    assert (scores.flips, scores.right) == (None, None)
+    unlabelled = data_change.compare_answers(own, expected, Examples(inputs=(ROWS,), labels=None), "its own fp32")
+    assert (unlabelled.flips, unlabelled.right) == (1, None)
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 40), (16, 32)])
+def test_each_example_is_answered_in_whole_batches(batch, count, tmp_path):
+    """What does not fill one is left out."""
+    file = write(tmp_path / "m.onnx", [node("Relu", ["x"], "y")], {}, inputs=(("x", [batch, 16]),))
+    answers = data_change.answer_here(
+        "onnxruntime", file, Examples(inputs=(ROWS,), labels=None), batch, 1, progress=None
+    )
+    assert np.array_equal(answers, np.maximum(ROWS[:count], 0))

@@ -1,0 +1,69 @@
+"""Examples of the user's own for a check: read as init reads them, and as the file takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench.check.examples import COUNT, Examples, read_examples, require_fit
+from qbench.errors import UsageError
+from qbench.quant.artifacts.onnx_file import DeclaredInput
+
+IMAGE = DeclaredInput(name="x", dtype="float32", sizes=("n", 3, 8, 8))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_examples_are_preprocessed_and_few(place):
+    """Bytes become floats as a suite of init would have them, which is told; of many a sample is drawn."""
+    values = np.random.default_rng(0).integers(0, 255, (300, 3, 8, 8)).astype(np.uint8)
+    np.savez(place / "d.npz", inputs=values, labels=np.arange(300) % 4)
+    examples = read_examples("d.npz", "model", None)
+    assert len(examples) == COUNT
+    assert examples.inputs[0].dtype == np.float32
+    assert examples.inputs[0].max() <= 1
+    assert examples.labels is not None
+    assert examples.notes == ("bytes become 0 to 1: write scale, mean and std as in training",)
+    assert [array.shape for array in examples.take(2, 3)] == [(3, 3, 8, 8)]
+
+
+def test_a_function_gives_what_it_returns(place):
+    """Labels that are no classes are none to be right about."""
+    Path("data.py").write_text(
+        "import numpy as np\n"
+        "def load(split):\n"
+        "    rng = np.random.default_rng(len(split))\n"
+        "    return rng.normal(size=(20, 4)).astype('float32'), np.linspace(0, 1, 20)\n"
+    )
+    examples = read_examples("data.py:load", "model", None)
+    assert len(examples) == 20
+    assert examples.labels is None
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ([np.zeros((4, 3, 8, 8), np.float32)] * 2, "gives 2 arrays, and the file takes 1: x"),
+        (
+            [np.zeros((4, 1, 8, 8), np.float32)],
+            "gives float32 of 1 x 8 x 8 an example, and x takes float32 of n x 3 x 8",
+        ),
+        ([np.zeros((4, 3, 8), np.float32)], "gives float32 of 3 x 8 an example"),
+        ([np.zeros((4, 3, 8, 8), np.int64)], "gives int64 of 3 x 8 x 8 an example"),
+    ],
+)
+def test_what_the_file_does_not_take_is_told(arrays, words):
+    """Number, type and sizes."""
+    with pytest.raises(UsageError, match=words):
+        require_fit(Examples(inputs=tuple(arrays), labels=None), (IMAGE,))
+
+
+def test_what_fits_passes():
+    """A free size takes any."""
+    require_fit(Examples(inputs=(np.zeros((4, 3, 8, 8), np.float32),), labels=None), (IMAGE,))
