@@ -15,32 +15,42 @@ from qbench.foreign_text import CONTROL, join_lines
 _UNWATCHED = "its kernels do not show, so what runs in int8 is not known"
 
 
+def sum_up(check: FileCheck) -> str:
+    """``2 faults (ONNX, 55.8 kB)``."""
+    faults = sum(finding.severity == "fault" for finding in check.findings)
+    first = "sound: no fault was found" if not faults else f"{faults} fault{'s' * (faults > 1)}"
+    return f"{first} ({check.format}, {_describe_bytes(check.bytes)})"
+
+
 def list_lines(check: FileCheck) -> Iterator[str]:
     """The lines of a terminal, the verdict first."""
-    faults = [finding for finding in check.findings if finding.severity == "fault"]
-    first = "sound: no fault was found" if not faults else f"{len(faults)} fault{'s' * (len(faults) > 1)}"
-    yield _clean(f"{check.file}: {first} ({check.format}, {_describe_bytes(check.bytes)})")
+    yield _clean(f"{check.file}: {sum_up(check)}")
     for finding in check.findings:
         yield _clean(f"{finding.severity}: {finding.text}")
         if finding.advice:
             yield _clean(f"  {finding.advice}")
     for runtime in check.runtimes:
-        yield _clean(_describe_runtime(runtime))
+        yield _clean(describe_runtime(runtime))
+    yield from map(_clean, list_comparisons(check))
+
+
+def list_comparisons(check: FileCheck) -> Iterator[str]:
+    """How fast it is and what it answers beside its fp32, and on which inputs."""
     if check.race is not None:
         race = check.race
         random = check.data is None and race.sqnr_db is not None
         sqnr = f", {race.sqnr_db:.0f} dB on random inputs" if random else ""
-        yield _clean(
+        yield (
             f"speed: {race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}] times as long as {race.opponent} on "
             f"{backend_name(race.runtime)}, {race.processes} processes{sqnr}"
         )
     if check.change is not None:
-        yield _clean(_describe_change(check.change))
-        yield from (f"assumed: {_clean(note)}" for note in check.change.notes)
+        yield _describe_change(check.change)
+        yield from (f"assumed: {note}" for note in check.change.notes)
     if check.race is None and check.no_race:
-        yield _clean(f"speed: not compared with fp32: {check.no_race}")
+        yield f"speed: not compared with fp32: {check.no_race}"
     if check.inputs:
-        yield _clean(f"inputs: {', '.join(check.inputs)}, {'random' if check.data is None else f'of {check.data}'}")
+        yield f"inputs: {', '.join(check.inputs)}, {'random' if check.data is None else f'of {check.data}'}"
 
 
 def _describe_change(change: DataChange) -> str:
@@ -54,7 +64,8 @@ def _describe_change(change: DataChange) -> str:
     return f"data: {change.examples} examples: {', '.join(parts)}"
 
 
-def _describe_runtime(runtime: RuntimeCheck) -> str:
+def describe_runtime(runtime: RuntimeCheck) -> str:
+    """``ONNX Runtime 1.32.0: 7.1 ms a call, 100% of its multiply-accumulates in int8; of its time …``."""
     name = " ".join(filter(None, (backend_name(runtime.runtime), runtime.version)))
     if runtime.refused is not None:
         return f"{name}: {'is not installed' if runtime.version is None else 'does not run it'}"

@@ -27,6 +27,9 @@ def check(
         typer.Option(metavar="PATH", help="Examples to answer, as init takes them: images, .npz, .csv, a function."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of a runtime.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the same as an HTML page, too.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show whether a model file loads, what of it runs in int8, how fast it is beside its own fp32, and what is wrong.
@@ -38,6 +41,10 @@ def check(
     from qbench.check.check_file import check_file
 
     checked = check_file(file, against=against, shapes=tuple(shape or ()), data=data, threads=threads)
+    if output is not None:
+        from qbench.report.check_page import write_check_page
+
+        write_check_page(checked, output)
     if as_json:
         print(text.as_json(checked), end="")
     else:

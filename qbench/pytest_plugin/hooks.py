@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from qbench.pytest_plugin.checked import ModelFile
     from qbench.pytest_plugin.items import SuiteFile
 
 PATTERNS = ("qbench_*.yaml", "qbench_*.yml")
@@ -31,21 +32,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--qbench-baseline", metavar="FILE", help="Default: reports/baselines/<suite>.jsonl if it is there."
     )
+    group.addoption(
+        "--qbench-check",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Check this model file as a test, as `qbench check` does; repeatable. It fails on a fault.",
+    )
+    group.addoption(
+        "--qbench-shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="Of the files of --qbench-check: the sizes of an input that a file leaves free, e.g. ids=1x128.",
+    )
+    group.addoption("--qbench-check-data", metavar="PATH", help="Of the files of --qbench-check: examples to answer.")
     group.addoption("--qbench-stored", action="store_true", help="Run no artifact again: compare the stored speed-ups.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker of all items, and the suites of ``--qbench`` as files to collect."""
+    """The marker of all items, and the files of ``--qbench`` and ``--qbench-check`` as files to collect."""
     config.addinivalue_line("markers", "qbench: a case of a qbench suite.")
-    suites = [str(Path(suite).absolute()) for suite in config.getoption("qbench")]
-    if not suites or hasattr(config, "workerinput"):  # a worker of xdist is told the files
+    named_files = [*config.getoption("qbench"), *config.getoption("qbench_check")]
+    files = dict.fromkeys(str(Path(file).absolute()) for file in named_files)
+    if not files or hasattr(config, "workerinput"):  # a worker of xdist is told the files
         return
     named = list(config.args) if config.args_source is pytest.Config.ArgsSource.ARGS else []
-    config.args[:] = [*named, *(suite for suite in suites if suite not in named)]
+    config.args[:] = [*named, *(file for file in files if file not in named)]
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
-    """The suite in a file, where it is one by its name or by ``--qbench``."""
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | ModelFile | None:
+    """The suite in a file, where it is one by its name or by ``--qbench``; the check of one of ``--qbench-check``."""
+    if file_path in {Path(file).absolute() for file in parent.config.getoption("qbench_check")}:
+        from qbench.pytest_plugin.checked import ModelFile
+
+        return ModelFile.from_parent(parent, path=file_path)
     named = {Path(suite).absolute() for suite in parent.config.getoption("qbench")}
     if file_path not in named and not any(fnmatch.fnmatchcase(file_path.name, pattern) for pattern in PATTERNS):
         return None

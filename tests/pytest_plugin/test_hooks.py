@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from qbench.pytest_plugin import hooks
+from qbench.pytest_plugin.checked import ModelFile
 from qbench.pytest_plugin.items import SuiteFile
 
 Source = pytest.Config.ArgsSource
 
 
-def configure(args: list[str], source: Source, *suites: str, **more: Any) -> tuple[list[str], list[tuple[str, str]]]:
+def configure(
+    args: list[str], source: Source, *suites: str, option: str = "qbench", **more: Any
+) -> tuple[list[str], list[tuple[str, str]]]:
     """What is collected then, and the lines that were added to the configuration."""
     lines: list[tuple[str, str]] = []
     config: Any = SimpleNamespace(
         args=list(args),
         args_source=source,
-        getoption=lambda name: list(suites),
+        getoption=lambda name: list(suites if name == option else ()),
         addinivalue_line=lambda name, line: lines.append((name, line)),
         **more,
     )
@@ -66,8 +69,22 @@ def test_a_suite_is_a_file_by_its_name_or_by_the_option(
     """Any other file is none of the plugin's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SuiteFile, "from_parent", lambda parent, path: ("suite", path))
-    parent: Any = SimpleNamespace(config=SimpleNamespace(getoption=lambda option: ["ci.yaml"]))
+    given = {"qbench": ["ci.yaml"], "qbench_check": ["model.onnx"]}
+    parent: Any = SimpleNamespace(config=SimpleNamespace(getoption=given.__getitem__))
     assert hooks.pytest_collect_file(tmp_path / name, parent) == (("suite", tmp_path / name) if taken else None)
+
+
+def test_a_model_is_a_file_by_the_option_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named to be checked, it is collected beside nothing else; other models are none of the plugin's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ModelFile, "from_parent", lambda parent, path: ("model", path))
+    given = {"qbench": [], "qbench_check": ["model.onnx"]}
+    parent: Any = SimpleNamespace(config=SimpleNamespace(getoption=given.__getitem__))
+    assert hooks.pytest_collect_file(tmp_path / "model.onnx", parent) == ("model", tmp_path / "model.onnx")
+    assert hooks.pytest_collect_file(tmp_path / "other.onnx", parent) is None
+    assert configure(["tests"], Source.TESTPATHS, "model.onnx", option="qbench_check")[0] == [
+        str(tmp_path / "model.onnx")
+    ]
 
 
 def test_each_run_is_told_once_in_order() -> None:

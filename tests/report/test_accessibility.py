@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from chromium import needs_chromium, show
+from made_checks import CHECK
 from made_history import write_history
 from made_records import RUN_V1
 from made_runs import flipped_run
 
 from qbench.report.build import build_report
+from qbench.report.check_page import write_check_page
 from qbench.report.history_page import build_history
 
 pytestmark = needs_chromium
@@ -33,11 +35,13 @@ def axe() -> str:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A report, one that is compared with another run and has images, and a history."""
+    """A report, one that is compared with another run and has images, a history, and a check."""
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(RUN_V1, folder / "plain")
     flipped_run(folder / "compared")
+    write_check_page(CHECK, folder / "check.html")
     return {
+        "check": folder / "check.html",
         "report": build_report(folder / "plain"),
         "comparison": build_report(folder / "compared", other=RUN_V1),
         "history": build_history(write_history(folder / "runs", runs=9, changed=5)),
@@ -46,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 380])
-@pytest.mark.parametrize("name", ["report", "comparison", "history"])
+@pytest.mark.parametrize("name", ["report", "comparison", "history", "check"])
 def test_nothing_is_found(browser: Any, axe: str, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """As the page opens, and with everything unfolded: colours, names, landmarks, what the keyboard reaches."""
     show(browser, pages[name], width=width, scheme=scheme)

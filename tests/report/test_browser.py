@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from chromium import needs_chromium, show
 from large_run import BACKENDS, Shape, write_large_run
+from made_checks import hostile_check
 from made_explanations import ACCURACY
 from made_history import write_history
 from made_records import RUN_V1, accuracy, fp32, info, int8, latency, speedup
@@ -25,6 +26,7 @@ from qbench.evaluate import thumbnails
 from qbench.record.explained import keep_explained
 from qbench.record.schema import Record
 from qbench.report.build import build_report
+from qbench.report.check_page import write_check_page
 from qbench.report.history_page import build_history
 
 pytestmark = needs_chromium
@@ -35,7 +37,7 @@ TINY_SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The run of schema 1 (12 cases), one whose every text is hostile, one with images of flipped examples, one of 3
     cases, one of 24, one of names of 200 characters, one of 300 cases in 12 settings, one that loses accuracy and is
-    explained, and the history of a suite."""
+    explained, the history of a suite, and a check whose every text is hostile."""
     folder = tmp_path_factory.mktemp("reports")
     shutil.copytree(RUN_V1, folder / "plain")
     hostile_run(folder / "hostile")
@@ -49,6 +51,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_large_run(folder / "long", replace(shape, models=("m" * 200, "\u05d0" * 200)))
     pages = {name: build_report(folder / name, other=RUN_V1) for name in ("hostile", "flips")}
     pages["history"] = build_history(write_history(folder / "runs", runs=9, changed=5))
+    pages["check"] = folder / "check.html"
+    write_check_page(hostile_check(), pages["check"])
     run_folder(folder / "wrong", [fp32(), int8(accuracy=accuracy(harmful=200))], MANY_INFO)
     layer = ACCURACY.figures.layers[0]
     layers = tuple(replace(layer, name=f"stage{number}.conv.{'x' * number}") for number in range(12))
@@ -80,7 +84,7 @@ OPEN = "document.querySelectorAll('details.part').forEach(part => { part.open = 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 380])
-@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many", "few", "long", "wrong", "history"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "flips", "many", "few", "long", "wrong", "history", "check"])
 def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, width: int, scheme: str) -> None:
     """The console stays empty, every table and drawing has a size, and the page never scrolls sideways."""
     show(browser, reports[name], width=width, scheme=scheme)
@@ -92,7 +96,8 @@ def test_the_page_is_whole(browser: Any, reports: dict[str, Path], name: str, wi
         ".map(e => e.getBoundingClientRect())"
         ".map(r => [r.width, r.height])"
     )
-    assert len(sizes) > 3
+    assert len(sizes) > 3 or name == "check"
+    assert sizes
     assert all(wide > 100 and high > 30 for wide, high in sizes)
 
 

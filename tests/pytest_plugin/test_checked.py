@@ -1,0 +1,37 @@
+"""A model file as a test: its faults fail it, whatever else is there."""
+
+from __future__ import annotations
+
+import people_files
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def project(pytester):
+    """A folder with models."""
+    people_files.float_model(pytester.path / "float.onnx")
+    people_files.folded(pytester.path / "folded.onnx")
+    people_files.newer_ir(pytester.path / "newer.onnx")
+    return pytester
+
+
+def run(project, *options):
+    return project.runpytest_subprocess("-p", "no:cacheprovider", *options)
+
+
+def test_a_fault_fails_and_a_sound_file_passes(project):
+    """With the words of the command; each file is one test, collected alone."""
+    project.makepyfile(test_other="def test_other(): pass")
+    result = run(project, "--qbench-check", "float.onnx", "--qbench-check", "folded.onnx", "-v")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*folded.onnx: * fault*", "fault: 0% of the multiply-accumulates run in int8*"])
+
+
+def test_what_it_cannot_check_is_one_message(project):
+    """A file that is refused, one that is missing its shapes."""
+    (project.path / "model.pte").write_bytes(b"")
+    result = run(project, "--qbench-check", "newer.onnx", "--qbench-check", "model.pte")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*IR version 99*", "*name their shapes, as in --shape 1x3x224x224, or --data*"])
