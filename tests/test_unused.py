@@ -24,6 +24,7 @@ USED_BY_OTHERS = {
     "get_next": "ONNX Runtime's quantizer calls it of a data reader",
     "_should_skip_dynamo": "torch asks a dispatch mode",
     "reportinfo": "pytest asks an item",
+    "runtest": "pytest calls it of an item",
     "pytest_addoption": "a hook of pytest",
     "pytest_configure": "a hook of pytest",
     "pytest_collect_file": "a hook of pytest",

@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from qbench import formatting
 from qbench.backends.base import Inputs
-from qbench.check import data_change, example_inputs, float_form, graph_faults, race, runtimes
+from qbench.check import core_peak, data_change, example_inputs, float_form, graph_faults, race, runtimes
 from qbench.check.data_change import DataChange, LayerLoss
 from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
@@ -112,6 +113,10 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
         runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS)
         for backend in runtimes.FORMATS[".onnx"][1]
     )
+    if contest.threads == 1 and any(check.layers for check in checks):
+        peak = core_peak.find_peak()
+        batch = inputs[0].shape[0] if inputs[0].ndim else 1
+        checks = tuple(core_peak.add_share(check, batch, peak) for check in checks)
     findings = [*_judge_loading(checks)]
     runs = next((check for check in checks if check.refused is None), None)
     if quantized:
@@ -127,11 +132,25 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
         for check in checks:
             findings += _judge_layers(check, findings, first=check is runs)
         findings += _judge_time(runs, beside.race)
+    shown = _list_inputs(declared, inputs)
+    return _finish(contest, "ONNX", shown, data, checks, beside, findings)
+
+
+def _finish(
+    contest: _Contest,
+    title: str,
+    inputs: tuple[str, ...],
+    data: str | None,
+    checks: tuple[RuntimeCheck, ...],
+    beside: _Beside,
+    findings: Sequence[Finding],
+) -> FileCheck:
+    """All that was found out, causes first."""
     return FileCheck(
-        file=str(file),
-        format="ONNX",
-        bytes=size,
-        inputs=_list_inputs(declared, inputs),
+        file=str(contest.file),
+        format=title,
+        bytes=contest.file.stat().st_size,
+        inputs=inputs,
         data=data,
         runtimes=checks,
         race=beside.race,
@@ -182,18 +201,7 @@ def _check_other(
         if runs.seconds and "int8 product" not in runs.seconds:
             findings.append(_say_float())
         findings += _judge_time(runs, beside.race)
-    return FileCheck(
-        file=str(file),
-        format=title,
-        bytes=file.stat().st_size,
-        inputs=_list_inputs(declared, inputs),
-        data=data,
-        runtimes=checks,
-        race=beside.race,
-        no_race=beside.no_race,
-        change=beside.change,
-        findings=tuple(sorted((*findings, *beside.findings), key=_rank)),
-    )
+    return _finish(contest, title, _list_inputs(declared, inputs), data, checks, beside, findings)
 
 
 def _list_inputs(declared: Sequence[DeclaredInput], inputs: Inputs) -> tuple[str, ...]:
@@ -250,8 +258,8 @@ def _judge_layers(runs: RuntimeCheck, findings: Sequence[Finding], *, first: boo
     yield Finding(
         severity="fault" if first else "warning",
         code="folded" if first else "folded-elsewhere",
-        text=f"{share:.0%} of the multiply-accumulates run in int8 on {backend_name(runs.runtime)}: {folded}, {names} "
-        "run in float",
+        text=f"{formatting.share(share, 0)} of the multiply-accumulates run in int8 on {backend_name(runs.runtime)}: "
+        f"{folded}, {names} run in float",
         advice="an int8 kernel needs Q and DQ around the whole layer: on its input, its weight, and, for convolutions, "
         "behind its output (behind the ReLU that follows); unsigned activations with signed weights",
         layers=tuple(layer.name for layer in floats),
@@ -266,7 +274,8 @@ def _judge_time(runs: RuntimeCheck, raced: Race | None) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             code="conversions",
-            text=f"{share:.0%} of a call on {backend_name(runs.runtime)} only converts between float and int8",
+            text=f"{formatting.share(share, 0)} of a call on {backend_name(runs.runtime)} only converts between "
+            "float and int8",
             advice="quantize what lies between int8 layers too, or leave small layers between float ones in float",
         )
     if raced is not None and raced.low > 1:

@@ -26,7 +26,8 @@ class Finding:
 @dataclass(frozen=True, kw_only=True)
 class RuntimeCheck:
     """What a runtime made of the file: ``refused`` says why it does not load or run. ``layers``: those that multiply,
-    as they ran; ``seconds``: of a call, by kind of work; ``call_seconds``: the median call."""
+    as they ran; ``seconds``: of a call, by kind of work; ``call_seconds``: the median call; ``peak_share``: of it, what
+    its products alone would take at the core's own peak, each in the format in which it ran (None: not known)."""
 
     runtime: str
     version: str | None
@@ -35,6 +36,7 @@ class RuntimeCheck:
     layers: tuple[Layer, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     call_seconds: float | None = None
+    peak_share: float | None = None
 
     @property
     def int8_share(self) -> float | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from qbench import formatting
 from qbench.check.data_change import DataChange
 from qbench.check.finding import FileCheck, RuntimeCheck
 from qbench.decide.names import backend_name
@@ -19,7 +20,7 @@ def sum_up(check: FileCheck) -> str:
     """``2 faults (ONNX, 55.8 kB)``."""
     faults = sum(finding.severity == "fault" for finding in check.findings)
     first = "sound: no fault was found" if not faults else f"{faults} fault{'s' * (faults > 1)}"
-    return f"{first} ({check.format}, {_describe_bytes(check.bytes)})"
+    return f"{first} ({check.format}, {formatting.size(check.bytes)})"
 
 
 def list_lines(check: FileCheck) -> Iterator[str]:
@@ -70,22 +71,18 @@ def describe_runtime(runtime: RuntimeCheck) -> str:
     if runtime.refused is not None:
         return f"{name}: {'is not installed' if runtime.version is None else 'does not run it'}"
     share = runtime.int8_share
-    covered = "" if share is None else f", {share:.0%} of its multiply-accumulates in int8"
+    covered = "" if share is None else f", {formatting.share(share, 0)} of its multiply-accumulates in int8"
+    if runtime.peak_share is not None:
+        covered += f", {formatting.share(runtime.peak_share, 0)} of the core's peak"
     total = sum(runtime.seconds.values())
     parts = [
-        f"{kind} {seconds / total:.0%}" for kind, seconds in runtime.seconds.items() if seconds >= 0.005 * total > 0
+        f"{kind} {formatting.share(seconds / total, 0)}"
+        for kind, seconds in runtime.seconds.items()
+        if seconds >= 0.005 * total > 0
     ]
-    time = "" if runtime.call_seconds is None else f"{_describe_seconds(runtime.call_seconds)} a call"
+    time = "" if runtime.call_seconds is None else f"{formatting.duration(runtime.call_seconds)} a call"
     work = f"of its time {', '.join(parts)}" if parts else f"{', '.join(runtime.seconds)}, too short to be timed"
     return f"{name}: {time}{covered}; {work if runtime.seconds else _UNWATCHED}"
-
-
-def _describe_seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
-
-
-def _describe_bytes(count: int) -> str:
-    return f"{count / 1e6:.3g} MB" if count >= 1e6 else f"{count / 1e3:.3g} kB"
 
 
 def _clean(text: str) -> str:

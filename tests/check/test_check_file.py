@@ -10,9 +10,10 @@ import people_files
 import pytest
 import torch
 from people_files import FILES, node, write
+from short_measurements import PEAK
 
 from qbench import registry
-from qbench.check import race, text
+from qbench.check import core_peak, race, text
 from qbench.check.check_file import check_file
 from qbench.errors import UsageError
 
@@ -20,6 +21,7 @@ from qbench.errors import UsageError
 @pytest.fixture(autouse=True)
 def _short_races(monkeypatch):
     monkeypatch.setattr(race, "PROCESSES", 2)
+    monkeypatch.setattr(core_peak, "find_peak", lambda: PEAK)
 
 
 @pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
@@ -44,6 +46,8 @@ def test_a_sound_file_is_held_against_its_own_fp32(tmp_path):
     assert check.race.sqnr_db is not None
     assert 25 < check.race.sqnr_db < 60
     assert check.inputs == ("x 1x32x48x48 float32",)
+    assert first.peak_share is not None
+    assert f"{100 * first.peak_share:.0f} % of the core's peak" in "\n".join(text.list_lines(check))
 
 
 def test_the_fp32_that_is_named_is_raced(tmp_path):

@@ -26,7 +26,7 @@ def test_a_fault_fails_and_a_sound_file_passes(project):
     project.makepyfile(test_other="def test_other(): pass")
     result = run(project, "--qbench-check", "float.onnx", "--qbench-check", "folded.onnx", "-v")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*folded.onnx: * fault*", "fault: 0% of the multiply-accumulates run in int8*"])
+    result.stdout.fnmatch_lines(["*folded.onnx: * fault*", "fault: 0 % of the multiply-accumulates run in int8*"])
 
 
 def test_what_it_cannot_check_is_one_message(project):

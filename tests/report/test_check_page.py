@@ -48,5 +48,5 @@ def test_names_of_the_file_are_text() -> None:
 def test_a_sound_file_has_a_page() -> None:
     """Nothing was found, nothing was compared."""
     source = render(FileCheck(file="m.onnx", format="ONNX", bytes=100))
-    assert "sound: no fault was found (ONNX, 0.1 kB)." in source
+    assert "sound: no fault was found (ONNX, 100 B)." in source
     assert "What was found" not in source
