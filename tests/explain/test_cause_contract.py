@@ -54,6 +54,8 @@ SITUATIONS = {
     "few-levels": situation(recipe=Recipe(flow="fx", reduce_range=True)),
     "fixed-range": situation(fixed_ranges=("gate",)),
     "overflowing-sums": situation(recipe=Recipe(flow="fx", narrow_weights=False, reduce_range=False)),
+    "mean-error": situation(recipe=Recipe(flow="onnx")),
+    "uneven-channels": situation(recipe=Recipe(flow="onnx")),
     "wider-steps": situation(recipe=Recipe(flow="fx", narrow_weights=True, target=("avx2", "vnni"))),
     "calibrator": situation(recipe=Recipe(flow="fx", calibrator="minmax")),
     "per-tensor": situation(recipe=Recipe(flow="fx", per_channel=False)),

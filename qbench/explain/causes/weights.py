@@ -61,6 +61,46 @@ class WiderSteps(Cause):
         return (self.counterfactual(text, Change(recipe={"target": (NATIVE,)})),)
 
 
+class MeanError(Cause):
+    """Rounded weights move the mean of what a channel gives, and what follows adds those errors up instead of
+    averaging them (Nagel et al. 2019, Data-Free Quantization, section 4)."""
+
+    name = "mean-error"
+    title = "rounded weights move the mean of what channels give"
+    concerns = ("accuracy",)
+
+    def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
+        """Biases that give the mean error back."""
+        if not _is_scaled_here(situation) or situation.case.variant.recipe.bias_correction:
+            return ()
+        text = "biases give back the mean error that rounding leaves"
+        return (self.counterfactual(text, Change(recipe={"bias_correction": True})),)
+
+
+class UnevenChannels(Cause):
+    """A channel of an activation that is much larger than the others sets the step of all."""
+
+    name = "uneven-channels"
+    title = "channels of an activation differ much in size"
+    concerns = ("accuracy",)
+
+    def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
+        """What is large in activations goes into weights."""
+        if not _is_scaled_here(situation) or situation.case.variant.recipe.balance is not None:
+            return ()
+        text = "large channels balanced between activations and weights"
+        return (self.counterfactual(text, Change(recipe={"balance": 0.5})),)
+
+
+def _is_scaled_here(situation: Situation) -> bool:
+    """Whether qbench's own ONNX flow chose the scales, which alone has these keys of a recipe."""
+    variant = situation.case.variant
+    theirs = variant.recipe.framework_default or variant.recipe.file is not None
+    return variant.mode == "static" and variant.recipe.flow == "onnx" and not theirs
+
+
 PER_TENSOR = PerTensor()
+MEAN_ERROR = MeanError()
+UNEVEN_CHANNELS = UnevenChannels()
 OVERFLOWING_SUMS = OverflowingSums()
 WIDER_STEPS = WiderSteps()

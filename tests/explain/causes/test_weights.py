@@ -51,3 +51,17 @@ def test_wider_steps_are_taken_back_where_other_cpus_asked_for_them():
     assert proposed.text == "for this machine alone, not for avx2 and vnni"
     assert weights.WIDER_STEPS.propose(situation(recipe=Recipe(narrow_weights=True, target=("vnni",)))) == ()
     assert weights.WIDER_STEPS.propose(situation(recipe=Recipe(narrow_weights=False, target=("avx2",)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("cause", "key", "value"),
+    [(weights.MEAN_ERROR, "bias_correction", True), (weights.UNEVEN_CHANNELS, "balance", 0.5)],
+)
+def test_what_the_onnx_flow_has_keys_for_is_tried_there(cause, key, value):
+    """Once, in static mode, where qbench chose the scales; torch's flows know neither key."""
+    plain = Recipe(flow="onnx")
+    (proposed,) = cause.propose(situation(recipe=plain))
+    assert proposed.change == Change(recipe={key: value})
+    for other in (replace(plain, **{key: value}), Recipe(flow="fx"), replace(DEFAULT, flow="onnx"), OWN_FILE):
+        assert cause.propose(situation(recipe=other)) == ()
+    assert cause.propose(situation(recipe=plain, mode="dynamic")) == ()
