@@ -13,6 +13,7 @@ from qbench.backends.base import Inputs
 from qbench.check import core_peak, data_change, example_inputs, float_form, graph_faults, race, runtimes
 from qbench.check.data_change import DataChange, LayerLoss
 from qbench.check.examples import Examples, read_examples, require_fit
+from qbench.check.exported_program import explain_exported
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
 from qbench.check.race import Lap
 from qbench.decide.names import backend_name
@@ -176,6 +177,9 @@ def _check_other(
     """A file that tells its inputs to its runtime alone: they are those of the data, or floats of shapes that are
     named."""
     file = contest.file
+    if (exported := explain_exported(file)) is not None:
+        no_race = _Beside(no_race="nothing runs it as it is")
+        return _finish(contest, "torch.export program", (), data, (), no_race, [exported])
     if not shapes and data is None:
         raise UsageError(
             f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224, or --data"
