@@ -107,8 +107,9 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
     if examples is None:
         inputs = example_inputs.make_inputs(declared, shapes)
     else:
-        require_fit(examples, declared)
-        inputs = examples.take(0, _find_batch(declared))
+        batch = _find_batch(declared)
+        require_fit(examples, declared, batch)
+        inputs = examples.take(0, batch)
     quantized = why_not_float(model) is not None
     checks = tuple(
         runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS)
@@ -116,8 +117,8 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
     )
     if contest.threads == 1 and any(check.layers for check in checks):
         peak = core_peak.find_peak()
-        batch = inputs[0].shape[0] if inputs[0].ndim else 1
-        checks = tuple(core_peak.add_share(check, batch, peak) for check in checks)
+        count = inputs[0].shape[0] if inputs[0].ndim else 1
+        checks = tuple(core_peak.add_share(check, count, peak) for check in checks)
     findings = [*_judge_loading(checks)]
     runs = next((check for check in checks if check.refused is None), None)
     if quantized:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench import registry
+from qbench.check import float_form
 from qbench.check.examples import Examples
 from qbench.quant.artifacts.onnx_file import list_inputs
 from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
@@ -112,8 +113,12 @@ def _pair_tensors(model: Any, floats: Any) -> Iterator[tuple[str, str]]:
         if node.op_type != "DequantizeLinear":
             continue
         maker = makers.get(node.input[0])
-        if maker is not None and maker.op_type == "QuantizeLinear" and maker.input[0] in known:
-            yield node.output[0], maker.input[0]
+        if maker is None or maker.op_type != "QuantizeLinear":
+            continue
+        clipped = float_form.name_clipped(maker.output[0])
+        tensor = clipped if clipped in known else maker.input[0]
+        if tensor in known:
+            yield node.output[0], tensor
 
 
 def _run(model: Any, tensors: Any, examples: Examples, count: int, batch: int, threads: int) -> Mapping[str, Array]:

@@ -51,8 +51,11 @@ def read_examples(text: str, name: str, model: Any | None) -> Examples:
     )
 
 
-def require_fit(examples: Examples, declared: tuple[DeclaredInput, ...]) -> None:
-    """Raises ``UsageError`` where the data has other inputs than the file declares, in number, type or size."""
+def require_fit(examples: Examples, declared: tuple[DeclaredInput, ...], batch: int) -> None:
+    """Raises ``UsageError`` where the data has other inputs than the file declares, in number, type or size, or fewer
+    examples than a call takes (``batch``)."""
+    if len(examples) < batch:
+        raise UsageError(f"--data gives {len(examples)} examples to evaluate, and a call of the file takes {batch}")
     if len(examples.inputs) != len(declared):
         names = ", ".join(entry.name for entry in declared)
         raise UsageError(f"--data gives {len(examples.inputs)} arrays, and the file takes {len(declared)}: {names}")

@@ -56,6 +56,11 @@ def make_float(model: Any) -> Any:
     return copy
 
 
+def name_clipped(quantized: str) -> str:
+    """How the tensor is called in the float form that stands for these bytes, where a Clip is put before it."""
+    return f"{quantized}_clipped"
+
+
 class _Writer:
     """Goes through a graph in order and writes its float form: ``_now`` has the tensors that go by another name."""
 
@@ -80,7 +85,7 @@ class _Writer:
         if kind == "QuantizeLinear":
             source = self._name(node.input[0])
             zero = node.input[2] if len(node.input) > 2 else ""
-            self._now[node.output[0]] = self._clip(source, f"{node.output[0]}_clipped", node.input[1], zero) or source
+            self._now[node.output[0]] = self._clip(source, name_clipped(node.output[0]), node.input[1], zero) or source
         elif kind == "DequantizeLinear":
             self._dequantize(node)
         elif kind == "DynamicQuantizeLinear":
@@ -247,7 +252,7 @@ class _Writer:
         self._write(node, kind, names)
         if node.op_type in _OUTPUT:
             scale, zero = (node.input[place] for place in _OUTPUT[node.op_type])
-            clipped = self._clip(node.output[0], f"{node.output[0]}_clipped", scale, zero)
+            clipped = self._clip(node.output[0], name_clipped(node.output[0]), scale, zero)
             self._now |= {} if clipped is None else {node.output[0]: clipped}
 
     def _was_integer(self, node: Any) -> bool:

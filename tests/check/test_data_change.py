@@ -52,6 +52,18 @@ def test_the_difference_begins_where_a_range_cuts_off(scales, layer, operator, t
         assert begin.before_db > 25
 
 
+def test_a_clamp_that_became_a_range_is_no_loss(tmp_path):
+    """Behind a layer whose bytes begin at zero a ReLU may have gone into the range: what it cuts off is no loss."""
+    constants = {"s0": np.float32(0.03), "z0": np.int8(0), "s1": np.float32(0.02), "z1": np.uint8(0)}
+    constants |= {name: RNG.normal(size=(16, 16)).astype(np.float32) / 4 for name in ("w0", "w1")}
+    nodes = [*pair("x", "s0", "z0"), node("MatMul", ["x_d", "w0"], "h"), *pair("h", "s1", "z1")]
+    nodes.append(node("MatMul", ["h_d", "w1"], "y"))
+    file = write(tmp_path / "int8.onnx", nodes, constants, inputs=(("x", ["n", 16]),))
+    onnx.save(float_form.make_float(onnx.load(str(file))), str(tmp_path / "float.onnx"))
+    examples = Examples(inputs=(ROWS,), labels=None)
+    assert data_change.find_begin_here(file, tmp_path / "float.onnx", examples, 1, 1, progress=None) is None
+
+
 def test_a_file_without_dequantized_activations_has_no_beginning(tmp_path):
     """Nothing of it stands for a tensor of its float form."""
     file = write(tmp_path / "float.onnx", [node("Relu", ["x"], "y")], {}, inputs=(("x", ["n", 16]),))

@@ -61,9 +61,12 @@ def test_a_function_gives_what_it_returns(place):
 def test_what_the_file_does_not_take_is_told(arrays, words):
     """Number, type and sizes."""
     with pytest.raises(UsageError, match=words):
-        require_fit(Examples(inputs=tuple(arrays), labels=None), (IMAGE,))
+        require_fit(Examples(inputs=tuple(arrays), labels=None), (IMAGE,), 1)
 
 
 def test_what_fits_passes():
-    """A free size takes any."""
-    require_fit(Examples(inputs=(np.zeros((4, 3, 8, 8), np.float32),), labels=None), (IMAGE,))
+    """A free size takes any; a call must be filled."""
+    four = Examples(inputs=(np.zeros((4, 3, 8, 8), np.float32),), labels=None)
+    require_fit(four, (IMAGE,), 4)
+    with pytest.raises(UsageError, match="gives 4 examples to evaluate, and a call of the file takes 5"):
+        require_fit(four, (IMAGE,), 5)
