@@ -26,7 +26,7 @@ class FirstSuite:
 
     @property
     def names(self) -> str:
-        """``model.yaml and model_data.py``."""
+        """The suite, and the code where there is some, joined for a sentence."""
         return " and ".join(str(path) for path in (self.file, self.code) if path is not None)
 
 
