@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -364,12 +365,12 @@ def _race(
 ) -> _Beside:
     """The race with an fp32 file, ``own``: whose tensors are called as those of the file; and what both answer on
     ``examples``."""
-    threads = contest.threads
+    threads, begun = contest.threads, time.monotonic()
     try:
-        laps = [
-            call(race.race_here, backend, contest.file, opponent, inputs, threads, contest.seconds, limits=_LIMITS)
-            for _ in range(race.PROCESSES)
-        ]
+        laps: list[Lap] = []
+        while race.goes_on(len(laps), time.monotonic() - begun):
+            arguments = (backend, contest.file, opponent, inputs, threads, contest.seconds)
+            laps.append(call(race.race_here, *arguments, limits=_LIMITS))
         if examples is None:
             change, findings = None, list(_judge_random(laps, name))
         else:

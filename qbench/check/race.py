@@ -22,8 +22,9 @@ from qbench.stats import intervals
 
 Array = NDArray[Any]
 SECONDS = 1.5  # of each process
-PROCESSES = 5
-_BLOCK_SECONDS, _WARMUP_SECONDS, _LEAST_PAIRS = 0.02, 0.3, 8
+PROCESSES, FEWEST_PROCESSES = 5, 3
+RACE_SECONDS = 15.0  # after so long no further process begins, where the fewest have run: large files load for seconds
+_BLOCK_SECONDS, _WARMUP_SECONDS, _LEAST_PAIRS = 0.02, 0.3, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,13 @@ def race_here(
                 break
     broken = bool(np.isfinite(answers[1]).all() and not np.isfinite(answers[0]).all())
     return Lap(ratio=statistics.median(ratios), sqnr_db=_sqnr(answers[0], answers[1]), broken=broken)
+
+
+def goes_on(processes: int, elapsed_seconds: float) -> bool:
+    """Whether another process races, after so many in that time."""
+    if processes >= PROCESSES:
+        return False
+    return processes < min(FEWEST_PROCESSES, PROCESSES) or elapsed_seconds < RACE_SECONDS
 
 
 def combine(laps: Sequence[Lap], runtime: str, opponent: str) -> Race:

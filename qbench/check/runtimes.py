@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     ".pt2": ("AOTInductor package", ("inductor",)),
     ".pte": ("ExecuTorch program", ("executorch",)),
 }
-_CALLS = 20
+_CALLS, _FEWEST_CALLS, _SECONDS = 20, 3, 1.0  # that are timed: fewer where they take longer than that together
 # What a runtime says -> what that means, and what to do. The groups of the pattern fill both.
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (
@@ -126,15 +127,19 @@ def _run_here(
     plugin: Any = registry.load("backend", backend)
     runner = plugin.load(file, threads=threads)
     with runner.context():
-        runner(runner.prepare(inputs))
+        prepared = runner.prepare(inputs)
+        runner(prepared)
+        before = time.perf_counter()
+        runner(prepared)
+        once = time.perf_counter() - before
+    calls = max(_FEWEST_CALLS, min(_CALLS, round(_SECONDS / once)))
     layers: tuple[Layer, ...] = ()
     if hasattr(plugin, "execute"):
         layers = tuple(executed.layer for executed in plugin.execute(file, inputs))
     try:
-        profile = plugin.time_nodes(file, inputs, threads=threads, calls=_CALLS).fit_into_call()
+        profile = plugin.time_nodes(file, inputs, threads=threads, calls=calls).fit_into_call()
     except CaseSkipped:  # a package that was not compiled to be watched: its kernels do not show
         with runner.context():
-            prepared = runner.prepare(inputs)
-            return layers, {}, time_calls(lambda: runner(prepared), _CALLS)
+            return layers, {}, time_calls(lambda: runner(prepared), calls)
     kinds = dict.fromkeys(node.kind for node in profile.nodes)
     return layers, {kind: profile.seconds_by_kind().get(kind, 0.0) for kind in kinds}, profile.call_seconds
