@@ -24,15 +24,16 @@ Ask = Callable[[str, str], str]  # a question and its default -> the answer
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
     """A data set's ``loader`` with its ``value`` (None: it takes none) and ``options``, as a suite names them; its
-    splits, whether it has labels of classes; ``notes``: what was assumed, a comment each. ``code``: name and text of
-    the Python file that has to be written, None where none is."""
+    splits, how many examples calibrate (None: nobody counted them), whether it has labels of classes; ``notes``: what
+    was assumed, a comment each. ``code``: name and text of the Python file that has to be written, None where none is.
+    """
 
     loader: str
     value: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     train: str = "train"
     test: str = "test"
-    samples: int = SAMPLES
+    samples: int | None = None
     labelled: bool = False
     notes: tuple[str, ...] = ()
     code: tuple[str, str] | None = None

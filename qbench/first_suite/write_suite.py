@@ -74,7 +74,7 @@ def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
         "data:",
         *(f"  # {note}" for note in data.notes),
         f"  dataset: {data.dataset}",
-        f"  calibrate: {{split: {data.train}, samples: {data.samples}}}",
+        f"  calibrate: {{split: {data.train}{'' if data.samples is None else f', samples: {data.samples}'}}}",
         f"  evaluate: {{split: {data.test}}}",
         "matrix:",
         f"  modes: [{modes}]",

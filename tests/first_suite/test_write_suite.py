@@ -153,6 +153,20 @@ def test_the_form_of_images_is_the_models(place):
     assert read.data.dataset["layout"] == "nhwc"
 
 
+def test_what_nobody_counted_is_not_asked_for(place, monkeypatch, capsys):
+    """A function's examples: its suite takes as many as it gives, so that it runs at once."""
+    (place / "few.py").write_text(
+        "import numpy as np\n"
+        "def load(split):\n"
+        "    rng = np.random.default_rng(len(split))\n"
+        "    return rng.normal(size=(40, 3, 8, 8)).astype('float32'), rng.integers(0, 4, 40)\n"
+    )
+    written, _ = write(save_model(place), "few.py:load")
+    assert "  calibrate: {split: train}\n" in written.file.read_text()
+    changes = ("--set", "matrix.backends=[onnxruntime]", "--set", "measure.max_seconds=0.1")
+    assert run_command(monkeypatch, capsys, "run", "first.yaml", "--quick", "--quiet", *changes)[0] == 0
+
+
 def test_a_network_in_python_and_one_of_torchscript(place):
     """Each on the backends that build from it."""
     (place / "my_net.py").write_text(NET)
