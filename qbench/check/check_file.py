@@ -96,19 +96,19 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
     from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_float
 
-    file, size = contest.file, contest.file.stat().st_size
+    file = contest.file
     try:
         model = onnx_check.load(file, valid=False)
     except ModelError as error:
         words = str(error).removeprefix(f"{file}: ")
         broken = Finding(severity="fault", code="broken-file", text=words, advice="save or download the file again")
-        return FileCheck(file=str(file), format="ONNX", bytes=size, findings=(broken,))
+        return _finish(contest, "ONNX", (), data, (), _Beside(), [broken])
     declared = onnx_file.list_inputs(model)
     examples = None if data is None else read_examples(data, file.stem, model)
     if examples is None:
         inputs = example_inputs.make_inputs(declared, shapes)
     else:
-        batch = _find_batch(declared)
+        batch = onnx_file.find_fixed_batch(declared) or 1
         require_fit(examples, declared, batch)
         inputs = examples.take(0, batch)
     quantized = why_not_float(model) is not None
@@ -161,12 +161,6 @@ def _finish(
         change=beside.change,
         findings=tuple(sorted((*findings, *beside.findings), key=_rank)),
     )
-
-
-def _find_batch(declared: Sequence[DeclaredInput]) -> int:
-    """How many examples a call takes: what the file fixes, else one."""
-    firsts = (entry.sizes[0] for entry in declared if entry.sizes)
-    return next((size for size in firsts if isinstance(size, int) and size > 0), 1)
 
 
 def _check_other(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,12 @@ def input_types(file: Path) -> dict[str, str | None]:
 
 def fixed_batch(file: Path) -> int | None:
     """The batch size that the inputs demand, as the first with a fixed one says; None where it is dynamic."""
-    firsts = (declared.sizes[0] for declared in _read_inputs(file) if declared.sizes)
+    return find_fixed_batch(_read_inputs(file))
+
+
+def find_fixed_batch(inputs: Sequence[DeclaredInput]) -> int | None:
+    """The same, of inputs that were read."""
+    firsts = (declared.sizes[0] for declared in inputs if declared.sizes)
     return next((size for size in firsts if isinstance(size, int) and size > 0), None)
 
 
