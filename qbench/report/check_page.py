@@ -12,7 +12,7 @@ from qbench.progress.table import TextTable
 from qbench.report import html
 from qbench.report.history_page import POLICY
 
-_TONES = {"fault": "bad", "warning": "open", "note": ""}
+_TONES = {"fault": "bad", "warning": "unsure", "note": ""}
 
 
 def write_check_page(check: FileCheck, file: Path) -> None:
