@@ -66,7 +66,7 @@ def _describe_change(change: DataChange) -> str:
 
 
 def describe_runtime(runtime: RuntimeCheck) -> str:
-    """``ONNX Runtime 1.32.0: 7.1 ms a call, 100% of its multiply-accumulates in int8; of its time …``."""
+    """``ONNX Runtime 1.32.0: 7.1 ms a call, 100 % of its multiply-accumulates in int8; of its time …``."""
     name = " ".join(filter(None, (backend_name(runtime.runtime), runtime.version)))
     if runtime.refused is not None:
         return f"{name}: {'is not installed' if runtime.version is None else 'does not run it'}"

@@ -34,7 +34,7 @@ def init(
 ) -> None:
     """Write a first suite for a model, with a comment at whatever was assumed. Nothing of the model or the data runs.
 
-    On a terminal it asks what neither file tells, three questions at most.
+    On a terminal it asks what it cannot read in model and data, three questions at most.
 
     Exit code: 0, 2 usage error.
     """
