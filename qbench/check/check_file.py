@@ -365,13 +365,18 @@ def _race(
         while race.goes_on(len(laps), time.monotonic() - begun):
             arguments = (backend, contest.file, opponent, inputs, threads, contest.seconds)
             laps.append(call(race.race_here, *arguments, limits=_LIMITS))
-        if examples is None:
-            change, findings = None, list(_judge_random(laps, name))
-        else:
-            change, findings = _compare_on_data(contest, opponent, name, backend, inputs, examples, own=own)
     except (CaseError, QbenchError) as error:
         return _Beside(no_race=runtimes.explain_refusal(str(error))[0])
-    return _Beside(race=race.combine(laps, backend, name), change=change, findings=tuple(findings))
+    raced = race.combine(laps, backend, name)
+    if examples is None:
+        return _Beside(race=raced, findings=tuple(_judge_random(laps, name)))
+    try:
+        change, findings = _compare_on_data(contest, opponent, name, backend, inputs, examples, own=own)
+    except (CaseError, QbenchError) as error:  # the race is known all the same
+        text = f"its answers on the data could not be compared: {runtimes.explain_refusal(str(error))[0]}"
+        failed = Finding(severity="warning", code="no-answers", text=text, advice="name fewer or smaller examples")
+        return _Beside(race=raced, findings=(failed,))
+    return _Beside(race=raced, change=change, findings=tuple(findings))
 
 
 def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:

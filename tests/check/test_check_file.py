@@ -15,7 +15,7 @@ from short_measurements import PEAK
 from qbench import registry
 from qbench.check import core_peak, race, text
 from qbench.check.check_file import check_file
-from qbench.errors import UsageError
+from qbench.errors import CaseError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +197,21 @@ def test_examples_take_the_place_of_random_inputs(tmp_path, monkeypatch):
     assert traced.change is not None
     assert (traced.change.flips, traced.change.right) == (None, None)
     assert traced.inputs == ("input 0 1x32x48x48 float32",)
+
+
+def test_a_race_that_was_run_stays_where_answers_fail(tmp_path, monkeypatch):
+    """What is known is told."""
+
+    def fail(*_, **__):
+        raise CaseError("it took longer than 120 s")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("qbench.check.check_file._compare_on_data", fail)
+    np.savez("d.npz", inputs=np.random.default_rng(0).random((20, 32, 48, 48), dtype=np.float32))
+    check = check_file(people_files.sound(tmp_path / "m.onnx"), data="d.npz", seconds=0.05)
+    assert check.race is not None
+    (finding,) = (finding for finding in check.findings if finding.code == "no-answers")
+    assert finding.text == "its answers on the data could not be compared: it took longer than 120 s"
 
 
 def test_a_pickle_is_not_opened(tmp_path):
