@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from qbench import formatting
 from qbench.backends.base import Inputs
-from qbench.check import core_peak, data_change, example_inputs, float_form, graph_faults, race, runtimes
-from qbench.check.data_change import DataChange, LayerLoss
-from qbench.check.examples import Examples, read_examples, require_fit
+from qbench.check import core_peak, example_inputs, graph_faults, race, runtimes
+from qbench.check.beside_fp32 import LIMITS, Beside, Contest, race_files, race_onnx
+from qbench.check.examples import read_examples, require_fit
 from qbench.check.exported_program import explain_exported
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
-from qbench.check.race import Lap
 from qbench.decide.names import backend_name
-from qbench.errors import BuildError, CaseError, ModelError, QbenchError, UsageError, first_names
+from qbench.errors import CaseError, ModelError, QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
-from qbench.process.child_process import Limits, call
+from qbench.process.child_process import call
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.artifacts.onnx_file import DeclaredInput
-from qbench.stats import intervals
 
-_LIMITS = Limits(seconds=120.0)
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
 _MUCH_CONVERSION = 0.15  # of a call
-_GOOD_DB = 10.0  # below, the float form and the file are not the same network
-_FEW_FLIPS = 0.01  # of the examples: up to so many may get another class
 # What others cause, and what another runtime than the first says: told last, in this order.
 _LAST = (
     "far-on-data",
@@ -66,33 +57,13 @@ def check_file(
     if shapes and data is not None:
         raise UsageError("--data says what the inputs are: leave --shape out")
     named = example_inputs.read_shapes(shapes)
-    contest = _Contest(file=file, against=against, threads=threads, seconds=seconds)
+    contest = Contest(file=file, against=against, threads=threads, seconds=seconds)
     if title == "ONNX":
         return _check_onnx(contest, named, data)
     return _check_other(contest, title, backends, named, data)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Contest:
-    """What of a check does not change: the file, its fp32 where one is named, ``threads`` and ``seconds`` of a lap."""
-
-    file: Path
-    against: Path | None
-    threads: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Beside:
-    """What a file is beside its fp32; ``no_race``: why it was not compared."""
-
-    race: Race | None = None
-    no_race: str | None = None
-    change: DataChange | None = None
-    findings: tuple[Finding, ...] = ()
-
-
-def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]], data: str | None) -> FileCheck:
+def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], data: str | None) -> FileCheck:
     from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_float
 
@@ -102,7 +73,7 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
     except ModelError as error:
         words = str(error).removeprefix(f"{file}: ")
         broken = Finding(severity="fault", code="broken-file", text=words, advice="save or download the file again")
-        return _finish(contest, "ONNX", (), data, (), _Beside(), [broken])
+        return _finish(contest, "ONNX", (), data, (), Beside(), [broken])
     declared = onnx_file.list_inputs(model)
     examples = None if data is None else read_examples(data, file.stem, model)
     if examples is None:
@@ -113,7 +84,7 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
         inputs = examples.take(0, batch)
     quantized = why_not_float(model) is not None
     checks = tuple(
-        runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS)
+        runtimes.check_runtime(backend, file, inputs, contest.threads, LIMITS)
         for backend in runtimes.FORMATS[".onnx"][1]
     )
     if contest.threads == 1 and any(check.layers for check in checks):
@@ -126,12 +97,12 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
         findings += graph_faults.find_faults(model)
         findings += _find_overflow(file)
     if runs is None:
-        beside = _Beside(no_race="no installed runtime runs it")
+        beside = Beside(no_race="no installed runtime runs it")
     elif not quantized:
         findings.append(_say_float())
-        beside = _Beside(no_race="nothing in it is quantized")
+        beside = Beside(no_race="nothing in it is quantized, so that there is nothing to compare with its fp32")
     else:
-        beside = _race_onnx(contest, model, runs.runtime, inputs, examples)
+        beside = race_onnx(contest, model, runs.runtime, inputs, examples)
         for check in checks:
             findings += _judge_layers(check, findings, first=check is runs)
         findings += _judge_time(runs, beside.race)
@@ -140,12 +111,12 @@ def _check_onnx(contest: _Contest, shapes: Mapping[str | None, tuple[int, ...]],
 
 
 def _finish(
-    contest: _Contest,
+    contest: Contest,
     title: str,
     inputs: tuple[str, ...],
     data: str | None,
     checks: tuple[RuntimeCheck, ...],
-    beside: _Beside,
+    beside: Beside,
     findings: Sequence[Finding],
 ) -> FileCheck:
     """All that was found out, causes first."""
@@ -164,7 +135,7 @@ def _finish(
 
 
 def _check_other(
-    contest: _Contest,
+    contest: Contest,
     title: str,
     backends: Sequence[str],
     shapes: Mapping[str | None, tuple[int, ...]],
@@ -174,7 +145,7 @@ def _check_other(
     named."""
     file = contest.file
     if (exported := explain_exported(file)) is not None:
-        no_race = _Beside(no_race="nothing runs it as it is")
+        no_race = Beside(no_race="nothing runs it as it is")
         return _finish(contest, "torch.export program", (), data, (), no_race, [exported])
     if not shapes and data is None:
         raise UsageError(
@@ -191,12 +162,12 @@ def _check_other(
             DeclaredInput(name=f"input {place}", dtype=str(array.dtype), sizes=array.shape)
             for place, array in enumerate(inputs)
         ]
-    checks = tuple(runtimes.check_runtime(backend, file, inputs, contest.threads, _LIMITS) for backend in backends)
+    checks = tuple(runtimes.check_runtime(backend, file, inputs, contest.threads, LIMITS) for backend in backends)
     runs = next((check for check in checks if check.refused is None), None)
     findings = [*_judge_loading(checks)]
-    beside = _Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
+    beside = Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
     if runs is not None and contest.against is not None:
-        beside = _race(contest, contest.against, str(contest.against), runs.runtime, inputs, examples)
+        beside = race_files(contest, contest.against, str(contest.against), runs.runtime, inputs, examples)
     if runs is not None:
         if runs.seconds and "int8 product" not in runs.seconds:
             findings.append(_say_float())
@@ -292,7 +263,7 @@ def _judge_time(runs: RuntimeCheck, raced: Race | None) -> Iterator[Finding]:
 def _find_overflow(file: Path) -> Iterator[Finding]:
     """Layers whose sums of two products leave 16 bits on x86 CPUs without VNNI, by their weights alone."""
     try:
-        layers: tuple[str, ...] = call(_list_overflowing_here, file, limits=_LIMITS)
+        layers: tuple[str, ...] = call(_list_overflowing_here, file, limits=LIMITS)
     except (CaseError, QbenchError):  # a file that the runtime refuses is told already
         return
     if not layers:
@@ -326,127 +297,3 @@ def _list_overflowing_here(file: Path, *, progress: object) -> tuple[str, ...]:
         if isinstance(layer, IntegerLayer) and len(find_pairs(layer.product)):
             names.append(own_name(sections.name_layer(node, {})))
     return tuple(names)
-
-
-def _race_onnx(contest: _Contest, model: Any, backend: str, inputs: Inputs, examples: Examples | None) -> _Beside:
-    """The race with the fp32 that is named, or that is made here."""
-    import onnx
-
-    if contest.against is not None:
-        return _race(contest, contest.against, str(contest.against), backend, inputs, examples)
-    with TemporaryDirectory(prefix="qbench-check-") as folder:
-        target = Path(folder) / "float.onnx"
-        try:
-            onnx.save(float_form.make_float(model), str(target))
-        except (BuildError, ValueError, KeyError, IndexError) as error:
-            return _Beside(no_race=f"no fp32 could be made from it ({error}): name one with --against")
-        beside = _race(contest, target, "its own fp32", backend, inputs, examples, own=True)
-    if beside.race is None:
-        why = f"the fp32 that was made from it does not run ({beside.no_race}): name one with --against"
-        return _Beside(no_race=why)
-    return beside
-
-
-def _race(
-    contest: _Contest,
-    opponent: Path,
-    name: str,
-    backend: str,
-    inputs: Inputs,
-    examples: Examples | None,
-    *,
-    own: bool = False,
-) -> _Beside:
-    """The race with an fp32 file, ``own``: whose tensors are called as those of the file; and what both answer on
-    ``examples``."""
-    threads, begun = contest.threads, time.monotonic()
-    try:
-        laps: list[Lap] = []
-        while race.goes_on(len(laps), time.monotonic() - begun):
-            arguments = (backend, contest.file, opponent, inputs, threads, contest.seconds)
-            laps.append(call(race.race_here, *arguments, limits=_LIMITS))
-    except (CaseError, QbenchError) as error:
-        return _Beside(no_race=runtimes.explain_refusal(str(error))[0])
-    raced = race.combine(laps, backend, name)
-    if examples is None:
-        return _Beside(race=raced, findings=tuple(_judge_random(laps, name)))
-    try:
-        change, findings = _compare_on_data(contest, opponent, name, backend, inputs, examples, own=own)
-    except (CaseError, QbenchError) as error:  # the race is known all the same
-        text = f"its answers on the data could not be compared: {runtimes.explain_refusal(str(error))[0]}"
-        failed = Finding(severity="warning", code="no-answers", text=text, advice="name fewer or smaller examples")
-        return _Beside(race=raced, findings=(failed,))
-    return _Beside(race=raced, change=change, findings=tuple(findings))
-
-
-def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:
-    """What answers to random inputs say."""
-    if any(lap.broken for lap in laps):
-        yield Finding(
-            severity="fault",
-            code="not-finite",
-            text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
-            advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
-        )
-    elif (decibels := laps[0].sqnr_db) is not None and decibels < _GOOD_DB:
-        yield Finding(
-            severity="warning",
-            code="far-from-fp32",
-            text=f"on random inputs its first output is {decibels:.1f} dB from that of {name}",
-            advice="random inputs are no data: --data says what it is on yours",
-        )
-
-
-def _compare_on_data(
-    contest: _Contest, opponent: Path, name: str, backend: str, inputs: Inputs, examples: Examples, *, own: bool
-) -> tuple[DataChange, list[Finding]]:
-    """What the file answers on examples beside its fp32, and where it is another answer, which layer begins it."""
-    batch = len(inputs[0])
-    answers = [
-        call(data_change.answer_here, backend, path, examples, batch, contest.threads, limits=_LIMITS)
-        for path in (contest.file, opponent)
-    ]
-    change = data_change.compare_answers(answers[0], answers[1], examples, name)
-    flips = None if change.flips is None else intervals.clopper_pearson(change.flips, change.examples)
-    far = change.sqnr_db < _GOOD_DB
-    if not far and (flips is None or (flips.low or 0.0) <= _FEW_FLIPS):
-        return change, []
-    begin = _find_begin(contest, opponent, examples, batch) if own else None
-    words = "" if begin is None else f"; {_describe_begin(begin)}"
-    text = f"on {change.examples} examples its first output is {change.sqnr_db:.1f} dB from that of {name}"
-    if change.flips is not None:
-        text += f", and {change.flips} get another class"
-    return change, [
-        Finding(
-            severity="fault" if far else "warning",
-            code="far-on-data" if far else "flips-on-data",
-            text=text + words,
-            advice=_advise(begin),
-            layers=() if begin is None else (begin.layer,),
-        )
-    ]
-
-
-def _describe_begin(begin: LayerLoss) -> str:
-    if begin.operator == data_change.INPUT:
-        return f"most of it begins at the input {begin.layer}: in its range of bytes it is {begin.behind_db:.0f} dB"
-    where = f"{begin.layer} ({begin.operator})"
-    return f"most of it begins at {where}: {begin.before_db:.0f} dB before, {begin.behind_db:.0f} dB behind"
-
-
-def _advise(begin: LayerLoss | None) -> str:
-    if begin is None:
-        return "calibrate on examples like these; a suite names the layers that lose most (evaluate: {layers: true})"
-    if begin.operator == data_change.INPUT:
-        return "calibrate on inputs like these, scaled as these are"
-    return "keep that layer in float, or calibrate with other ranges (percentile, mse)"
-
-
-def _find_begin(contest: _Contest, opponent: Path, examples: Examples, batch: int) -> LayerLoss | None:
-    try:
-        loss: LayerLoss | None = call(
-            data_change.find_begin_here, contest.file, opponent, examples, batch, contest.threads, limits=_LIMITS
-        )
-    except (CaseError, QbenchError):  # with all of its tensors given out, it may need more than there is
-        return None
-    return loss

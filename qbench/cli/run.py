@@ -65,8 +65,7 @@ def run(
     from qbench.process.start import start_server
 
     interrupted = None if resume is None else find_run(resume, to_resume=True)
-    named = suite if data is None and (suite is None or suite.suffix in SUITES) else _write_suite(suite, data)
-    asked = _read_asked(named, interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
+    asked = _read_asked(_find_suite(suite, data), interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
     start_server()  # it imports what children need while this process imports the stages
 
     from qbench.progress.live import live
@@ -91,8 +90,10 @@ def run(
     raise typer.Exit(result.exit_code or int(page is None and bool(result.records)))
 
 
-def _write_suite(named: Path | None, data: str | None) -> Path | None:
-    """A first suite of the model that is named; the suite itself where a suite is."""
+def _find_suite(named: Path | None, data: str | None) -> Path | None:
+    """The suite that is named, or a first one that is written of a model."""
+    if data is None and (named is None or named.suffix in SUITES):
+        return named
     from qbench.first_suite.model_facts import is_model
     from qbench.first_suite.write_suite import write_first_suite
 

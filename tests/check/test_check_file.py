@@ -206,7 +206,7 @@ def test_a_race_that_was_run_stays_where_answers_fail(tmp_path, monkeypatch):
         raise CaseError("it took longer than 120 s")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("qbench.check.check_file._compare_on_data", fail)
+    monkeypatch.setattr("qbench.check.beside_fp32._compare_on_data", fail)
     np.savez("d.npz", inputs=np.random.default_rng(0).random((20, 32, 48, 48), dtype=np.float32))
     check = check_file(people_files.sound(tmp_path / "m.onnx"), data="d.npz", seconds=0.05)
     assert check.race is not None

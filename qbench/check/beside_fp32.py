@@ -1,0 +1,168 @@
+"""How a file does beside its fp32: a race, answers on examples, and the layer that begins a difference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from qbench.backends.base import Inputs
+from qbench.check import data_change, float_form, race, runtimes
+from qbench.check.data_change import DataChange, LayerLoss
+from qbench.check.examples import Examples
+from qbench.check.finding import Finding, Race
+from qbench.check.race import Lap
+from qbench.errors import BuildError, CaseError, QbenchError
+from qbench.process.child_process import Limits, call
+from qbench.stats import intervals
+
+LIMITS = Limits(seconds=120.0)
+_GOOD_DB = 10.0  # below, the float form and the file are not the same network
+_FEW_FLIPS = 0.01  # of the examples: up to so many may get another class
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What of a check does not change: the file, its fp32 where one is named, ``threads`` and ``seconds`` of a lap."""
+
+    file: Path
+    against: Path | None
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What a file is beside its fp32; ``no_race``: why it was not compared."""
+
+    race: Race | None = None
+    no_race: str | None = None
+    change: DataChange | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def race_onnx(contest: Contest, model: Any, backend: str, inputs: Inputs, examples: Examples | None) -> Beside:
+    """The race with the fp32 that is named, or that is made here."""
+    import onnx
+
+    if contest.against is not None:
+        return race_files(contest, contest.against, str(contest.against), backend, inputs, examples)
+    with TemporaryDirectory(prefix="qbench-check-") as folder:
+        target = Path(folder) / "float.onnx"
+        try:
+            onnx.save(float_form.make_float(model), str(target))
+        except (BuildError, ValueError, KeyError, IndexError) as error:
+            return Beside(no_race=f"no fp32 could be made from it ({error}): name one with --against")
+        beside = race_files(contest, target, "its own fp32", backend, inputs, examples, own=True)
+    if beside.race is None:
+        why = f"the fp32 that was made from it does not run ({beside.no_race}): name one with --against"
+        return Beside(no_race=why)
+    return beside
+
+
+def race_files(
+    contest: Contest,
+    opponent: Path,
+    name: str,
+    backend: str,
+    inputs: Inputs,
+    examples: Examples | None,
+    *,
+    own: bool = False,
+) -> Beside:
+    """The race with an fp32 file, ``own``: whose tensors are called as those of the file; and what both answer on
+    ``examples``."""
+    threads, begun = contest.threads, time.monotonic()
+    try:
+        laps: list[Lap] = []
+        while race.goes_on(len(laps), time.monotonic() - begun):
+            arguments = (backend, contest.file, opponent, inputs, threads, contest.seconds)
+            laps.append(call(race.race_here, *arguments, limits=LIMITS))
+    except (CaseError, QbenchError) as error:
+        return Beside(no_race=runtimes.explain_refusal(str(error))[0])
+    raced = race.combine(laps, backend, name)
+    if examples is None:
+        return Beside(race=raced, findings=tuple(_judge_random(laps, name)))
+    try:
+        change, findings = _compare_on_data(contest, opponent, name, backend, inputs, examples, own=own)
+    except (CaseError, QbenchError) as error:  # the race is known all the same
+        text = f"its answers on the data could not be compared: {runtimes.explain_refusal(str(error))[0]}"
+        failed = Finding(severity="warning", code="no-answers", text=text, advice="name fewer or smaller examples")
+        return Beside(race=raced, findings=(failed,))
+    return Beside(race=raced, change=change, findings=tuple(findings))
+
+
+def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:
+    """What answers to random inputs say."""
+    if any(lap.broken for lap in laps):
+        yield Finding(
+            severity="fault",
+            code="not-finite",
+            text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
+            advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
+        )
+    elif (decibels := laps[0].sqnr_db) is not None and decibels < _GOOD_DB:
+        yield Finding(
+            severity="warning",
+            code="far-from-fp32",
+            text=f"on random inputs its first output is {decibels:.1f} dB from that of {name}",
+            advice="random inputs are no data: --data says what it is on yours",
+        )
+
+
+def _compare_on_data(
+    contest: Contest, opponent: Path, name: str, backend: str, inputs: Inputs, examples: Examples, *, own: bool
+) -> tuple[DataChange, list[Finding]]:
+    """What the file answers on examples beside its fp32, and where it is another answer, which layer begins it."""
+    batch = len(inputs[0])
+    answers = [
+        call(data_change.answer_here, backend, path, examples, batch, contest.threads, limits=LIMITS)
+        for path in (contest.file, opponent)
+    ]
+    change = data_change.compare_answers(answers[0], answers[1], examples, name)
+    flips = None if change.flips is None else intervals.clopper_pearson(change.flips, change.examples)
+    far = change.sqnr_db < _GOOD_DB
+    if not far and (flips is None or (flips.low or 0.0) <= _FEW_FLIPS):
+        return change, []
+    begin = _find_begin(contest, opponent, examples, batch) if own else None
+    words = "" if begin is None else f"; {_describe_begin(begin)}"
+    text = f"on {change.examples} examples its first output is {change.sqnr_db:.1f} dB from that of {name}"
+    if change.flips is not None:
+        text += f", and {change.flips} get another class"
+    return change, [
+        Finding(
+            severity="fault" if far else "warning",
+            code="far-on-data" if far else "flips-on-data",
+            text=text + words,
+            advice=_advise(begin),
+            layers=() if begin is None else (begin.layer,),
+        )
+    ]
+
+
+def _describe_begin(begin: LayerLoss) -> str:
+    if begin.operator == data_change.INPUT:
+        return f"most of it begins at the input {begin.layer}: in its range of bytes it is {begin.behind_db:.0f} dB"
+    where = f"{begin.layer} ({begin.operator})"
+    return f"most of it begins at {where}: {begin.before_db:.0f} dB before, {begin.behind_db:.0f} dB behind"
+
+
+def _advise(begin: LayerLoss | None) -> str:
+    if begin is None:
+        return "calibrate on examples like these; a suite names the layers that lose most (evaluate: {layers: true})"
+    if begin.operator == data_change.INPUT:
+        return "calibrate on inputs like these, scaled as these are"
+    return "keep that layer in float, or calibrate with other ranges (percentile, mse)"
+
+
+def _find_begin(contest: Contest, opponent: Path, examples: Examples, batch: int) -> LayerLoss | None:
+    try:
+        loss: LayerLoss | None = call(
+            data_change.find_begin_here, contest.file, opponent, examples, batch, contest.threads, limits=LIMITS
+        )
+    except (CaseError, QbenchError):  # with all of its tensors given out, it may need more than there is
+        return None
+    return loss
