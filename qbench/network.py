@@ -36,8 +36,9 @@ PROBES = 4  # examples on which a network is tried before anything is built
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A checked network: how to load it again, and the digests that name it. ``unjudged_outputs``: what it returns
-    behind the first output, which alone is judged. ``misfit``: why the metric cannot judge it, where another can."""
+    """A checked network: how to load it again, and the digests that name it. ``outputs``: the tensors that it returns,
+    as ``output`` in a suite names them, first the one that counts. ``misfit``: why the metric cannot judge it, where
+    another can."""
 
     reference: ModelReference
     weights: Path | None
@@ -45,7 +46,7 @@ class Model:
     code_digest: str
     notes: tuple[str, ...] = field(default=())
     int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
-    unjudged_outputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     misfit: str | None = None
 
 
@@ -76,8 +77,9 @@ def prepare_model(
             overlap_note = require_not_trained_on(data, builtin.fitted_on(), name=builtin.name)
             notes = (overlap_note,) if overlap_note else ()
     network, note = _load(reference, trained)
-    if (only := dry_run.find_only_output(network, data.evaluation(0, 1))) is not None:
-        reference = replace(reference, output=only)
+    first = None if reference.output is not None else dry_run.find_first_output(network, data.evaluation(0, 1))
+    if first is not None:
+        reference = replace(reference, first=first)
         network, note = _load(reference, trained)
     _require_float(network, reference)
     notes += tuple(filter(None, [None if network.module is None else describe_own_qconfig(network.module)]))
@@ -88,8 +90,9 @@ def prepare_model(
     misfit = _require_fit(network, data, metric, otherwise, reference.name)
     if network.kind == "torch":
         _require_float(network, reference, data.evaluation(0, 1))
-    judged, *unjudged = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1))
-    notes += (_say_first(reference.name, judged, unjudged),) if unjudged else ()
+    outputs = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1), reference.counted)
+    if reference.output is None and misfit is None and metric.load().against == "labels":
+        notes += _say_first(reference.name, outputs)
     digest = weights_file.weights_digest(network)
     file = None
     if network.kind == "torch":
@@ -103,7 +106,7 @@ def prepare_model(
         code_digest=_digest_code(reference, network, data),
         notes=notes,
         int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
-        unjudged_outputs=tuple(unjudged),
+        outputs=outputs,
         misfit=misfit,
     )
 
@@ -116,28 +119,30 @@ def _digest_code(reference: ModelReference, network: Network, data: Data) -> str
             "behaviour": _digest_outputs(network, data),
             "factory": reference.attribute,
             "args": dict(reference.args),
-            "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output],
+            "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted],
             "axis": reference.output_axis,
         }
     )
 
 
 def _keep_outputs(reference: ModelReference, trained: Path | None, data: Data, root: Path) -> Network | None:
-    """The network with all that it returns, where the suite says how an output lies and not which: the adapted one has
-    the first alone."""
-    if reference.output is not None or not reference.output_axis:
+    """The network with its outputs as it names them, where the suite says which counts or how it lies: the adapted one
+    returns them by position."""
+    if reference.counted is None and not reference.output_axis:
         return None
-    whole = replace(reference, output_axis=0)
+    whole = replace(reference, output=None, first=None, output_axis=0)
     return _adapt_network(whole, _load(whole, trained)[0], data, root)[1]
 
 
-def _say_first(name: str, judged: str, unjudged: Sequence[str]) -> str:
-    """That one of several outputs is judged, since the suite names none."""
-    counted = ", counted from 0" if judged.isdigit() else ""
+def _say_first(name: str, outputs: Sequence[str]) -> tuple[str, ...]:
+    """That the labels judge one of several outputs, since the suite names none."""
+    if len(outputs) < 2:
+        return ()
+    counted = ", counted from 0" if outputs[0].isdigit() else ""
     return (
-        f"{name}: it returns {1 + len(unjudged)} outputs ({', '.join((judged, *unjudged))}{counted}), and only the "
-        f"first is judged: nobody looks at what int8 does to the rest; `output: {unjudged[0]}` beside the model's name "
-        "judges that one instead"
+        f"{name}: it returns {len(outputs)} outputs ({', '.join(outputs)}{counted}), and the labels judge only the "
+        f"first; the rest is held against fp32's, and shown; `output: {outputs[1]}` beside the model's name judges "
+        "that one instead",
     )
 
 
@@ -225,7 +230,7 @@ def _adapt_file(
     def fill(folder: Path) -> Mapping[str, Any]:
         return {"note": write(folder / "network")}
 
-    called = [{name: asdict(form) for name, form in reference.inputs.items()}, reference.output, reference.output_axis]
+    called = [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted, reference.output_axis]
     parts = {
         "file": weights_file.weights_digest(network),
         "called": called,

@@ -173,9 +173,9 @@ def test_one_hot_labels_are_told_as_such(root, tmp_path):
         fp32_network.prepare_model(network("residual_cnn"), data, TOP1, root, progress=ignore)
 
 
-@pytest.mark.parametrize(("output", "unjudged"), [(None, ("1",)), (0, ()), (1, ())])
-def test_outputs_that_nobody_judges_are_told(root, tmp_path, output, unjudged):
-    """In a note, where the suite does not say which of several counts; what it chooses is all that there is then."""
+@pytest.mark.parametrize(("output", "outputs"), [(None, ("0", "1")), (0, ("0", "1")), (1, ("1", "0"))])
+def test_outputs_that_no_label_judges_are_told(root, tmp_path, output, outputs):
+    """In a note, where the suite does not say which of several counts; that one comes first, and none is lost."""
     source = tmp_path / "mine.py"
     source.write_text(
         "import torch\n"
@@ -189,9 +189,9 @@ def test_outputs_that_nobody_judges_are_told(root, tmp_path, output, unjudged):
     )
     reference = network("Two", path=source, output=output)
     model = fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
-    assert model.unjudged_outputs == unjudged
-    said = "mine: it returns 2 outputs (0, 1, counted from 0), and only the first is judged"
-    assert [note.startswith(said) for note in model.notes] == [True] * len(unjudged)
+    assert model.outputs == outputs
+    said = "mine: it returns 2 outputs (0, 1, counted from 0), and the labels judge only the first"
+    assert [note.startswith(said) for note in model.notes] == [True] * (output is None)
 
 
 def test_an_axis_without_a_name_does_not_hide_the_other_outputs(root, tmp_path):
@@ -209,7 +209,7 @@ def test_an_axis_without_a_name_does_not_hide_the_other_outputs(root, tmp_path):
     )
     reference = network("Two", path=source, output_axis=1)
     model = fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
-    assert model.unjudged_outputs == ("1",)
+    assert model.outputs == ("0", "1")
     assert any(note.startswith("mine: it returns 2 outputs (0, 1, counted from 0)") for note in model.notes)
 
 

@@ -110,12 +110,16 @@ class Runner(ABC):
     def outputs(self, result: Any) -> Array:
         """The first output of an inference as numpy, first axis = example."""
 
+    def all_outputs(self, result: Any) -> tuple[Array, ...]:
+        """All outputs of an inference, that of ``outputs`` first; a runtime that has no others need not say so."""
+        return (self.outputs(result),)
+
     def digest(self, inputs: Inputs) -> str:
-        """The sha256 of the outputs for these inputs, as 64 hex digits; called within ``context``."""
+        """The sha256 of all outputs for these inputs, as 64 hex digits; called within ``context``."""
         import numpy as np
 
-        outputs = self.outputs(self(self.prepare(inputs)))
-        return hashlib.sha256(np.ascontiguousarray(outputs).tobytes()).hexdigest()
+        outputs = self.all_outputs(self(self.prepare(inputs)))
+        return hashlib.sha256(b"".join(np.ascontiguousarray(output).tobytes() for output in outputs)).hexdigest()
 
     @abstractmethod
     def observed(self) -> dict[str, Any]:

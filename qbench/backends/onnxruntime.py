@@ -98,7 +98,6 @@ class OnnxRunner(Runner):
         self._session = onnxruntime_session.open_session(file, threads=threads)
         self._names = [value.name for value in self._session.get_inputs()]
         self._types = [value.type for value in self._session.get_inputs()]
-        self._outputs = [self._session.get_outputs()[0].name]
 
     def prepare(self, inputs: Inputs) -> dict[str, Array]:
         """The feed dictionary."""
@@ -106,12 +105,18 @@ class OnnxRunner(Runner):
 
     def __call__(self, prepared: dict[str, Array]) -> Any:
         """One inference."""
-        return self._session.run(self._outputs, prepared)
+        return self._session.run(None, prepared)
 
     def outputs(self, result: Any) -> Array:
         """The first output."""
         array: Array = result[0]
         return array
+
+    def all_outputs(self, result: Any) -> tuple[Array, ...]:
+        """All that the file returns, but for sequences, maps and optional values that are not there."""
+        import numpy as np
+
+        return tuple(output for output in result if isinstance(output, np.ndarray))
 
     def observed(self) -> dict[str, Any]:
         """Thread counts and provider as the session tells them; ``amx_tiles``: whether this thread's calls so far have

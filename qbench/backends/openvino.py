@@ -170,6 +170,10 @@ class OpenVinoRunner(Runner):
         array: Array = result[0].copy()
         return array
 
+    def all_outputs(self, result: Any) -> tuple[Array, ...]:
+        """All outputs, copied."""
+        return tuple(result[place].copy() for place in range(len(self._model.outputs)))
+
     def observed(self) -> dict[str, Any]:
         """Threads, streams, pinning and precision as the compiled model tells them, and where its threads may run.
 

@@ -150,6 +150,17 @@ class SingleExampleRunner(TorchRunner):
         array: Array = torch.cat([output[0] for output in result]).detach().numpy()
         return array
 
+    def all_outputs(self, result: list[Any]) -> tuple[Array, ...]:
+        """All outputs, those of an example after those of the one before; those without a row for it are left out."""
+        import torch
+
+        from qbench.quant import model_call
+
+        columns = zip(*(model_call.list_tensors(output) for output in result), strict=True)
+        return tuple(
+            torch.cat(list(column)).detach().numpy() for column in columns if all(t.shape[:1] == (1,) for t in column)
+        )
+
 
 class TorchScriptRunner(TorchRunner):
     """One loaded TorchScript file; ``engine`` is None for fp32."""
@@ -177,6 +188,12 @@ class TorchScriptRunner(TorchRunner):
         first = result[0] if isinstance(result, tuple | list) else result
         array: Array = first.detach().numpy()
         return array
+
+    def all_outputs(self, result: Any) -> tuple[Array, ...]:
+        """All outputs, those in tuples of tuples in their order."""
+        from qbench.quant import model_call
+
+        return tuple(tensor.detach().numpy() for tensor in model_call.list_tensors(result))
 
     def observed(self) -> dict[str, Any]:
         """Thread counts and engine as torch tells them."""

@@ -96,8 +96,25 @@ def runs_as_named(record: Record) -> bool:
 
 
 def list_unjudged(record: Record) -> tuple[str, ...]:
-    """The outputs of the case that nobody looked at."""
-    return (record.accuracy.unjudged_outputs if record.accuracy else None) or ()
+    """The outputs of the case that no metric judges, though the suite does not name the one that counts."""
+    outputs = (record.accuracy.outputs if record.accuracy else None) or ()
+    return tuple(output.name for output in outputs if output.judged is False)
+
+
+def name_judged(record: Record) -> str:
+    """Which of several outputs a case's score is of: ``the first of 2 outputs``, ``boxes, the worst of 2 outputs``;
+    nothing where it returns one, or the suite names it."""
+    outputs = (record.accuracy.outputs if record.accuracy else None) or ()
+    judged = [output.name for output in outputs if output.judged]
+    if record.accuracy is None or any(output.judged is None for output in outputs) or not judged:
+        return ""
+    if len(judged) == 1:
+        return f"the first of {len(outputs)} outputs"
+    if outputs[record.accuracy.judged].value is None:  # a function of the user's takes them together
+        return ""
+    name = outputs[record.accuracy.judged].name
+    count = f"{len(judged)} outputs" if len(judged) == len(outputs) else f"the {len(judged)} outputs that are judged"
+    return f"{'output ' if name.replace('.', '').isdigit() else ''}{name}, the worst of {count}"
 
 
 def p50(record: Record) -> float | None:

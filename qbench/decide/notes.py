@@ -61,14 +61,18 @@ def explain_open(check: LimitCheck) -> str:
 
 
 def _note_unjudged(pick: Record) -> Iterator[str]:
-    """The outputs whose loss nobody knows."""
+    """The outputs that nothing judges, with how far each is from fp32's."""
     if unjudged := cases.list_unjudged(pick):
-        names, counted = ", ".join(unjudged), ", counted from 0" if unjudged[0].isdigit() else ""
+        outputs = [output for output in (pick.accuracy and pick.accuracy.outputs) or () if output.judged is False]
+        told = ", ".join(
+            output.name + ("" if output.value is None else f" (sqnr {formatting.fixed(output.value, 1)} dB)")
+            for output in outputs
+        )
+        counted = ", counted from 0" if unjudged[0].isdigit() else ""
         plural = "s" if len(unjudged) > 1 else ""
         yield (
-            f"Nobody looked at its output{plural} {names}{counted}: its accuracy is that of the first of "
-            f"{1 + len(unjudged)}, and a loss in the rest would not be seen. `output: {unjudged[0]}` beside the "
-            "model's name judges that one."
+            f"No label judges its output{plural} {told}{counted}: its accuracy is that of the first, and what a loss "
+            f"in the rest costs is not known. `output: {unjudged[0]}` beside the model's name judges that one."
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from qbench import formatting
 from qbench.compare import compare
-from qbench.decide.cases import is_sequential, list_unjudged, setting_name, settings
+from qbench.decide.cases import is_sequential, name_judged, setting_name, settings
 from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.objective import Objective
@@ -82,7 +82,7 @@ def _say_accuracy(pick: Record, judged: Judged) -> Iterator[str]:
     metric, change = judged.metric, change_of(judged, pick)
     if metric is None or pick.accuracy is None:
         return
-    outputs = f" in the first of {1 + len(unjudged)} outputs" if (unjudged := list_unjudged(pick)) else ""
+    outputs = f" in {judged_output}" if (judged_output := name_judged(pick)) else ""
     if holds_against_fp32(judged):
         unit = "%" if metric.percent else metric.own_unit
         yield f"{metric.name} {write_shown(judged, pick).partition(' ')[0]} {unit}".rstrip() + outputs

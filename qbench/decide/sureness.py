@@ -85,8 +85,10 @@ def estimate_keep(choice: Choice, contest: Contest) -> float | None:
 
 def _list_output_caps(pick: Record) -> Iterator[Sureness]:
     if unjudged := cases.list_unjudged(pick):
-        outputs = 1 + len(unjudged)
-        yield Sureness(probability=1 / outputs, because=f"1 of its {outputs} outputs was judged")
+        outputs = len(pick.accuracy.outputs or ()) if pick.accuracy else 0
+        yield Sureness(
+            probability=1 / outputs, because=f"{outputs - len(unjudged)} of its {outputs} outputs was judged"
+        )
 
 
 def _list_noise_caps(pick: Record, room: float, contest: Contest) -> Iterator[Sureness]:

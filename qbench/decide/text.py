@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from qbench import formatting
 from qbench.compare import compare
 from qbench.decide import reasons
-from qbench.decide.cases import is_sequential, list_unjudged
+from qbench.decide.cases import is_sequential, name_judged
 from qbench.decide.decision_type import Decision
 from qbench.decide.judged import Judged
 from qbench.decide.names import backend_name, variant_name
@@ -110,5 +110,5 @@ def _accuracy_part(record: Record, judged: Judged) -> list[str]:
         return []
     near = holds_against_fp32(judged)  # how near it is to fp32 says more than how far it is from being fp32
     unit = ("%" if metric.percent else metric.own_unit) if near else metric.unit
-    alone = f" (of the first of {1 + len(unjudged)} outputs)" if (unjudged := list_unjudged(record)) else ""
+    alone = f" (of {judged_output})" if (judged_output := name_judged(record)) else ""
     return [f"{metric.name} {write_shown(judged, record)} {unit}".rstrip() + alone]

@@ -31,6 +31,7 @@ from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic, regular_file
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
+from qbench.metrics.base import name_outputs
 from qbench.process.child_process import Limits, Worker, call
 from qbench.process.cpu_slots import Slots
 from qbench.progress.callback import Progress
@@ -157,9 +158,10 @@ def predict(
     limits: Limits,
     progress: Progress,
 ) -> None:
-    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, labels, ids, digests of the inputs,
-    and of a static or QAT artifact as JSON how the inputs fit it), from fresh processes, each of which proves first
-    that the artifact gives there what it gave where it was built; but on another ``host`` than ``native``, or where it
+    """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, those behind the first as
+    ``name_outputs`` says, labels, ids, digests of the inputs, and of a static or QAT artifact as JSON how the inputs
+    fit it), from fresh processes, each of which proves first that the artifact gives there what it gave where it was
+    built; but on another ``host`` than ``native``, or where it
     was built on another machine (``same_answers`` False), it may give something else. Where the host's answers are
     predicted, the sums of each layer are written, too.
 
@@ -182,7 +184,8 @@ def predict(
         limits=limits,
         progress=progress,
     )
-    arrays: dict[str, Any] = {"outputs": result.rows, "ids": np.asarray(data.evaluation_ids())}
+    outputs = {name_outputs(place): rows for place, rows in {0: result.rows, **result.others}.items()}
+    arrays: dict[str, Any] = {**outputs, "ids": np.asarray(data.evaluation_ids())}
     labels = data.evaluation_labels()
     if labels is not None:
         arrays["labels"] = labels
@@ -243,7 +246,7 @@ def _write(file: Path, arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
-            entry.compress_type = zipfile.ZIP_STORED if name == "outputs" else zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_STORED if name.startswith("outputs") else zipfile.ZIP_DEFLATED
             with archive.open(entry, "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 

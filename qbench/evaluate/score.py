@@ -1,33 +1,40 @@
-"""Stage 4, continued: predictions of every example -> a score with its interval, and the paired change against fp32."""
+"""Stage 4, continued: predictions of every example -> the score of the output that counts, or the worst of several."""
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import EvaluateError
+from qbench.evaluate.one_output import find_reference, score_predictions
 from qbench.evaluate.predictions import input_fits, load_predictions
 from qbench.files import atomic
-from qbench.metrics.base import Metric, values_file
+from qbench.metrics import agreement
+from qbench.metrics.base import Metric, name_outputs, values_file
 from qbench.metrics.spec import MetricSpec
-from qbench.metrics.validation import choose_classes, find_no_score
+from qbench.metrics.user_metric import UserMetric
 from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
-from qbench.record.schema import Accuracy, Flips
-from qbench.stats import intervals, jackknife
-from qbench.stats.interval_type import LARGEST, Interval
+from qbench.record.schema import Accuracy, OutputScore
 
 Array = NDArray[Any]
-IntervalMethod = Literal["score", "weighted mean", "jackknife", "paired bootstrap"]
-LEVEL = 0.95
-# A score of the user's own takes as long as it takes, each time. Of 400 resamples a 95 % limit lies 10 from the end.
-RESAMPLES_OF_OWN = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """The ``names`` of what a network returns, in the order of its predictions, and whether all of them are judged (the
+    suite names none) or the first alone."""
+
+    names: tuple[str, ...] = ()
+    all_judged: bool = True
+
+
+ONE_OUTPUT = Outputs()
 
 
 def score(
@@ -37,12 +44,14 @@ def score(
     classes: int | None,
     *,
     fp32: Path | None = None,
+    outputs: Outputs = ONE_OUTPUT,
     limits: Limits,
     progress: Progress,
 ) -> Accuracy:
-    """``score_predictions`` of two files, in a process of its own: a bootstrap takes seconds, and a score of the user's
+    """``score_outputs`` of two files, in a process of its own: a bootstrap takes seconds, and a score of the user's
     own is code of the user's. What that one says of each example is kept beside the file (``values_file``)."""
-    accuracy: Accuracy = call(score_here, metric, file, baseline, classes, fp32, limits=limits, progress=progress)
+    arguments = (metric, file, baseline, classes, fp32, outputs)
+    accuracy: Accuracy = call(score_here, *arguments, limits=limits, progress=progress)
     return accuracy
 
 
@@ -52,6 +61,7 @@ def score_here(
     baseline: Path | None,
     classes: int | None,
     fp32: Path | None = None,
+    outputs: Outputs = ONE_OUTPUT,
     *,
     progress: Progress,
 ) -> Accuracy:
@@ -60,215 +70,121 @@ def score_here(
     base, predictions = None if baseline is None else load_predictions(baseline), load_predictions(file)
     exact = None if fp32 is None else load_predictions(fp32)
     loaded = metric.load()
-    accuracy = score_predictions(loaded, predictions, base, classes, exact)
-    if metric.function is not None:  # a reader of the record cannot load it by its name
-        _keep_values(loaded, predictions, exact or base, values_file(file))
+    if not isinstance(loaded, UserMetric):
+        accuracy = score_outputs(loaded, predictions, base, classes, exact, outputs)
+    else:  # a reader of the record cannot load it by its name
+        accuracy = _score_by_user(loaded, predictions, base, classes, exact, outputs, values_file(file))
     return replace(accuracy, inputs=input_fits(predictions))
 
 
-def _keep_values(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None, file: Path) -> None:
-    values = metric.per_example(predictions["outputs"], _reference(metric, predictions, baseline))
-    file.unlink(missing_ok=True)
-    if values is not None:
-        with atomic.replace_file(file) as part, part.open("wb") as stream:
-            np.savez_compressed(stream, values=values)
+def _score_by_user(
+    metric: UserMetric,
+    predictions: dict[str, Array],
+    baseline: dict[str, Array] | None,
+    classes: int | None,
+    fp32: dict[str, Array] | None,
+    outputs: Outputs,
+    kept: Path,
+) -> Accuracy:
+    """The score by the user's function, which is given all outputs by name where the suite names none of several; what
+    it says of each example is ``kept``."""
+    if len(outputs.names) < 2 or not outputs.all_judged:
+        _keep_values(metric, predictions, fp32 or baseline, kept)
+        return score_predictions(metric, predictions, baseline, classes, fp32)
+    places = [place for place in range(len(outputs.names)) if name_outputs(place) in predictions]
+    layout = {outputs.names[place]: predictions[name_outputs(place)].shape[1:] for place in places}
+    given, *others = (
+        None if part is None else {**part, "outputs": _join_outputs(part, places, outputs.names)}
+        for part in (predictions, baseline, fp32)
+    )
+    assert given is not None
+    named = metric.of_outputs(layout)
+    accuracy = score_predictions(named, given, others[0], classes, others[1])
+    _keep_values(named, given, others[1] or others[0], kept)
+    rows = tuple(OutputScore(name=name, judged=name in layout) for name in outputs.names)
+    return replace(accuracy, outputs=rows, flips=None, agreement=None, only_answer=None)
 
 
-def score_predictions(
+def _join_outputs(predictions: dict[str, Array], places: Sequence[int], names: Sequence[str]) -> Array:
+    """The outputs at these places beside each other, a row for each example."""
+    for place in places:
+        if name_outputs(place) not in predictions:
+            raise EvaluateError(f"its fp32 has no output {names[place]!r} with a row of numbers for each example")
+    rows = [predictions[name_outputs(place)] for place in places]
+    return np.concatenate([array.reshape(len(array), -1) for array in rows], axis=1)
+
+
+def take_outputs(predictions: dict[str, Array], place: int) -> dict[str, Array]:
+    """Predictions in which the outputs at a place stand where the first do."""
+    return predictions if place == 0 else {**predictions, "outputs": predictions[name_outputs(place)]}
+
+
+def score_outputs(
     metric: Metric,
     predictions: dict[str, Array],
     baseline: dict[str, Array] | None,
     classes: int | None,
     fp32: dict[str, Array] | None = None,
+    outputs: Outputs = ONE_OUTPUT,
 ) -> Accuracy:
-    """The score with its interval, and against the baseline's predictions the paired delta, agreement and flips.
-
-    A metric against fp32 takes the baseline's outputs in place of labels, or those of ``fp32`` where the baseline is
-    another variant, whose score is then not perfect; without a baseline the predictions are fp32's own. Raises
-    ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels), or it gives no number.
-    """
-    outputs, labels = predictions["outputs"], predictions.get("labels")
-    problem = metric.problem(outputs, labels, classes)
-    if problem:
-        raise EvaluateError(problem)
-    reference = _reference(metric, predictions, fp32 or baseline)
-    variant = _ScoredVariant(metric, outputs, reference)
-    if variant.n == 0:
-        raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
-    if baseline is None and metric.against == "fp32":  # so by definition: nothing was estimated
-        value = metric.perfect
-        if value is None:
-            value = _require_score(metric, metric.value(outputs, reference))
-        only = _only_answer(metric, outputs, labels)
-        return Accuracy(metric=metric.name, value=value, low=None, high=None, n=variant.n, only_answer=only)
-    estimate = variant.interval()
-    accuracy = Accuracy(
-        metric=metric.name,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=variant.n,
-        interval=variant.interval_method,
-        only_answer=_only_answer(metric, outputs, labels),
-    )
-    if baseline is None:
-        return accuracy
-    return replace(
-        accuracy,
-        delta=(_from_perfect(metric, estimate) if fp32 is None else None)
-        or variant.change(_ScoredVariant(metric, baseline["outputs"], reference)),
-        agreement=_agreement(outputs, baseline["outputs"], labels),
-        flips=_flips(outputs, baseline["outputs"], labels),
-    )
-
-
-def _reference(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None) -> Array:
-    """What the outputs are held against; raises ``EvaluateError`` where there is none that fits."""
-    if metric.against == "labels":
-        if "labels" not in predictions:
-            raise EvaluateError(f"{metric.name} needs labels, and the data set has none")
-        return predictions["labels"]
-    outputs = predictions["outputs"]
-    fp32 = outputs if baseline is None else baseline["outputs"]
-    if fp32.shape != outputs.shape:
-        raise EvaluateError(f"the outputs have the shape {outputs.shape}, those of its fp32 {fp32.shape}")
-    if not np.isfinite(fp32).all():
-        raise EvaluateError(f"outputs of its fp32 are NaN or infinite, so {metric.name} has nothing to hold it against")
-    return fp32
-
-
-def _require_score(metric: Metric, value: float) -> float:
-    """The score of several examples; raises ``EvaluateError`` where it is no number, or too large for a score."""
-    if not abs(value) <= LARGEST:
-        raise EvaluateError(f"{metric.name} gives {find_no_score(value)}")
-    return float(value)
-
-
-def _from_perfect(metric: Metric, estimate: Interval) -> Interval | None:
-    """The distance of a score from the one that fp32 has by definition; None without that, or without limits."""
-    if metric.against != "fp32" or metric.perfect is None or estimate.low is None or estimate.high is None:
-        return None
-    return Interval(
-        value=estimate.value - metric.perfect, low=estimate.low - metric.perfect, high=estimate.high - metric.perfect
-    )
-
-
-def _root_mean_square(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
-
-
-class _ScoredVariant:
-    """One variant as the metric sees it: ``values`` of its examples, or None where only resamples can be scored, and
-    then each resample once, since the interval of the score and that of its change draw the same ones."""
-
-    def __init__(self, metric: Metric, outputs: Array, reference: Array) -> None:
-        self._metric, self._outputs, self._reference = metric, outputs, reference
-        self.values = metric.per_example(outputs, reference)
-        problem = None if self.values is None else find_no_score(self.values)
-        if problem:
-            raise EvaluateError(f"{metric.name} gives {problem}")
-        self.n = len(outputs) if self.values is None else len(self.values)
-        self._facts = None if self.values is not None else metric.facts(outputs, reference)
-        self._known: dict[bytes, float] = {}
-
-    @property
-    def interval_method(self) -> IntervalMethod:
-        """How the limits come about: of right or wrong, of another mean, or of what has no value for each example."""
-        if self.values is None:
-            return "paired bootstrap" if self._facts is None else "jackknife"
-        return "score" if intervals.is_binary(np.asarray(self.values, dtype=np.float64)) else "weighted mean"
-
-    def interval(self) -> Interval:
-        """The score with its limits."""
-        if self.values is not None:
-            return intervals.mean(self.values, LEVEL)
-        if self._facts is not None:
-            return jackknife.limit_score(self._score_facts, self._facts, LEVEL)
-        return intervals.paired_bootstrap(self.on, self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN)
-
-    def change(self, fp32: _ScoredVariant) -> Interval:
-        """This score minus fp32's on the same examples, with its limits."""
-        if (self.values is None) != (fp32.values is None):
-            raise EvaluateError(
-                f"{self._metric.name} gives one number for all examples at one time and one for each at another, which "
-                "cannot be compared; give the same each time"
-            )
-        if self.values is not None and fp32.values is not None:
-            delta, size = intervals.paired_delta(self.values, fp32.values, LEVEL), _root_mean_square(self.values)
+    """``score_predictions`` of the first output, or of the worst where all are judged, which no user's metric and no
+    label says: the one whose score, or change, may be lowest. Where that one holds a limit, each does."""
+    first = score_predictions(metric, predictions, baseline, classes, fp32)
+    if len(outputs.names) < 2:
+        return first
+    scores, held = {0: first}, fp32 or baseline or predictions
+    if outputs.all_judged and metric.against == "fp32":
+        for place in range(1, len(outputs.names)):
+            name = name_outputs(place)
+            if not _is_comparable(predictions, held, name) or metric.problem(predictions[name], None, classes):
+                continue
+            base, exact = (None if part is None else take_outputs(part, place) for part in (baseline, fp32))
+            scores[place] = score_predictions(metric, take_outputs(predictions, place), base, classes, exact)
+    judged = min(scores, key=lambda place: _find_worst(metric, scores[place]))
+    described = []
+    for place, name in enumerate(outputs.names):
+        if place in scores:
+            ours = scores[place]
+            limits = {"value": ours.value, "low": ours.low, "high": ours.high}
+            described.append(OutputScore(name=name, judged=True, metric=metric.name, **limits))
         else:
-            delta, size = self._limit_change(fp32), abs(self.on(np.arange(self.n)))
-        return self._with_unseen(delta, fp32, size)
-
-    def _limit_change(self, fp32: _ScoredVariant) -> Interval:
-        """The change of what no example has alone, with its limits."""
-        if self._facts is not None and fp32._facts is not None:
-            return jackknife.limit_change(self._score_facts, self._facts, fp32._facts, LEVEL)
-        return intervals.paired_bootstrap(
-            lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN
-        )
-
-    def _with_unseen(self, delta: Interval, fp32: _ScoredVariant, size: float) -> Interval:
-        """The limits, wide enough for changes that so few examples need not show."""
-        changed = np.count_nonzero((self._rows != fp32._rows).reshape(len(self._rows), -1).any(axis=1))
-        enough = changed >= min(intervals.FEW_CHANGED, self.n) or (changed and self.values is not None)
-        return delta if size == 0 or enough else intervals.widen_for_unseen(delta, self.n, size, LEVEL)
-
-    @property
-    def _rows(self) -> Array:
-        """All that the score depends on, one row an example."""
-        if self.values is not None:
-            return self.values
-        return self._outputs if self._facts is None else self._facts
-
-    def on(self, index: NDArray[np.intp]) -> float:
-        """The score of the examples at these positions; NaN where a score of the user's own fails on a resample, say
-        since a class is not in it."""
-        key = hashlib.sha256(index.tobytes()).digest()
-        if key not in self._known:
-            self._known[key] = self._score(index)
-        return self._known[key]
-
-    def _score_facts(self, facts: Array) -> float:
-        return _require_score(self._metric, self._metric.of_facts(facts))
-
-    def _score(self, index: NDArray[np.intp]) -> float:
-        if self._facts is not None:
-            return self._score_facts(self._facts[index])
-        try:
-            return self._metric.value(self._outputs[index], self._reference[index])
-        except EvaluateError:
-            return math.nan
+            asked = False if outputs.all_judged else None
+            distance = None if baseline is None else _measure_distance(predictions, held, name_outputs(place))
+            told = None if distance is None else agreement.SQNR.name
+            described.append(OutputScore(name=name, judged=asked, metric=told, value=distance))
+    return replace(
+        scores[judged],
+        judged=judged,
+        outputs=tuple(described),
+        flips=first.flips,  # labels are of the first output
+        agreement=first.agreement,
+        only_answer=first.only_answer,
+    )
 
 
-def _agreement(outputs: Array, baseline: Array, labels: Array | None) -> float | None:
-    """The share of examples with the same top-1 class; None where outputs are not scores of classes."""
-    if not _are_classes(outputs, labels) or baseline.shape != outputs.shape:
+def _find_worst(metric: Metric, accuracy: Accuracy) -> float:
+    """What the score, or its change, may be at worst; lower is worse."""
+    estimate = accuracy if accuracy.delta is None else accuracy.delta
+    low, high = (estimate.value if end is None else end for end in (estimate.low, estimate.high))
+    return low if metric.higher_is_better else -high
+
+
+def _is_comparable(predictions: dict[str, Array], fp32: dict[str, Array], name: str) -> bool:
+    """Whether both have that output, in one shape, and fp32's are numbers."""
+    ours, theirs = predictions.get(name), fp32.get(name)
+    return ours is not None and theirs is not None and ours.shape == theirs.shape and bool(np.isfinite(theirs).all())
+
+
+def _measure_distance(predictions: dict[str, Array], fp32: dict[str, Array], name: str) -> float | None:
+    """The SQNR of outputs that nothing judges, in dB; None where they are not there, or no numbers."""
+    if not _is_comparable(predictions, fp32, name) or not np.isfinite(predictions[name]).all():
         return None
-    return float(np.mean(choose_classes(outputs) == choose_classes(baseline)))
+    return agreement.SQNR.value(predictions[name], fp32[name])
 
 
-def _flips(outputs: Array, baseline: Array, labels: Array | None) -> Flips | None:
-    """Which right answers became wrong and the other way round; None without labels of classes."""
-    if labels is None or labels.ndim != 1 or labels.dtype.kind not in "iu" or baseline.shape != outputs.shape:
-        return None
-    if not _are_classes(outputs, labels):
-        return None
-    ours, theirs = choose_classes(outputs) == labels, choose_classes(baseline) == labels
-    return Flips(harmful=int(np.sum(theirs & ~ours)), beneficial=int(np.sum(ours & ~theirs)))
-
-
-def _only_answer(metric: Metric, outputs: Array, labels: Array | None) -> int | None:
-    """The class that is chosen for every one of several examples; None where there are more, or none are meant."""
-    of_classes = metric.percent if labels is None else labels.ndim == 1 and labels.dtype.kind in "iu"
-    if len(outputs) < 2 or not of_classes or not _are_classes(outputs, labels):
-        return None
-    classes = choose_classes(outputs)
-    return int(classes[0]) if (classes == classes[0]).all() else None
-
-
-def _are_classes(outputs: Array, labels: Array | None) -> bool:
-    """Whether outputs are class scores: several columns, or one logit where the labels are 0 and 1."""
-    if outputs.ndim == 2 and outputs.shape[1] > 1:
-        return True
-    single = outputs.ndim <= 2 and outputs[0].size == 1
-    return single and labels is not None and labels.dtype.kind in "iu" and bool(np.isin(labels, (0, 1)).all())
+def _keep_values(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None, file: Path) -> None:
+    values = metric.per_example(predictions["outputs"], find_reference(metric, predictions, baseline))
+    file.unlink(missing_ok=True)
+    if values is not None:
+        with atomic.replace_file(file) as part, part.open("wb") as stream:
+            np.savez_compressed(stream, values=values)

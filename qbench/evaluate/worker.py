@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +28,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 @dataclass(frozen=True, kw_only=True)
 class PartOutputs:
     """The first outputs (float32) of the examples from ``start`` on, and of each model input how many of their values
-    lie outside what the artifact can represent there; ``sums``: of predicted ones those of each layer."""
+    lie outside what the artifact can represent there; ``others``: the outputs behind the first that have a row of
+    floats for each example, by position; ``sums``: of predicted ones those of each layer."""
 
     start: int
     outputs: Array
     outside: tuple[int, ...]
+    others: Mapping[int, Array] = field(default_factory=dict)
     sums: Sums = field(default_factory=dict)
 
     @property
@@ -52,6 +55,7 @@ class EvaluationSession:
         self, artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
     ) -> None:
         self._artifact, self._data, self._size = artifact, data, size
+        self._several = False
         self._examples = data.evaluation_examples().inputs  # mapped once: opening a file again takes half a millisecond
         backend: Backend = registry.load("backend", artifact.backend)
         self._predicted = OlderCpuRunner(artifact.file) if predicted else None
@@ -72,6 +76,8 @@ class EvaluationSession:
         width, rows = batch_size.choose_batch_size(
             lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory()
         )
+        if self._several:  # the others of the first examples
+            return width, self.predict(0, len(rows), width)
         return width, PartOutputs(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
 
     def predict(self, start: int, stop: int, width: int) -> PartOutputs:
@@ -83,23 +89,38 @@ class EvaluationSession:
         """
         as_they_are = self._predicted is not None or self._artifact.mode == "dynamic"
         as_they_are = as_they_are and not self._artifact.built.fixed_batch
-        rows, outside = [], np.zeros(self._data.inputs, dtype=np.int64)
+        rows, outside = list[Mapping[int, Array]](), np.zeros(self._data.inputs, dtype=np.int64)
         for begin in range(start, stop, width):
             end = min(begin + width, stop)
             first = begin if as_they_are else max(0, end - width)
             inputs = self._inputs(first, end)
-            rows.append(self._outputs(inputs)[begin - first :])
+            answers = self._answers(inputs)
+            rows.append({place: answer[begin - first :] for place, answer in answers.items()})
             outside += self._outside(tuple(array[begin - first :] for array in inputs))
         sums = {} if self._predicted is None else self._predicted.take_sums()
-        return PartOutputs(start=start, outputs=np.concatenate(rows), outside=tuple(map(int, outside)), sums=sums)
+        outputs = join_rows(rows)
+        first_rows = outputs.pop(0)
+        return PartOutputs(start=start, outputs=first_rows, outside=tuple(map(int, outside)), others=outputs, sums=sums)
 
     def _inputs(self, start: int, stop: int) -> Inputs:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
 
     def _outputs(self, inputs: Inputs) -> Array:
-        batch = fill_batch(inputs, self._artifact.built.fixed_batch or 0)
-        outputs = self._runner.outputs(self._runner(self._runner.prepare(batch)))
-        return np.array(outputs[: len(inputs[0])], dtype=np.float32)
+        """The first outputs; and whether there are others."""
+        answers = self._answers(inputs)
+        self._several = len(answers) > 1
+        return answers[0]
+
+    def _answers(self, inputs: Inputs) -> Mapping[int, Array]:
+        """The first outputs, and by position the others that have a row of floats for each example."""
+        batch, count = fill_batch(inputs, self._artifact.built.fixed_batch or 0), len(inputs[0])
+        first, *others = self._runner.all_outputs(self._runner(self._runner.prepare(batch)))
+        usable = {
+            place: np.array(output[:count], dtype=np.float32)
+            for place, output in enumerate(others, 1)
+            if output.dtype.kind == "f" and output.shape[:1] == (len(batch[0]),) and output.size
+        }
+        return {0: np.array(first[:count], dtype=np.float32), **usable}
 
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:
         ranges = [*self._artifact.built.conversion.input_ranges, *[None] * len(inputs)]
@@ -107,6 +128,14 @@ class EvaluationSession:
             0 if input_range is None or array.dtype.kind != "f" else input_drift.count_outside(array, input_range)
             for array, input_range in zip(inputs, ranges, strict=False)
         )
+
+
+def join_rows(parts: Sequence[Mapping[int, Array]]) -> dict[int, Array]:
+    """The outputs of several batches, one after the other; of those that each batch has, with rows of one shape."""
+    places = [
+        place for place in parts[0] if len({part[place].shape[1:] if place in part else None for part in parts}) == 1
+    ]
+    return {place: np.concatenate([part[place] for part in parts]) for place in {0: None, **dict.fromkeys(places)}}
 
 
 def open_predictor(

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, NodeLost, WorkerError
 from qbench.evaluate.older_cpu import Sums
-from qbench.evaluate.worker import PartOutputs, open_predictor
+from qbench.evaluate.worker import PartOutputs, join_rows, open_predictor
 from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
 from qbench.progress.callback import Progress
@@ -29,10 +28,11 @@ PARTS = 32  # an evaluation has as many; between two of them a process gives its
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """The first output of every example, and of each model input how many values the artifact clips (0 where it has no
-    range); of predicted ones the sums of each layer."""
+    range); ``others`` by position (``PartOutputs``); of predicted ones the sums of each layer."""
 
     rows: Array
     outside: tuple[int, ...]
+    others: Mapping[int, Array]
     sums: Sums
 
 
@@ -153,8 +153,10 @@ class _OpenParts:
     def join_outputs(self) -> Outputs:
         """Those of all parts, in order."""
         parts = sorted(self._outputs, key=lambda part: part.start)
+        others = join_rows([{0: part.outputs, **part.others} for part in parts])
         return Outputs(
-            rows=np.concatenate([part.outputs for part in parts]),
+            rows=others.pop(0),
+            others=others,
             outside=tuple(sum(column) for column in zip(*(part.outside for part in parts), strict=True)),
             sums={name: _add_sums(part.sums[name] for part in parts) for name in parts[0].sums},
         )

@@ -19,7 +19,7 @@ from qbench.datasets import overlap
 from qbench.datasets.base import Examples
 from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate.predictions import load_predictions, predict_cached
-from qbench.evaluate.score import score
+from qbench.evaluate.score import score, take_outputs
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.open_case import OpenCase, why_not_built
@@ -70,7 +70,7 @@ class Evaluation:
 
     def __init__(self, opened: OpenCase, folder: Path, batch_size: int | None = None) -> None:
         self._opened, self._folder, self._batch_size = opened, folder, batch_size or opened.case.batch_size
-        self._count = 0
+        self._count, self._judged = 0, opened.judged_output
         self._fp32 = self._predict(opened.fp32)
         self._case = self._predict(opened.artifact)
         self._outputs = load_predictions(self._fp32)["outputs"]
@@ -89,6 +89,8 @@ class Evaluation:
             limits=self._opened.limits,
             progress=self._opened.progress.advance,
         )
+        if self._judged:
+            np.savez(file, **take_outputs(load_predictions(file), self._judged))  # type: ignore[arg-type]
         return file
 
     def score_artifact(self, artifact: Artifact) -> tuple[Accuracy, Accuracy]:

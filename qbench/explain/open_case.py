@@ -94,6 +94,11 @@ class OpenCase:
         """What the run says of its metric."""
         return self.run.info.metric or MetricInfo(name=self.metric.name)
 
+    @property
+    def judged_output(self) -> int:
+        """The place of the output that the record's score is of."""
+        return 0 if self.record.accuracy is None else self.record.accuracy.judged
+
     def assess_loss(self, delta: Interval | None) -> Outcome | None:
         """Whether a change of the run's metric against fp32 keeps to the suite's margin; None where either is not
         known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,17 @@ def values_file(predictions: Path) -> Path:
     """Where what a score of the user's own says of each example is kept, beside a file of predictions: whoever reads a
     run must not need, or run, the user's code."""
     return predictions.with_suffix(".values.npz")
+
+
+def name_outputs(place: int) -> str:
+    """What a file of predictions calls the outputs at a place of all that a network returns: 0 is the first."""
+    return f"outputs.{place}" if place else "outputs"
+
+
+def list_outputs(predictions: Iterable[str]) -> list[str]:
+    """The names of the outputs in a file of predictions, the first one first."""
+    behind = sorted(int(name.partition(".")[2]) for name in predictions if name.startswith("outputs."))
+    return [name_outputs(place) for place in (0, *behind)]
 
 
 class Metric(ABC):

@@ -1,11 +1,14 @@
 """A score of the user's own: ``metric: {python: file.py:fn}``, where ``fn(outputs, reference)`` returns one number for
-all examples, or an array of one number for each.
+all examples, or an array of one number for each. Where a network returns several outputs and the suite names none,
+``outputs`` (and ``reference``, against fp32) is a dict of them by name.
 
 The user's file is imported only where the function is called.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -43,6 +46,25 @@ class UserMetric(Metric):
         self.higher_is_better = function.higher_is_better
         self.against = function.against
         self.unit = function.unit
+        self._function = function
+        self._layout: Mapping[str, tuple[int, ...]] | None = None
+
+    def of_outputs(self, layout: Mapping[str, tuple[int, ...]]) -> UserMetric:
+        """The metric of outputs that stand beside each other in one row: by name the shape of each one's part."""
+        metric = UserMetric(self.name, self._function)
+        metric._layout = layout
+        return metric
+
+    def _take_apart(self, rows: Array) -> Array | dict[str, Array]:
+        """What the function is given: copies, so that what it writes into them changes nothing for the next one."""
+        if self._layout is None:
+            return rows.copy()
+        parts, start = dict[str, Array](), 0
+        for name, shape in self._layout.items():
+            stop = start + math.prod(shape)
+            parts[name] = rows[:, start:stop].reshape(len(rows), *shape).copy()
+            start = stop
+        return parts
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why the outputs are not finite numbers, or labels are missing; the rest is for the function to say."""
@@ -65,8 +87,8 @@ class UserMetric(Metric):
         function = user_code.attribute(self.file, self.attribute, error=EvaluateError)
         if not callable(function):
             raise EvaluateError(f"{self.file}: '{self.attribute}' is {type(function).__name__}, not a function")
-        # Copies, so that a function that writes into its arguments changes nothing for the next one.
-        arguments = (outputs.copy(), reference.copy())
+        held = self._take_apart(reference) if self.against == "fp32" else reference.copy()
+        arguments = (self._take_apart(outputs), held)
 
         def read_result() -> Array:  # what the function returns may be an object of the user's, which can raise as well
             return self._read(function(*arguments))

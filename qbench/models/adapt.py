@@ -1,4 +1,5 @@
-"""A user's network called as every stage calls one: examples along axis 0, no constants, one output, float32.
+"""A user's network called as every stage calls one: examples along axis 0, no constants, the output that counts first,
+float32. Its other outputs follow: what is timed and shipped is the whole network.
 
     inputs: {state: {axis: 1}, sr: {constant: 16000}}
     output: logits
@@ -91,7 +92,7 @@ def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[.
     """A forward that takes the data's arrays by position; what traces or inspects it sees names."""
     call = _Call(list(inspect.signature(inner).parameters.values())[1:], reference)
     heads, arguments = call.write()
-    space = {**call.values, "_inner": inner, "_output": _output, "_wanted": (reference.output, reference.output_axis)}
+    space = {**call.values, "_inner": inner, "_output": _output, "_wanted": (reference.counted, reference.output_axis)}
     text = f"def forward({', '.join(['self', *heads])}):\n"
     text += f"    return _output(_inner({', '.join(['self', *arguments])}), *_wanted)\n"
     exec(compile(text, "<the network's forward, adapted>", "exec"), space)
@@ -180,13 +181,24 @@ def _value(constant: Any) -> Any:
 
 
 def _output(result: Any, key: str | int | None, axis: int) -> Any:
-    """The output that counts, its examples along axis 0."""
-    output = result if key is None else _chosen(result, key)
-    if axis:
-        output = output[0] if isinstance(output, tuple | list) else output
-        for step in range(axis, 0, -1):
-            output = output.transpose(step - 1, step)
-    return output
+    """The output that counts, its examples along axis 0; first of a tuple where there are others."""
+    if key is None and not axis:
+        return result
+    outputs = _leaves(result)
+    counted, *parts = _leaves(result if key is None else _chosen(result, key))
+    others = parts + [output for output in outputs if all(output is not part for part in (counted, *parts))]
+    for step in range(axis, 0, -1):
+        counted = counted.transpose(step - 1, step)
+    return (counted, *others) if others else counted
+
+
+def _leaves(result: Any) -> list[Any]:
+    """The tensors of what a network returned, or what stands for them while it is traced; without what no deployed
+    file holds (None, numbers, caches)."""
+    parts = list(outputs_of(result).values()) or (list(result) if _many(result) else [])
+    if parts:
+        return [leaf for part in parts for leaf in _leaves(part)]
+    return [result] if hasattr(result, "transpose") else []
 
 
 def _chosen(result: Any, key: str | int) -> Any:
@@ -249,7 +261,7 @@ def outputs_of(result: Any) -> Mapping[str, Any]:
     """The outputs of a network that have names: of a dict, a dataclass or a named tuple; else none."""
     if isinstance(result, Mapping):
         return {str(key): value for key, value in result.items()}
-    if hasattr(result, "_asdict"):
+    if isinstance(result, tuple) and hasattr(result, "_asdict"):
         return dict(result._asdict())
     if dataclasses.is_dataclass(result):
         return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
@@ -280,11 +292,26 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
             inputs.append(f"{argument.name}={f'self.constant_{argument.name}' if is_tensor else repr(form.constant)}")
     scripted = torch.jit.script(outer)
     back = "".join(f".transpose({step - 1}, {step})" for step in range(reference.output_axis, 0, -1))
+    counted, others = _script_output(module, reference), _list_script_others(module, reference)
+    outputs = [f"result{counted}{back}", *(f"result[{position}]" for position in others)]
     scripted.define(
         f"def forward({', '.join(heads)}):\n"
-        f"    return self.network({', '.join(inputs)}){_script_output(module, reference)}{back}\n"
+        f"    result = self.network({', '.join(inputs)})\n"
+        f"    return {', '.join(outputs)}\n"
     )
     return scripted.eval()
+
+
+def _list_script_others(module: Any, reference: ModelReference) -> list[int]:
+    """The positions of the tensors behind the output that counts; only of a tuple the schema says what there is."""
+    returned = module.forward.schema.returns[0].type
+    if returned.kind() != "TupleType" or not (reference.output is not None or reference.output_axis):
+        return []
+    names = list(getattr(returned, "field_names", lambda: None)() or ())
+    key = 0 if reference.output is None else reference.output
+    counted = names.index(key) if isinstance(key, str) else key
+    kinds = [element.kind() for element in returned.elements()]
+    return [position for position, kind in enumerate(kinds) if kind == "TensorType" and position != counted]
 
 
 def _script_output(module: Any, reference: ModelReference) -> str:

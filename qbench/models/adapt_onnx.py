@@ -1,5 +1,5 @@
-"""An ONNX file with its examples along axis 0 of every input, its constants inside, one output, in float32, without the
-branches that never run."""
+"""An ONNX file with its examples along axis 0 of every input, its constants inside, the output that counts first, in
+float32, without the branches that never run."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ def adapt(graph: Graph, reference: ModelReference) -> None:
         elif form.axis:
             _turn_input(graph, name, form.axis, reference.name)
     if reference.output is not None or reference.output_axis:
-        _keep_output(graph, reference)
-    _drop_unread(graph)
+        _put_first(graph, reference)
 
 
 def _without_branches(graph: Graph, example: Sequence[Any]) -> tuple[Graph, str | None]:
@@ -126,8 +125,8 @@ def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
     graph.reindex()
 
 
-def _keep_output(graph: Graph, reference: ModelReference) -> None:
-    """One output stays, its examples along axis 0."""
+def _put_first(graph: Graph, reference: ModelReference) -> None:
+    """The output that counts comes first, its examples along axis 0."""
     from onnx import helper
 
     names = list(graph.outputs)
@@ -141,6 +140,7 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
     value = next(value_info for value_info in body.output if value_info.name == output)
     declaration = type(value)()
     declaration.CopyFrom(value)
+    others = [value_info for value_info in body.output if value_info.name != output]
     del body.output[:]
     if axis := reference.output_axis:
         sizes = list(declaration.type.tensor_type.shape.dim)
@@ -150,23 +150,7 @@ def _keep_output(graph: Graph, reference: ModelReference) -> None:
         declaration.name = graph.fresh(f"{output}_turned")
         _declare(declaration, [sizes[position] for position in order])
         body.node.append(helper.make_node("Transpose", [output], [declaration.name], name=declaration.name, perm=order))
-    body.output.append(declaration)
-    graph.reindex()
-
-
-def _drop_unread(graph: Graph) -> None:
-    """Removes nodes that no output needs: of the outputs that went."""
-    from qbench.quant.onnx.graph.graph import captured
-
-    body = graph.model.graph
-    read_names = {value.name for value in body.output}
-    needed_nodes = []
-    for node in reversed(body.node):
-        if read_names & set(node.output):
-            needed_nodes.append(node)
-            read_names |= {*node.input, *captured(node)}
-    del body.node[:]
-    body.node.extend(reversed(needed_nodes))
+    body.output.extend([declaration, *others])
     graph.reindex()
 
 

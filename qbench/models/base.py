@@ -135,7 +135,8 @@ class ModelReference:
     arguments; ``weights`` an absolute path to safetensors or a state-dict ``.pt``, or None. ``training`` replaces
     fields of a built-in's own ``Training``; ``int8``: files that are compared with the network. ``inputs`` by name:
     those whose examples lie along another axis, and constants; ``output``: which of several outputs counts, by name or
-    position (None: the first), its examples lying along ``output_axis``."""
+    position (None: the suite names none), its examples lying along ``output_axis``; ``first``: which one comes first
+    where it names none and the network returns a dict or the like, of which a tuple is made."""
 
     name: str
     source: str | None = None
@@ -148,6 +149,7 @@ class ModelReference:
     inputs: Mapping[str, InputForm] = field(default_factory=dict)
     output: str | int | None = None
     output_axis: int = 0
+    first: str | None = None
 
     def own_int8(self, recipe: str) -> OwnInt8 | None:
         """The user's int8 file of that recipe; None for a recipe by which qbench quantizes."""
@@ -156,7 +158,12 @@ class ModelReference:
     @property
     def adapted(self) -> bool:
         """Whether the network is to be called in another way than it was written for."""
-        return bool(self.inputs) or self.output is not None or self.output_axis != 0
+        return bool(self.inputs) or self.counted is not None or self.output_axis != 0
+
+    @property
+    def counted(self) -> str | int | None:
+        """The output that comes first: the one that is named, or found; None where it does anyway."""
+        return self.first if self.output is None else self.output
 
     @property
     def kind(self) -> NetworkKind:

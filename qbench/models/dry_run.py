@@ -64,9 +64,10 @@ def _describe_call(network: Network, inputs: Inputs) -> str:
     )
 
 
-def find_only_output(network: Network, inputs: Inputs) -> str | None:
-    """What ``output`` calls the one tensor in a dict or dataclass that a network of torch's returns; None where it
-    returns something else, or does not take the inputs."""
+def find_first_output(network: Network, inputs: Inputs) -> str | None:
+    """What ``output`` calls the first tensor with a row for each example, the outermost first, where a network of
+    torch's returns a dict, a dataclass, or a tuple with one in it; None where it returns a tensor, tuples of these or a
+    dict for each example, or does not take the inputs."""
     if network.kind != "torch":
         return None
     try:
@@ -75,20 +76,31 @@ def find_only_output(network: Network, inputs: Inputs) -> str | None:
         if out_of_memory(error):
             raise
         return None
-    paths = [path for path, _ in adapt.list_paths(result)] if adapt.outputs_of(result) else []
-    return paths[0] if len(paths) == 1 else None
+    if adapt.describe_dicts(result) or _is_plain(result):
+        return None
+    return next(iter(_list_usable(result, len(inputs[0]))), None)
 
 
-def list_outputs(network: Network, inputs: Inputs) -> tuple[str, ...]:
-    """What a network returns, as ``output`` in a suite names it: names, else positions from 0; first what is judged."""
+def _list_usable(result: Any, batch: int) -> list[str]:
+    """The paths of the tensors with a row for each example, of the outermost first."""
+    usable = [path for path, output in adapt.list_paths(result) if output.shape[:1] == (batch,)]
+    return sorted(usable, key=lambda path: path.count("."))
+
+
+def list_outputs(network: Network, inputs: Inputs, counted: str | int | None = None) -> tuple[str, ...]:
+    """The tensors that a network returns, as ``output`` in a suite names them: names, else positions from 0, of nested
+    ones with a point between. First what ``counted`` names, where it does: the order in which the adapted network
+    returns them."""
     if network.kind == "onnx":
         assert network.path is not None  # an ONNX network is its file
-        return onnx_file.output_names(network.path)
-    result = _call(network, inputs)
-    if not isinstance(result, tuple | list):
-        return ("0",)
-    keys = list(adapt.outputs_of(result)) or [str(position) for position in range(len(result))]
-    return tuple(key for key, output in zip(keys, result, strict=True) if output is not None)
+        names = list(onnx_file.output_names(network.path))
+    else:
+        names = [path or "0" for path, _ in adapt.list_paths(_call(network, inputs))]
+    chosen = str(counted)
+    if chosen not in names and chosen.isdecimal() and int(chosen) < len(names):
+        chosen = names[int(chosen)]
+    first = [name for name in names if counted is not None and (name == chosen or name.startswith(f"{chosen}."))]
+    return (*first, *(name for name in names if name not in first))
 
 
 def find_hint(network: Network, raw: Inputs) -> str:
@@ -243,9 +255,7 @@ def _no_tensor(result: Any, batch: int) -> str:
     returns = f"the network returns a {type(result).__name__} with {', '.join(map(str, outputs))}"
     if not named:
         returns = f"the network returns a {type(result).__name__} that starts with a {type(result[0]).__name__}"
-    usable = [path for path, output in adapt.list_paths(result) if output.shape[:1] == (batch,)]
-    if usable:
-        usable.sort(key=lambda path: path.count("."))  # of the outermost the first
+    if usable := _list_usable(result, batch):
         name = f'"{usable[0]}"' if usable[0].replace(".", "").isdecimal() and "." in usable[0] else usable[0]
         return f"{returns}; say which of them counts: write `output: {name}` beside the model's name"
     return f"{returns}; none is a tensor with a row per example: its forward has to return one"

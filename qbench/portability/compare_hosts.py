@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from qbench.decide.cases import p50
 from qbench.decide.judged import Judged
+from qbench.metrics.base import list_outputs
 from qbench.metrics.validation import choose_classes
 from qbench.models.base import OWN_FILE
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
@@ -160,30 +161,41 @@ def find_remedy(record: Record) -> str | None:
 
 def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
     """The stored outputs of two hosts; None where not both are there."""
-    new, old = _pair_outputs(run, record, native)
-    if new is None or old is None or new.shape != old.shape or not new.size:
+    pairs = _pair_outputs(run, record, native)
+    if not pairs or any(new.shape != old.shape or not new.size for new, old in pairs):
         return None
-    same = _same_bits(new, old)
-    by_example = same.reshape(len(same), -1).all(axis=1)
-    distance = np.abs(new.astype(np.float64) - old.astype(np.float64))
+    new, old = pairs[0]
+    same = np.concatenate([_same_bits(*pair).reshape(len(new), -1) for pair in pairs], axis=1)
+    by_example = same.all(axis=1)
     classes = native.accuracy is not None and native.accuracy.flips is not None
     same_class = choose_classes(new) == choose_classes(old) if classes else None
     return OutputChange(
         n=len(new),
         differing=int((~by_example).sum()),
-        largest=float(np.nanmax(np.where(same, 0.0, distance))),
+        largest=max(_find_largest(*pair) for pair in pairs),
         agreement=None if same_class is None else float(same_class.mean()),
         other_class=() if same_class is None else _list_ids(run, record, ~same_class),
     )
 
 
-def _pair_outputs(run: StoredRun, record: Record, base: Record) -> tuple[Array | None, Array | None]:
-    """The stored outputs of two hosts for the examples that the first one answered."""
-    ours, theirs = run.predictions(record), run.predictions(base).get("outputs")
+def _pair_outputs(run: StoredRun, record: Record, base: Record) -> list[tuple[Array, Array]]:
+    """The stored outputs of two hosts for the examples that the first one answered, the first output first; nothing
+    where one lacks them."""
+    ours, theirs = run.predictions(record), run.predictions(base)
     positions = ours.get("positions")
-    if theirs is not None and positions is not None:
-        theirs = theirs[positions] if positions.size and positions.max() < len(theirs) else None
-    return ours.get("outputs"), theirs
+    if "outputs" not in ours or "outputs" not in theirs:
+        return []
+    if positions is None:
+        return [(ours[name], theirs[name]) for name in list_outputs(ours) if name in theirs]
+    if not positions.size or positions.max() >= len(theirs["outputs"]):
+        return []
+    return [(ours[name], theirs[name][positions]) for name in list_outputs(ours) if name in theirs]
+
+
+def _find_largest(new: Array, old: Array) -> float:
+    """The largest absolute difference of values that are no equal bits."""
+    distance = np.abs(new.astype(np.float64) - old.astype(np.float64))
+    return float(np.nanmax(np.where(_same_bits(new, old), 0.0, distance)))
 
 
 def _same_bits(new: Array, old: Array) -> Array:
@@ -196,14 +208,14 @@ def _list_same(run: StoredRun, record: Record, hosts: Iterable[Record]) -> tuple
     if not is_emulated(record.host):
         return ()
     pairs = [
-        (other, *_pair_outputs(run, record, other))
+        (other, _pair_outputs(run, record, other))
         for other in hosts
         if other.case.host not in (NATIVE, record.case.host) and other.status == "ok" and not is_emulated(other.host)
     ]
     return tuple(
         other.case.host
-        for other, new, old in pairs
-        if new is not None and old is not None and new.shape == old.shape and _same_bits(new, old).all()
+        for other, arrays in pairs
+        if arrays and all(new.shape == old.shape and _same_bits(new, old).all() for new, old in arrays)
     )
 
 

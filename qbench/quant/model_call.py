@@ -71,6 +71,14 @@ def first(result: Any) -> Any:
     return result[0] if isinstance(result, tuple | list) else result
 
 
+def list_tensors(result: Any) -> list[Any]:
+    """The tensors in what a network returned, tuples, lists and dicts taken apart, in order."""
+    if isinstance(result, tuple | list | dict):
+        parts = result.values() if isinstance(result, dict) else result
+        return [tensor for part in parts for tensor in list_tensors(part)]
+    return [] if result is None else [result]
+
+
 def of_one_example(module: Any, example: tuple[Any, ...]) -> Any:
     """The first output of a module for a batch of 1; raises ``BuildError`` where its forward does not take one."""
     import torch

@@ -68,7 +68,9 @@ def read_arrays(folder: Path, name: str) -> dict[str, Array]:
         why = f"cannot be read as stored arrays: {error}"
         raise DamagedFile(file, why, "delete it to go on without") from error
     for key, array in arrays.items():
-        kinds, least, most = _FORMS.get(key, (array.dtype.kind, 0, array.ndim))
+        kinds, least, most = _FORMS.get(
+            "outputs" if key.startswith("outputs.") else key, (array.dtype.kind, 0, array.ndim)
+        )
         if array.dtype.kind not in kinds or not least <= array.ndim <= most:
             problem = f"{key}: {array.dtype}{list(array.shape)} is not what a run stores under this name"
             raise DamagedFile(file, problem, "delete the file to go on without")

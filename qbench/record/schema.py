@@ -422,6 +422,20 @@ class AsCalled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OutputScore:
+    """What one of several outputs scores by ``metric``: with its limits where it was ``judged``, which is null where
+    the suite names the output that is; else its distance from fp32's outputs, null of fp32 itself and of outputs
+    without a row of numbers for each example."""
+
+    name: Line
+    judged: bool | None
+    metric: Line | None = None
+    value: Score | None = None
+    low: Score | None = None
+    high: Score | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """The score on ``n`` evaluation examples, and its paired change against the like-for-like fp32. ``inputs``: how
     each model input fits a static or QAT artifact (null for others, and for inputs of whole numbers). ``calibration``:
@@ -433,7 +447,9 @@ class Accuracy:
     example is given (null: there are several, or the outputs are no classes). ``other_runtime``: null where no other
     backend runs the same network, and where its outputs are the same but for rounding. ``twin``: null for all but QAT
     cases whose suite asks for fp32 twins. ``as_called``: null for all but fp32 cases of networks of torch's.
-    ``unjudged_outputs``: what the network returns behind the one output that was scored (null: not told)."""
+    ``outputs``: each output of a network that returns several, in the order of its predictions (null: it returns one,
+    or not told); ``judged``: the place among them of the one that this score is of, the worst where all are judged (0:
+    the first)."""
 
     metric: Line
     value: Score
@@ -451,7 +467,8 @@ class Accuracy:
     other_runtime: OtherRuntime | None = None
     twin: TwinChange | None = None
     as_called: AsCalled | None = None
-    unjudged_outputs: tuple[Line, ...] | None = None
+    outputs: tuple[OutputScore, ...] | None = None
+    judged: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True)

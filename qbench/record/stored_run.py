@@ -227,6 +227,15 @@ class StoredRun:
         """``outputs`` (n x …) and ``labels`` (n) of a case; empty where none are stored."""
         return self._arrays(record.predictions)
 
+    def judged_predictions(self, record: Record, *, of: Record | None = None) -> dict[str, Array]:
+        """``predictions`` with the outputs that the score of ``of`` (default: of the case itself) is of as
+        ``outputs``: where a network returns several, the worst may be another than the first."""
+        from qbench.metrics.base import name_outputs
+
+        scored, stored = of or record, self.predictions(record)
+        name = name_outputs(scored.accuracy.judged if scored.accuracy else 0)
+        return stored if name == "outputs" or name not in stored else {**stored, "outputs": stored[name]}
+
     def layer_numbers(self, record: Record) -> tuple[LayerNumbers, ...]:
         """SQNR and cosine of each layer of a case; empty where none are stored."""
         return self._without_damage(record.layers, run_files.read_layers, ())
@@ -265,15 +274,17 @@ class StoredRun:
         self._intact.add(name)
         return content
 
-    def values(self, record: Record, fp32: Record | None = None) -> Array | None:
+    def values(self, record: Record, fp32: Record | None = None, *, of: Record | None = None) -> Array | None:
         """The metric of each example (length n), or None where it has none or no predictions are stored.
 
-        ``fp32``: whose outputs stand where labels stand, for a metric that is held against them.
+        ``fp32``: whose outputs stand where labels stand, for a metric that is held against them; ``of``: whose score
+        says which of several outputs (default: the record's own).
         """
-        metric, stored = self._metric, self.predictions(record)
+        of = of or record
+        metric, stored = self._metric, self.judged_predictions(record, of=of)
         if metric is None:
             return self._kept_values(record, len(stored.get("outputs", ())))
-        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=of)
         reference = held.get("labels" if metric.against == "labels" else "outputs")
         if "outputs" not in stored or reference is None or _unfit(metric, stored["outputs"], reference):
             return None
@@ -283,19 +294,19 @@ class StoredRun:
     def examples(self, record: Record, fp32: Record | None = None) -> ExampleScores | None:
         """What the record's score rests on, example by example; None where no predictions are stored or the score is
         one that no example has a part in (a number for all, of a score of the user's own)."""
-        stored = self.predictions(record)
+        stored = self.judged_predictions(record)
         n, values = len(stored.get("outputs", ())), self.values(record, fp32)
         if n and values is not None and len(values) == n:
             return example_scores(values, stored)
-        facts = self._facts(stored, fp32) if n else None
+        facts = self._facts(record, stored, fp32) if n else None
         return None if facts is None else example_scores(facts, stored, facts=True)
 
-    def _facts(self, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
+    def _facts(self, record: Record, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
         """What a metric that no example has alone is made from, one row an example; None where it has no such form."""
         metric = self._metric
         if metric is None or (metric.against == "fp32" and fp32 is None):
             return None
-        held = stored if metric.against == "labels" or fp32 is None else self.predictions(fp32)
+        held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=record)
         reference = held.get("labels" if metric.against == "labels" else "outputs")
         if reference is None or len(reference) != len(stored["outputs"]):
             return None
@@ -343,7 +354,7 @@ class StoredRun:
         None, too, where both say the same of every example and it is more than right or wrong: no spread is left to
         judge by then, and the stored limits say how much so few examples may hide.
         """
-        new, old = self.values(record, fp32), self.values(fp32, fp32)
+        new, old = self.values(record, fp32), self.values(fp32, fp32, of=record)
         if new is None or old is None or len(new) != len(old):
             return None
         return None if (new == old).all() and not ((new == 0) | (new == 1)).all() else (new, old)

@@ -176,8 +176,8 @@ def _accuracy_tile(record: Record, judged: Judged, labels: dict[str, str], cells
     if flips is not None and record.accuracy is not None:
         changed = count_flips(flips.harmful, flips.beneficial)
         lines.append(f"{'no change' if changed == 'none' else changed} in {record.accuracy.n:,}")
-    if unjudged := cases.list_unjudged(record):
-        lines.append(f"of the first of {1 + len(unjudged)} outputs")
+    if judged_output := cases.name_judged(record):
+        lines.append(f"of {judged_output}")
     return _tile(labels[key], cells[key], unit, tuple(lines), tone)
 
 

@@ -15,7 +15,7 @@ from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped
 from qbench.evaluate import as_called
 from qbench.evaluate.predictions import Predicted, predict_cached, read_saturating
-from qbench.evaluate.score import score
+from qbench.evaluate.score import Outputs, score
 from qbench.files.stored_name import name_of
 from qbench.plan.planner import Case, PlannedCase
 from qbench.process.cpu_slots import Slots
@@ -243,17 +243,18 @@ def _score(
 ) -> Accuracy:
     """The score of a file of predictions, against those of the baseline where the group has one."""
     fp32 = baselines.get(group.reference) if group.reference is not None else None
+    model = prepared.models[group.first.variant.model.name]
     with context.occupy_core():
         accuracy = score(
             prepared.metric,
             file,
             None if fp32 is None else fp32.predictions,
             prepared.data.classes,
+            outputs=Outputs(names=model.outputs, all_judged=model.reference.output is None),
             limits=context.limits,
             progress=context.report_under(name),
         )
-    unjudged = prepared.models[group.first.variant.model.name].unjudged_outputs
-    return replace(accuracy, shared_examples=prepared.data.shared_examples, unjudged_outputs=unjudged)
+    return replace(accuracy, shared_examples=prepared.data.shared_examples)
 
 
 def _compare_with_twin(

@@ -9,7 +9,9 @@ import numpy as np
 
 from qbench.data import Data
 from qbench.errors import CaseError, CaseSkipped
+from qbench.evaluate.predictions import load_predictions
 from qbench.evaluate.saturation_count import count_cached
+from qbench.metrics.base import list_outputs
 from qbench.modes import is_int8
 from qbench.plan.planner import Case
 from qbench.record.schema import NATIVE, HostFacts
@@ -56,8 +58,9 @@ def _loses_sums(case: Case, evaluation: EvaluatedCase, native: EvaluatedCase | N
         return False
     if native is None:
         return True
-    there, here = (np.load(each.predictions)["outputs"] for each in (evaluation, native))
-    return not np.array_equal(there, here, equal_nan=there.dtype.kind == "f")
+    there, here = (load_predictions(each.predictions) for each in (evaluation, native))
+    shared = [name for name in list_outputs(there) if name in here]
+    return not all(np.array_equal(there[name], here[name], equal_nan=there[name].dtype.kind == "f") for name in shared)
 
 
 def _name_each(

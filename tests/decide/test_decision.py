@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_records import FP32, accuracy, failed, fp32, int8, latency, skipped, speedup
+from made_records import FP32, accuracy, failed, fp32, int8, latency, list_outputs, skipped, speedup
 
 from qbench.decide import text
 from qbench.decide.cases import Setting, setting_name
@@ -564,13 +564,13 @@ def test_an_fp32_that_stays_for_want_of_proof_says_what_ended_the_measuring() ->
 
 def test_the_terminal_names_the_outputs_that_nobody_judged() -> None:
     """Beside the figure, and in how sure it is."""
-    judged = judge([fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("1",)))], TOP1, rules())
+    judged = judge([fp32(), int8(accuracy=replace(accuracy(), outputs=list_outputs("1")))], TOP1, rules())
     first, *rest = text.lines(decide(judged)[0], judged)
     assert "no accuracy lost in the first of 2 outputs" in first
     assert first.endswith("repeated, chosen about every other time")
     assert any("No surer, since 1 of its 2 outputs was judged." in line for line in rest)
     assert "points (of the first of 2 outputs)" in rest[0]
-    assert any("Nobody looked at its output 1, counted from 0:" in line for line in rest)
+    assert any("No label judges its output 1 (sqnr 31.2 dB), counted from 0:" in line for line in rest)
 
 
 @pytest.mark.parametrize(
@@ -745,3 +745,21 @@ def test_what_is_predicted_is_never_shipped(minimize):
     decision = only([fp32(), PREDICTED, measured(QAT, 1.5)], rules(minimize=minimize))
     assert decision.headline.startswith(("Ship QAT", "Keep fp32"))
     assert ("predicted, not measured", (STATIC,)) in decision.not_it
+
+
+@pytest.mark.parametrize(
+    ("judged", "place", "words"),
+    [
+        (True, 1, "in boxes, the worst of 2 outputs"),
+        (True, 0, "in scores, the worst of 2 outputs"),
+        (None, 0, "no accuracy lost, "),
+        (False, 0, "in the first of 2 outputs"),
+    ],
+)
+def test_the_sentence_says_which_of_several_outputs_was_judged(judged: bool | None, place: int, words: str) -> None:
+    """Where all were, the worst by its name; where the suite names the one that counts, nothing."""
+    outputs = list_outputs("boxes", judged=judged)
+    entries = judge([fp32(), int8(accuracy=replace(accuracy(), outputs=outputs, judged=place))], TOP1, rules())
+    first, *_ = text.lines(decide(entries)[0], entries)
+    assert words in f"{first}, "
+    assert ("outputs" in first) == (judged is not None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_records import FP32, accuracy, fp32, int8, latency, speedup
+from made_records import FP32, accuracy, fp32, int8, latency, list_outputs, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.json_text import as_json
@@ -81,10 +81,10 @@ def test_a_run_that_was_cut_ships_nothing(record: Record, verdict: str) -> None:
 
 def test_a_program_reads_which_outputs_nobody_judged() -> None:
     """The probability is at most the share that was; nothing is said of a network with one."""
-    unjudged = read(fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes", "masks"))))
+    unjudged = read(fp32(), int8(accuracy=replace(accuracy(), outputs=list_outputs("boxes", "masks"))))
     assert (unjudged["unjudged_outputs"], unjudged["verdict"]) == (["boxes", "masks"], "ship")
     assert unjudged["probability"] == pytest.approx(1 / 3)
-    assert "its outputs boxes, masks" in unjudged["notes"][0]
+    assert "its outputs boxes (sqnr 31.2 dB), masks (sqnr 31.2 dB)" in unjudged["notes"][0]
     assert read(fp32(), int8())["unjudged_outputs"] == []
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_records import accuracy, failed, fp32, int8, latency, skipped, speedup
+from made_records import accuracy, failed, fp32, int8, latency, list_outputs, skipped, speedup
 
 from qbench.decide import headline, next_step
 from qbench.decide.decider import Decider
@@ -63,7 +63,7 @@ def timed(value: float, half: float, case: str = "net/static/onednn/t1/b1", **ch
             "`qbench portability s` compares what this host answers.",
         ),
         (
-            [fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes",)))],
+            [fp32(), int8(accuracy=replace(accuracy(), outputs=list_outputs("boxes")))],
             f"Judge the other outputs (`output:` beside the model's name), then {RUN}`.",
         ),
         (

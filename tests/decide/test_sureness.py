@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_records import accuracy, fp32, int8, latency, speedup
+from made_records import accuracy, fp32, int8, latency, list_outputs, speedup
 
 from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import SuiteRules, judge
@@ -31,7 +31,12 @@ def probability_of(*records: Record) -> float:
 @pytest.mark.parametrize(("unjudged", "most"), [(None, 1.0), ((), 1.0), (("boxes",), 0.5), (("1", "2", "3"), 0.25)])
 def test_of_outputs_that_nobody_judged_nothing_is_known(unjudged: tuple[str, ...] | None, most: float) -> None:
     """It is at most as probable as the share of the outputs that was judged."""
-    assert probability_of(fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=unjudged))) == most
+    assert (
+        probability_of(
+            fp32(), int8(accuracy=replace(accuracy(), outputs=None if unjudged is None else list_outputs(*unjudged)))
+        )
+        == most
+    )
 
 
 @pytest.mark.parametrize(

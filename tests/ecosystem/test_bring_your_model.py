@@ -59,6 +59,6 @@ def test_an_example_gives_a_row_for_each_example(file, tmp_path, monkeypatch):
     exec(compile(code, file, "exec"), space)
     module = space["build"]().eval()
     adapt.adapt_module(module, reference)
-    if only := dry_run.find_only_output(Network(kind="torch", module=module), INPUTS[file]):
+    if only := dry_run.find_first_output(Network(kind="torch", module=module), INPUTS[file]):
         adapt.adapt_module(module, ModelReference(name="mine", output=only))
     assert len(dry_run.try_outputs(Network(kind="torch", module=module), INPUTS[file])) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from qbench import registry
 from qbench.errors import EvaluateError
-from qbench.evaluate import score
+from qbench.evaluate import one_output, score
 from qbench.record import stored_run
 from qbench.record.schema import Accuracy, CaseKey, Record
 from qbench.suite import parse
@@ -120,9 +120,9 @@ def test_a_function_of_numbers_for_each_example_is_paired(metric):
     actual = metric("right", percent="true")
     assert (actual.name, actual.percent, actual.higher_is_better) == ("my.py:right", True, True)
     assert actual.per_example(outputs(), LABELS).tolist() == [1.0, 0.0, 0.0, 0.0] + [1.0] * 36
-    ours = score.score_predictions(actual, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
+    ours = one_output.score_predictions(actual, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
     top1 = registry.load("metric", "top1")
-    theirs = score.score_predictions(top1, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
+    theirs = one_output.score_predictions(top1, {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8)
     assert (ours.value, ours.delta, ours.interval) == (theirs.value, theirs.delta, "score")
 
 
@@ -130,7 +130,9 @@ def test_a_function_of_one_number_is_bootstrapped(metric):
     """One number for all examples has no pairs, so both arms are resampled together, and the record says so."""
     actual = metric("share")
     assert actual.per_example(outputs(), LABELS) is None
-    scored = score.score_predictions(actual, {"outputs": outputs(12), "labels": LABELS}, {"outputs": outputs(0)}, 8)
+    scored = one_output.score_predictions(
+        actual, {"outputs": outputs(12), "labels": LABELS}, {"outputs": outputs(0)}, 8
+    )
     assert (scored.value, scored.interval) == (30 / 40, "paired bootstrap")  # examples 0 and 8 are of class 0
     assert -0.45 < scored.delta.low < scored.delta.value == -10 / 40 < scored.delta.high < -0.1
 
@@ -140,9 +142,9 @@ def test_against_fp32_it_is_given_fp32s_outputs(metric):
     actual = metric("farthest", against="fp32", higher_is_better="false", unit="V")
     assert (actual.against, actual.higher_is_better, actual.unit, actual.percent) == ("fp32", False, "V", False)
     assert actual.problem(outputs(), None, None) is None
-    scored = score.score_predictions(actual, {"outputs": outputs()}, {"outputs": outputs(0)}, None)
+    scored = one_output.score_predictions(actual, {"outputs": outputs()}, {"outputs": outputs(0)}, None)
     assert (scored.value, scored.delta.value) == (3 / 40, 3 / 40)
-    assert score.score_predictions(actual, {"outputs": outputs()}, None, None).value == 0.0
+    assert one_output.score_predictions(actual, {"outputs": outputs()}, None, None).value == 0.0
 
 
 def test_missing_labels_are_told_with_the_way_out(metric):
@@ -209,7 +211,7 @@ def test_any_form_of_numbers_is_a_score(metric, tmp_path, function, kind):
 def test_a_score_that_changes_its_form_is_refused(metric):
     """One number for one variant and one for each example for another have no pairs; the text says which score."""
     with pytest.raises(EvaluateError, match=r"^my.py:changes_its_mind gives one number for all examples at one time"):
-        score.score_predictions(
+        one_output.score_predictions(
             metric("changes_its_mind"), {"outputs": outputs(), "labels": LABELS}, {"outputs": outputs(0)}, 8
         )
 

@@ -68,7 +68,8 @@ def expected(module: Stateful, scale: float = 1.0) -> Any:
 
 @pytest.mark.parametrize("form", ["dict", "dataclass", "named", "list", "turned"])
 def test_a_module_is_called_with_examples_first(form: str) -> None:
-    """State turned, rate fixed, one output taken, in every form; layers keep their names, and a copy is the same."""
+    """State turned, rate fixed, the output that is named first and the other behind it, in every form; layers keep
+    their names, and a copy is the same."""
     module = Stateful(form).eval()
     names = list(module.state_dict())
     output = {"list": {"output": 1}, "turned": {"output": None, "output_axis": 1}}.get(form, {})
@@ -78,6 +79,7 @@ def test_a_module_is_called_with_examples_first(form: str) -> None:
     assert list(module.state_dict()) == names
     for entry in (module, copy.deepcopy(module)):
         network = Network(kind="torch", module=entry)
+        assert len(list(adapt.list_paths(dry_run._call(network, (X, STATE))))) == (1 if form == "turned" else 2)
         assert [actual.name for actual in dry_run.inputs_of(network) or ()] == ["x", "state"]
         np.testing.assert_allclose(dry_run.try_outputs(network, (X, STATE)), expected(module, 0.5), rtol=1e-6)
 
@@ -88,7 +90,9 @@ def test_an_adapted_module_is_traced_and_exported() -> None:
     adapt.adapt_module(module, reference())
     inputs = (torch.from_numpy(X), torch.from_numpy(STATE))
     for entry in (torch.export.export(module, inputs).module(), torch.fx.symbolic_trace(module)):
-        np.testing.assert_allclose(entry(*inputs).detach().numpy(), expected(module), rtol=1e-6)
+        logits, hidden = (output.detach().numpy() for output in entry(*inputs))
+        np.testing.assert_allclose(logits, expected(module), rtol=1e-6)
+        np.testing.assert_allclose(hidden, X + STATE[:, 0] - STATE[:, 1], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,8 @@ def graph_file(folder: Path, kind: int = TensorProto.FLOAT) -> Path:
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
 def test_an_onnx_file_becomes_one_with_examples_first(kind: int, tmp_path: Path) -> None:
-    """The same answers from a file whose inputs all begin with the example, without what the other output needs."""
+    """The same answers from a file whose inputs all begin with the example, the output that is named first; the other
+    one stays: what is timed and shipped is the whole network."""
     file = graph_file(tmp_path, kind)
     network = load_onnx(ModelReference(name="mine", source="onnx", path=file))
     inputs = {"state": InputForm(axis=1), "rate": InputForm(constant=3)}
@@ -166,8 +171,8 @@ def test_an_onnx_file_becomes_one_with_examples_first(kind: int, tmp_path: Path)
     onnx.checker.check_model(tmp_path / "adapted.onnx", full_check=True)
     graph = onnx.load(tmp_path / "adapted.onnx").graph
     assert [value.name for value in graph.input] == ["x", "state"]
-    assert [value.name for value in graph.output] == ["logits"]
-    assert "Exp" not in {node.op_type for node in graph.node}
+    assert [value.name for value in graph.output] == ["logits", "other"]
+    assert "Exp" in {node.op_type for node in graph.node}
     session = onnxruntime.InferenceSession(tmp_path / "adapted.onnx", providers=["CPUExecutionProvider"])
     assert {value.type for value in session.get_inputs()} == {"tensor(float)"}
     actual = session.run(None, {"x": X, "state": STATE})[0]
@@ -330,7 +335,9 @@ def test_any_number_of_arrays_stays_so_where_an_output_is_chosen() -> None:
     """The adapted forward hands on all that it gets."""
     module = AnyNumber()
     adapt.adapt_module(module, ModelReference(name="mine", output="sum"))
-    assert torch.equal(module(TOKENS, MASK), TOKENS + MASK)
+    total, first = module(TOKENS, MASK)
+    assert torch.equal(total, TOKENS + MASK)
+    assert torch.equal(first, TOKENS)
 
 
 class Nested(nn.Module):
@@ -343,10 +350,12 @@ def test_an_output_that_is_nested_is_named_by_its_path(output: str, more: int) -
     """Names and positions, a point between them; what is not there is told with what is."""
     module = Nested()
     adapt.adapt_module(module, ModelReference(name="mine", output=output))
-    assert torch.equal(module(TOKENS), TOKENS + more)
+    counted, other = module(TOKENS)
+    assert torch.equal(counted, TOKENS + more)
+    assert torch.equal(other, TOKENS + 3 - more)
     first = AnyNumber()
     first.forward = lambda x: (x + 1, x)
-    assert torch.equal(adapt._output(first(TOKENS), "0", 0), TOKENS + 1)
+    assert torch.equal(adapt._output(first(TOKENS), "0", 0)[0], TOKENS + 1)
     wrong = Nested()
     adapt.adapt_module(wrong, ModelReference(name="mine", output="logits.7"))
     with pytest.raises(ModelError, match="no output 7; it returns 2 without names, from 0"):

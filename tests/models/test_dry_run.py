@@ -328,16 +328,20 @@ class Returning(torch.nn.Module):
     [
         (lambda x: {"out": x, "loss": None}, "out"),
         (lambda x: {"out": [None, x]}, "out.1"),
-        (lambda x: {"out": x, "aux": x}, None),
+        (lambda x: {"out": x, "aux": x}, "out"),
+        (lambda x: {"step": x[0, 0], "out": [x], "aux": x}, "aux"),
+        (lambda x: (x, {"raw": [x, x]}), "0"),
+        (lambda x: [{"boxes": x}, {"boxes": x}], None),
         (lambda x: (x, None), None),
         (lambda x: x, None),
         (lambda x: x.no_such_thing, None),
     ],
 )
-def test_the_one_tensor_of_a_dict_needs_no_output(give, output):
-    """Of two, somebody has to say which; a plain tensor, a tuple and a call that fails are told elsewhere."""
+def test_what_a_dict_holds_needs_no_output(give, output):
+    """The outermost tensor with a row for each example comes first; a plain tensor and a tuple stay as they are, a dict
+    for each example and a call that fails are told elsewhere."""
     network = Network(kind="torch", module=Returning(give))
-    assert dry_run.find_only_output(network, (IDS.astype(np.float32),)) == output
+    assert dry_run.find_first_output(network, (IDS.astype(np.float32),)) == output
 
 
 def test_a_tensor_beside_a_dict_is_seen_before_the_build_and_the_advice_works():
@@ -383,4 +387,4 @@ def test_a_run_takes_the_one_tensor_of_a_dict(tmp_path):
     )
     reference = ModelReference(name="mine", source="python", path=tmp_path / "net.py", attribute="build")
     arrays = {"inputs": np.random.default_rng(0).random((4, 6), dtype=np.float32), "labels": np.arange(4)}
-    assert prepared(tmp_path, arrays, reference).reference.output == "logits"
+    assert prepared(tmp_path, arrays, reference).outputs == ("logits",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import accuracy, failed, fp32, info, int8, latency, speedup
+from made_records import accuracy, failed, fp32, info, int8, latency, list_outputs, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, SuiteRules, judge
@@ -40,7 +40,7 @@ def test_what_is_shipped_is_said_in_plain_words_with_four_figures() -> None:
 
 def test_outputs_that_nobody_judged_are_named_and_make_it_less_sure() -> None:
     """Beside the accuracy, in how sure it is, and as the first thing to know."""
-    card = drawn(fp32(), int8(accuracy=replace(accuracy(), unjudged_outputs=("boxes",))))
+    card = drawn(fp32(), int8(accuracy=replace(accuracy(), outputs=list_outputs("boxes"))))
     (candidate,) = card.candidates
     (tile,) = [tile for tile in candidate.tiles if tile.label == "accuracy change"]
     assert tile.lines[-1] == "of the first of 2 outputs"
@@ -48,7 +48,9 @@ def test_outputs_that_nobody_judged_are_named_and_make_it_less_sure() -> None:
         "Repeated, this would be chosen about every other time.",
         "No surer, since 1 of its 2 outputs was judged.",
     )
-    assert card.warnings[0].startswith("Nobody looked at its output boxes: its accuracy is that of the first of 2,")
+    assert card.warnings[0].startswith(
+        "No label judges its output boxes (sqnr 31.2 dB): its accuracy is that of the first,"
+    )
 
 
 def test_who_is_not_it_is_counted_and_listed() -> None:

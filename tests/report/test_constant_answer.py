@@ -11,7 +11,7 @@ from made_records import FP32, accuracy, fp32, info, int8
 from made_runs import run_folder
 
 from qbench import registry
-from qbench.evaluate import score
+from qbench.evaluate import one_output as score
 from qbench.record.schema import Record
 from qbench.report.build import build_report
 from qbench.report.run_warnings import warn_of_constant_answer

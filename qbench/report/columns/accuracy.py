@@ -230,7 +230,19 @@ def _twin(row: CaseRow) -> Cell:
     return replace(interval_cell(twin.delta, row.digits.change, scale=row.scale, signed=True), hint=hint)
 
 
-family.list("""
+def _list_outputs(row: CaseRow) -> str | None:
+    outputs = (row.record.accuracy.outputs if row.record.accuracy else None) or ()
+    told = (f" {output.metric} {output.value:g}" if output.value is not None else "" for output in outputs)
+    return "; ".join(f"{output.name}{words}" for output, words in zip(outputs, told, strict=True)) or None
+
+
+def _find_judged(row: CaseRow) -> int | None:
+    accuracy = row.record.accuracy
+    return accuracy.judged if accuracy is not None and accuracy.outputs is not None else None
+
+
+family.list(
+    """
 twin.delta.low|number|metric|its lower limit, 95 %
 twin.delta.high|number|metric|its upper limit, 95 %
 twin.flips.harmful|count||lost against it
@@ -240,5 +252,8 @@ as_called.compared|count||examples on which fp32 was held against the network as
 as_called.of|count||of so many
 as_called.differing|count||of them those that differ
 as_called.worst|number||the largest difference as a share of the largest output
-unjudged_outputs|text||outputs that nothing was held against, separated by `;`
-""")
+outputs|text||of several outputs each with its metric and score, separated by `;`
+judged|count||the place of the one that `accuracy.value` is of: the worst
+""",
+    {"outputs": _list_outputs, "judged": _find_judged},
+)
