@@ -47,6 +47,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "imagenet": "qbench.datasets.photos:open_dataset",
         "npz": "qbench.datasets.npz:open_dataset",
         "image-folder": "qbench.datasets.image_folder:open_dataset",
+        "masks": "qbench.datasets.masks:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",
         "csv": "qbench.datasets.csv_texts:open_dataset",
         "huggingface": "qbench.datasets.huggingface:open_dataset",
@@ -68,6 +69,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "rmse": "qbench.metrics.regression:RMSE",
         "r2": "qbench.metrics.regression:R2",
         "spearman": "qbench.metrics.regression:SPEARMAN",
+        "miou": "qbench.metrics.segmentation:MIOU",
+        "pixel_accuracy": "qbench.metrics.segmentation:PIXEL_ACCURACY",
     },
     "backend": {
         "torch": "qbench.backends.torchscript:BACKEND",

@@ -9,7 +9,7 @@ import pytest
 import qbench
 from qbench.compare import host_share
 from qbench.decide import probability
-from qbench.evaluate import as_called, runtime_difference, score
+from qbench.evaluate import as_called, one_output, runtime_difference
 from qbench.explain import trial
 from qbench.gating import markdown, sequential_test
 from qbench.machine import canary, noise
@@ -47,7 +47,7 @@ SENTENCES = [
     ("accuracy", f"{agreement.MOST_DECIBELS:g} dB (the upper limit of `sqnr`)"),
     ("accuracy", f"fewer than {mean_limits.UNSEEN} examples never PASS"),
     ("accuracy", f"beyond {examples_needed.MOST_TIMES} times the examples at hand"),
-    ("evidence/accuracy", f"scored on {score.RESAMPLES_OF_OWN} resamples"),
+    ("evidence/accuracy", f"scored on {one_output.RESAMPLES_OF_OWN} resamples"),
     ("accuracy", f"more than {runtime_difference.MORE_DECIBELS:g} dB"),
     (
         "accuracy",

@@ -33,7 +33,7 @@ GUIDE = ROOT / "qbench/guide"
 USER = ROOT / "tests/data/user"
 PAGES = [README, *sorted(GUIDE.rglob("*.md"))]
 # What a part of a suite in the guide names, beside the files that the pages show: only that it is there counts.
-NAMED_FILES = ("model.pt", "data.npz", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg")
+NAMED_FILES = ("model.pt", "data.npz", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg", "scenes/images/1.jpg")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,7 +120,14 @@ def _stand_upright(image: Image) -> None:
         ImageOps.exif_transpose(image, in_place=True)
 
 
-def _cropped(image: Image, shape: Shape) -> Image:
+def crop_like(mask: Image, shape: Shape) -> Image:
+    """A mask resized and cropped as its image is, without new values."""
+    from PIL.Image import Resampling
+
+    return _cropped(mask, shape, Resampling.NEAREST)
+
+
+def _cropped(image: Image, shape: Shape, resampling: int | None = None) -> Image:
     from PIL.Image import Resampling
 
     if shape.size is None:
@@ -136,6 +143,6 @@ def _cropped(image: Image, shape: Shape) -> Image:
     if resized[0] < width or resized[1] < height:
         raise DataError(f"{resized[0]}x{resized[1]} after resize, smaller than size {width}x{height}")
     if resized != image.size:
-        image = image.resize(resized, Resampling.BICUBIC)
+        image = image.resize(resized, Resampling.BICUBIC if resampling is None else resampling)
     left, top = round((image.width - width) / 2), round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))

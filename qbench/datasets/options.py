@@ -139,6 +139,13 @@ class ImageFolderOptions(SplitOptions, ImageOptions):
     classes: values.FolderClasses = None
 
 
+class MasksOptions(SplitOptions, ImageOptions, ClassOptions):
+    """Of images with masks; ``ignore``: the number of pixels of which nobody says what they are (null: none)."""
+
+    loader: ClassVar[str] = "masks"
+    ignore: values.Pad = 255
+
+
 class ImagenetOptions(ImageFolderOptions):
     """Of ImageNet's images: resized, cropped and scaled as its networks expect it."""
 
@@ -198,6 +205,7 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         ImagenetOptions,
         NpzOptions,
         ImageFolderOptions,
+        MasksOptions,
         IdxOptions,
         SentimentOptions,
         CsvOptions,

@@ -178,6 +178,9 @@ def _check_labels(examples: Examples, labels: Array, classes: int | None, where:
         _check_finite_labels(examples, labels, where)
     if classes is None:
         return
+    if labels.ndim == 3 and labels.dtype.kind in "iu":  # masks; -1: nobody says
+        _check_masks(examples, labels, classes, where)
+        return
     if labels.ndim > 1 or labels.dtype.kind == "f":
         raise DataError(
             f"{where}: labels of {classes} classes must be whole numbers of shape ({len(labels)},), these are "
@@ -189,6 +192,17 @@ def _check_labels(examples: Examples, labels: Array, classes: int | None, where:
         raise DataError(
             f"{where}: {outside.size} labels are outside the {classes} classes 0 to {classes - 1}: "
             f"{first_names(values, SHOWN)} (examples {_name_examples(examples, outside)}); correct them or `classes`"
+        )
+
+
+def _check_masks(examples: Examples, labels: Array, classes: int, where: str) -> None:
+    bad = np.flatnonzero([int(mask.max(initial=0)) >= classes or int(mask.min(initial=0)) < -1 for mask in labels])
+    if bad.size:
+        values = sorted({int(value) for value in np.unique(labels[bad]) if not -1 <= value < classes})
+        raise DataError(
+            f"{where}: {bad.size} masks hold other numbers than those of the {classes} classes, 0 to {classes - 1}: "
+            f"{first_names(values, SHOWN)} (examples {_name_examples(examples, bad)}); correct them, `classes`, or "
+            "`ignore`, the number of pixels of which nobody says what they are"
         )
 
 

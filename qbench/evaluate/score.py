@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench import registry
 from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import find_reference, score_predictions
 from qbench.evaluate.predictions import input_fits, load_predictions
 from qbench.files import atomic
-from qbench.metrics import agreement
 from qbench.metrics.base import Metric, name_outputs, values_file
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.user_metric import UserMetric
@@ -35,6 +35,7 @@ class Outputs:
 
 
 ONE_OUTPUT = Outputs()
+DISTANCE = "sqnr"  # the metric that tells how far outputs of any shape are from fp32's
 
 
 def score(
@@ -150,7 +151,7 @@ def score_outputs(
         else:
             asked = False if outputs.all_judged else None
             distance = None if baseline is None else _measure_distance(predictions, held, name_outputs(place))
-            told = None if distance is None else agreement.SQNR.name
+            told = None if distance is None else DISTANCE
             described.append(OutputScore(name=name, judged=asked, metric=told, value=distance))
     return replace(
         scores[judged],
@@ -179,7 +180,8 @@ def _measure_distance(predictions: dict[str, Array], fp32: dict[str, Array], nam
     """The SQNR of outputs that nothing judges, in dB; None where they are not there, or no numbers."""
     if not _is_comparable(predictions, fp32, name) or not np.isfinite(predictions[name]).all():
         return None
-    return agreement.SQNR.value(predictions[name], fp32[name])
+    distance: Metric = registry.load("metric", DISTANCE)
+    return distance.value(predictions[name], fp32[name])
 
 
 def _keep_values(metric: Metric, predictions: dict[str, Array], baseline: dict[str, Array] | None, file: Path) -> None:

@@ -52,7 +52,8 @@ def classes_problem(outputs: Array, labels: Array | None, classes: int | None) -
 def scores_problem(outputs: Array, classes: int | None) -> str | None:
     """Why these are not class scores, labels apart; None if they are."""
     if outputs.ndim > 2 or outputs[0].size == 0:
-        return f"outputs have the shape {outputs.shape}; expected (n, classes)"
+        masks = "; for a class of each pixel choose miou or pixel_accuracy" if outputs.ndim == 4 else ""
+        return f"outputs have the shape {outputs.shape}; expected (n, classes){masks}"
     single = outputs[0].size == 1
     columns = 2 if single else outputs.shape[1]
     if classes is not None and columns != classes:

@@ -43,7 +43,7 @@ SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
-PATH_LOADERS = ("npz", "idx", "image-folder", "csv", "huggingface", "python")
+PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "csv", "huggingface", "python")
 
 
 class SourceSpec(Section):
@@ -317,8 +317,8 @@ class DataSpec(Section):
         WithJsonSchema(_DATASET_SCHEMA),
         Field(
             description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
-            "`{image-folder: dir, size: 32}`, `{idx: path}`, `{csv: texts.csv}`, `{huggingface: path or name}`, "
-            "`{python: file.py:function}`.",
+            "`{image-folder: dir, size: 32}`, `{masks: dir, classes: 21}`, `{idx: path}`, `{csv: texts.csv}`, "
+            "`{huggingface: path or name}`, `{python: file.py:function}`.",
         ),
     ]
     calibrate: CalibrateSpec = Field(CalibrateSpec(), description="Examples for calibration.")

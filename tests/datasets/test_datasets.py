@@ -124,6 +124,16 @@ def _image_folder(folder: Path) -> tuple[Any, dict[str, Any]]:
     return "photos", {"size": 6}
 
 
+def _masks(folder: Path) -> tuple[Any, dict[str, Any]]:
+    names = [f"{split}/images/{i}.png" for split in ("train", "test") for i in range(6)]
+    write_images(folder / "scenes", dict.fromkeys(names, (9, 7)))
+    for name in names:
+        mask = folder / "scenes" / name.replace("images", "masks")
+        mask.parent.mkdir(exist_ok=True)
+        Image.fromarray((np.arange(63).reshape(7, 9) % 4).astype(np.uint8)).save(mask)
+    return "scenes", {"classes": 4}
+
+
 def _idx(folder: Path) -> tuple[Any, dict[str, Any]]:
     write_idx(folder)
     return ".", {"classes": 3}
@@ -225,6 +235,7 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "cifar-10": _cifar,
     "npz": _npz,
     "image-folder": _image_folder,
+    "masks": _masks,
     "idx": _idx,
     "python": _python,
     "imagenet": _imagenet,

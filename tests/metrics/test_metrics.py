@@ -13,6 +13,7 @@ from qbench.errors import UnknownName
 from qbench.metrics.base import MeanMetric, Metric
 from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
 from qbench.metrics.regression import MAE, R2, RMSE, SPEARMAN
+from qbench.metrics.segmentation import MaskScore
 from qbench.metrics.topk import TOP1, TOP5, TopK
 
 NAMES = registry.names("metric")
@@ -33,6 +34,10 @@ def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.nda
     if metric.against == "fp32":
         fp32 = random.normal(size=(len(LABELS), CLASSES)).astype(np.float32)
         return (fp32.copy() if perfect else fp32 + random.normal(size=fp32.shape).astype(np.float32)), fp32
+    if isinstance(metric, MaskScore):
+        masks = (np.arange(len(LABELS) * 24).reshape(len(LABELS), 4, 6) // 5) % CLASSES
+        noise = random.normal(size=(len(LABELS), CLASSES, 4, 6)).astype(np.float32)
+        return (np.eye(CLASSES)[masks].transpose(0, 3, 1, 2).astype(np.float32) if perfect else noise), masks
     if metric.percent:
         noise = random.normal(size=(len(LABELS), CLASSES))
         return (np.eye(CLASSES)[LABELS] if perfect else noise).astype(np.float32), LABELS
@@ -127,7 +132,8 @@ class TestClassProblems:
     def test_images_as_outputs(self, metric: Metric) -> None:
         """A network that gives a map per example does not classify."""
         problem = metric.problem(np.ones((40, CLASSES, 2, 2)), LABELS, CLASSES)
-        assert problem == "outputs have the shape (40, 8, 2, 2); expected (n, classes)"
+        expected = "outputs have the shape (40, 8, 2, 2); expected (n, classes); for a class of each pixel choose miou"
+        assert problem == f"{expected} or pixel_accuracy"
 
     def test_labels_outside_the_outputs(self, metric: Metric) -> None:
         """Labels 1 to 8 for outputs 0 to 7 are the classic off-by-one."""
