@@ -89,3 +89,52 @@ def test_a_16_bit_float_needs_a_cpu_and_a_network_that_can_be_cast(monkeypatch):
     assert BACKEND.why_not(mode="fp16", kind="python") == (
         "no fp16 here: torch would convert every value; leave fp16 out here"
     )
+
+
+class Several(nn.Module):
+    """Two heads, and a state in a tuple with nothing beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.boxes = nn.Linear(6, 4), nn.Linear(6, 8)
+
+    def forward(self, x):
+        return self.head(x), self.boxes(x).reshape(-1, 2, 4), (x * 2,)
+
+
+@pytest.mark.parametrize(
+    ("mode", "backend"),
+    [
+        *(("fp32", name) for name in ("torch", "onnxruntime", "openvino", "inductor", "executorch")),
+        *(("static", name) for name in ("fbgemm", "onnxruntime", "openvino", "inductor", "executorch")),
+    ],
+)
+def test_each_engine_returns_all_outputs_in_their_order(tmp_path, mode, backend):
+    """The first is what it gives as its outputs; where the digest of two artifacts is one, all of them are equal."""
+    plugin = registry.load("backend", backend)
+    if reason := plugin.missing() or plugin.why_not(mode=mode, kind="torch"):
+        pytest.skip(reason)
+    torch.manual_seed(0)
+    module = Several().eval()
+    rows = (np.random.default_rng(0).standard_normal((16, 6)).astype(np.float32),)
+    job = BuildJob(
+        network=Network(kind="torch", module=module),
+        mode=mode,
+        recipe=plugin.resolve(mode, Recipe()),
+        calibration=rows,
+        training=None,
+        folder=tmp_path,
+    )
+    runner = plugin.load(tmp_path / plugin.build(job).file, threads=1)
+    with torch.no_grad():
+        scores, boxes, (double,) = module(torch.from_numpy(rows[0][:1]))
+    with runner.context():
+        result = runner(runner.prepare((rows[0][:1],)))
+        outputs = [np.array(output) for output in runner.all_outputs(result)]
+        first = np.array(runner.outputs(runner(runner.prepare((rows[0][:1],)))))
+        digests = {runner.digest((rows[0][:1],)), runner.digest((rows[0][:1],)), runner.digest((rows[0][1:2],))}
+    assert [output.shape for output in outputs] == [(1, 4), (1, 2, 4), (1, 6)]
+    np.testing.assert_array_equal(outputs[0], first)
+    assert len(digests) == 2
+    for output, expected in zip(outputs, (scores, boxes, double), strict=True):
+        np.testing.assert_allclose(output, expected.numpy(), atol=1e-5 if mode == "fp32" else 0.1)

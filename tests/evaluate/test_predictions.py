@@ -115,6 +115,30 @@ def test_every_example_is_predicted_once_and_in_order(tmp_path, data, runner, fa
     assert runner.widths == widths
 
 
+@pytest.mark.parametrize(("facts", "size"), [({}, None), ({"fixed_batch": 16}, 16), ({"mode": "dynamic"}, 16)])
+def test_the_other_outputs_are_kept_by_their_place(tmp_path, data, runner, monkeypatch, facts, size):
+    """Those with a row of floats for each example, of every one, in whatever batches; no states, no whole numbers."""
+
+    def list_all(result):
+        return result, result[:, :1] * 2, result[:1].astype(int), np.zeros((1, 7)), result.reshape(-1, 11, 1)
+
+    monkeypatch.setattr(runner, "all_outputs", list_all)
+    session = predictor(tmp_path, data, size, **facts)
+    width, first = session.predict_first()
+    parts = [first, session.predict(first.stop, 48, width), session.predict(48, 70, width)]
+    rows = np.concatenate([part.outputs for part in parts])
+    assert {tuple(part.others) for part in parts} == {(1, 4)}
+    np.testing.assert_array_equal(np.concatenate([part.others[1] for part in parts]), rows[:, :1] * 2)
+    np.testing.assert_array_equal(np.concatenate([part.others[4] for part in parts])[:, :, 0], rows)
+
+
+def test_an_output_that_a_part_lacks_is_left_out():
+    """As one whose rows have another shape at times: no row of it stands for an example."""
+    whole, short = np.ones((3, 2)), np.ones((3, 4))
+    joined = evaluate_worker.join_rows([{0: whole, 1: whole, 2: whole}, {0: whole, 2: short}])
+    assert {place: array.shape for place, array in joined.items()} == {0: (6, 2)}
+
+
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     """The values that are clipped are counted once for each example of the part, though batches overlap."""
     ranged = artifact(tmp_path, data, expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))

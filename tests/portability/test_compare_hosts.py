@@ -74,6 +74,21 @@ def test_the_same_outputs_are_the_same_bits(run_of):
     assert limited.against_native.outcome == "PASS"
 
 
+def test_a_second_output_that_differs_is_seen(run_of):
+    """All outputs are looked at, also where the first one is the same bit by bit."""
+    run = run_of(right_answers(), right_answers())
+    for number, more in enumerate((0.0, 0.0, 0.0, 0.25)):
+        file = run.folder / f"predictions/{number}.npz"
+        boxes = np.ones((N, 2, 3), dtype=np.float32)
+        boxes[:7] += more
+        with np.load(file) as stored:
+            arrays = {**stored, "outputs.1": boxes}
+        np.savez(file, **arrays)
+    ((_, limited),) = (artifact.hosts for artifact in compare(read_run(run.folder)))
+    assert limited.outputs is not None
+    assert (limited.outputs.differing, limited.outputs.largest, limited.outputs.agreement) == (7, 0.25, 1.0)
+
+
 def test_outputs_that_choose_no_class_agree_on_none(run_of):
     """Where the metric counts no flips, how often the same class is chosen is not known, and is not 100 %."""
     run = run_of(right_answers(), right_answers() * 0.5)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from qbench.record.stored_run import ExamplesInfo, MetricInfo
+from qbench import registry
+from qbench.record.schema import Accuracy, Record, read_case_id
+from qbench.record.stored_run import ExamplesInfo, MetricInfo, RunInfo, StoredRun, SuiteInfo
 from qbench.stats.interval_type import Interval
 
 CHANGE = Interval(value=-0.002, low=-0.01, high=0.005)
@@ -35,3 +40,31 @@ def test_the_axis_of_the_channels_lies_within_a_batch(axis: int, fits: bool) -> 
     else:
         with pytest.raises(ValueError, match="channel_axis lies outside"):
             ExamplesInfo(**facts)  # type: ignore[arg-type]
+
+
+def test_the_values_of_a_case_are_those_of_the_output_that_was_judged(tmp_path: Path) -> None:
+    """Of its own predictions and of its fp32's, where a network returns several and the worst is another than the
+    first."""
+    random = np.random.default_rng(0)
+    first, second = random.standard_normal((2, 30, 4))
+    folder = tmp_path / "run"
+    (folder / "predictions").mkdir(parents=True)
+    np.savez(folder / "predictions/fp32.npz", **{"outputs": first, "outputs.1": second})
+    np.savez(folder / "predictions/int8.npz", **{"outputs": first + 0.01, "outputs.1": second + 0.5})
+    key = read_case_id("m/static/onnxruntime/t1/b1")
+    base = Record(case=read_case_id("m/fp32/onnxruntime/t1/b1"), status="ok", predictions="predictions/fp32.npz")
+    scored = Accuracy(metric="sqnr", value=6.0, low=5.0, high=7.0, n=30, judged=1)
+    case = Record(case=key, status="ok", predictions="predictions/int8.npz", accuracy=scored)
+    info = RunInfo(suite=SuiteInfo(name="s"), metric=MetricInfo(name="sqnr"))
+    run = StoredRun(folder=folder, info=info, records=(base, case))
+    sqnr = registry.load("metric", "sqnr")
+    values = run.values(case, base)
+    assert values is not None
+    np.testing.assert_allclose(values, sqnr.per_example(second + 0.5, second))
+    new, old = run.pairs(case, base) or (None, None)
+    assert old is not None
+    assert new is not None
+    assert (old == 100.0).all()
+    np.testing.assert_allclose(new, values)
+    assert run.judged_predictions(case)["outputs"].tolist() == (second + 0.5).tolist()
+    assert run.predictions(case)["outputs"].tolist() == (first + 0.01).tolist()
