@@ -105,10 +105,11 @@ def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:
             advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
         )
     elif (decibels := laps[0].sqnr_db) is not None and decibels < _GOOD_DB:
+        output = data_change.name_output(laps[0].outputs)
         yield Finding(
             severity="warning",
             code="far-from-fp32",
-            text=f"on random inputs its first output is {decibels:.1f} dB from that of {name}",
+            text=f"on random inputs {output} is {decibels:.1f} dB from that of {name}",
             advice="random inputs are no data: --data says what it is on yours",
         )
 
@@ -129,7 +130,8 @@ def _compare_on_data(
         return change, []
     begin = _find_begin(contest, opponent, examples, batch) if own else None
     words = "" if begin is None else f"; {_describe_begin(begin)}"
-    text = f"on {change.examples} examples its first output is {change.sqnr_db:.1f} dB from that of {name}"
+    output = data_change.name_output(change.outputs)
+    text = f"on {change.examples} examples {output} is {change.sqnr_db:.1f} dB from that of {name}"
     if change.flips is not None:
         text += f", and {change.flips} get another class"
     return change, [

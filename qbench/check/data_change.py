@@ -25,9 +25,9 @@ INPUT = "input"  # in place of an operator: what the file is given, rounded to i
 
 @dataclass(frozen=True, kw_only=True)
 class DataChange:
-    """Of so many ``examples``: SQNR of the first output beside that of ``opponent``; ``flips``: of how many the largest
-    output is another one (None: the output is no row of classes); ``right``: of how many it is the label, with the
-    file and with its opponent (None: there are no labels)."""
+    """Of so many ``examples``: SQNR of the worst of the ``outputs`` beside that of ``opponent``; of the first one
+    ``flips``: of how many the largest value is another one (None: it is no row of classes), and ``right``: of how many
+    that is the label, with the file and with its opponent (None: there are no labels)."""
 
     opponent: str
     examples: int
@@ -35,6 +35,7 @@ class DataChange:
     flips: int | None
     right: tuple[int, int] | None
     notes: tuple[str, ...] = ()
+    outputs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +48,32 @@ class LayerLoss:
     behind_db: float
 
 
-def answer_here(backend: str, file: Path, examples: Examples, batch: int, threads: int, *, progress: object) -> Array:
-    """The first output for each example, in whole batches; in this process, a child."""
+def name_output(count: int) -> str:
+    """Which of so many outputs a distance is of: the worst."""
+    return "its output" if count == 1 else f"the worst of its {count} outputs"
+
+
+def answer_here(
+    backend: str, file: Path, examples: Examples, batch: int, threads: int, *, progress: object
+) -> list[Array]:
+    """The outputs that have a row for each example, in whole batches; in this process, a child."""
     runner = registry.load("backend", backend).load(file, threads=threads)
     with runner.context():
         answers = [
-            np.asarray(runner.outputs(runner(runner.prepare(examples.take(start, batch)))))
+            runner.all_outputs(runner(runner.prepare(examples.take(start, batch))))
             for start in range(0, len(examples) - batch + 1, batch)
         ]
-    return np.concatenate(answers)
+    return [
+        np.concatenate(parts)
+        for place, parts in enumerate(zip(*answers, strict=True))
+        if place == 0 or {part.shape for part in parts} == {(batch, *parts[0].shape[1:])}
+    ]
 
 
-def compare_answers(own: Array, expected: Array, examples: Examples, opponent: str) -> DataChange:
-    """What two arrays of answers say of each other; the first is that of the file."""
+def compare_answers(answers: list[Array], others: list[Array], examples: Examples, opponent: str) -> DataChange:
+    """What the outputs of two files say of each other; the first are those of the file."""
+    own, expected = answers[0], others[0]
+    pairs = [pair for pair in zip(answers, others, strict=False) if pair[0].shape == pair[1].shape]
     rows = own.ndim == 2 and own.shape == expected.shape and own.shape[1] > 1
     flips, right = None, None
     if rows:
@@ -71,7 +85,8 @@ def compare_answers(own: Array, expected: Array, examples: Examples, opponent: s
     return DataChange(
         opponent=opponent,
         examples=len(own),
-        sqnr_db=measure_sqnr(expected, own),
+        sqnr_db=min(measure_sqnr(theirs, ours) for ours, theirs in pairs or [(own, expected)]),
+        outputs=len(answers),
         flips=flips,
         right=right,
         notes=examples.notes,

@@ -47,7 +47,7 @@ class RuntimeCheck:
 @dataclass(frozen=True, kw_only=True)
 class Race:
     """How the file did beside an fp32 form: the ratio of their times (below 1: the file is faster) with its limits of
-    95 %, from as many ``processes``; ``sqnr_db`` of its first output on the random inputs."""
+    95 %, from as many ``processes``; ``sqnr_db`` of its worst output on the random inputs."""
 
     runtime: str
     opponent: str

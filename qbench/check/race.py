@@ -29,12 +29,13 @@ _BLOCK_SECONDS, _WARMUP_SECONDS, _LEAST_PAIRS = 0.02, 0.3, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Lap:
-    """Of one process: the median ratio of blocks in turns, SQNR of the first file's first output, and whether that has
-    values that are no finite numbers where the other one's are (``broken``)."""
+    """Of one process: the median ratio of blocks in turns, SQNR of the worst of the first file's ``outputs``, and
+    whether one has values that are no finite numbers where the other file's are (``broken``)."""
 
     ratio: float
     sqnr_db: float | None
     broken: bool
+    outputs: int = 1
 
 
 def race_here(
@@ -53,7 +54,8 @@ def race_here(
     prepared = [runner.prepare(inputs) for runner in runners]
     with runners[0].context():
         answers = [
-            runner.outputs(runner(each)).astype(np.float64) for runner, each in zip(runners, prepared, strict=True)
+            [output.astype(np.float64) for output in runner.all_outputs(runner(each))]
+            for runner, each in zip(runners, prepared, strict=True)
         ]
         counts = [_count_calls(runner, each) for runner, each in zip(runners, prepared, strict=True)]
         ratios: list[float] = []
@@ -64,8 +66,11 @@ def race_here(
             ratios.append(blocks[0] / blocks[1])
             if time.perf_counter() - begun > 5 * seconds:
                 break
-    broken = bool(np.isfinite(answers[1]).all() and not np.isfinite(answers[0]).all())
-    return Lap(ratio=statistics.median(ratios), sqnr_db=_sqnr(answers[0], answers[1]), broken=broken)
+    pairs = list(zip(*answers, strict=False))
+    broken = any(np.isfinite(theirs).all() and not np.isfinite(own).all() for own, theirs in pairs)
+    levels = [level for own, theirs in pairs if (level := _sqnr(own, theirs)) is not None]
+    worst = min(levels, default=None)
+    return Lap(ratio=statistics.median(ratios), sqnr_db=worst, broken=broken, outputs=len(pairs))
 
 
 def goes_on(processes: int, elapsed_seconds: float) -> bool:

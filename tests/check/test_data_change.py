@@ -76,12 +76,12 @@ def test_answers_are_compared_by_class_where_they_are_rows():
     own = expected.copy()
     own[0] = expected[1]
     examples = Examples(inputs=(ROWS[:5],), labels=np.array([1, 1, 2, 0, 0]))
-    change = data_change.compare_answers(own, expected, examples, "its own fp32")
+    change = data_change.compare_answers([own], [expected], examples, "its own fp32")
     assert (change.examples, change.flips, change.right) == (4, 1, (3, 2))
     assert change.sqnr_db == pytest.approx(10 * np.log10(4 / 2))
-    scores = data_change.compare_answers(own[:, :1], expected[:, :1], examples, "its own fp32")
+    scores = data_change.compare_answers([own[:, :1]], [expected[:, :1]], examples, "its own fp32")
     assert (scores.flips, scores.right) == (None, None)
-    unlabelled = data_change.compare_answers(own, expected, Examples(inputs=(ROWS,), labels=None), "its own fp32")
+    unlabelled = data_change.compare_answers([own], [expected], Examples(inputs=(ROWS,), labels=None), "its own fp32")
     assert (unlabelled.flips, unlabelled.right) == (1, None)
 
 
@@ -89,7 +89,26 @@ def test_answers_are_compared_by_class_where_they_are_rows():
 def test_each_example_is_answered_in_whole_batches(batch, count, tmp_path):
     """What does not fill one is left out."""
     file = write(tmp_path / "m.onnx", [node("Relu", ["x"], "y")], {}, inputs=(("x", [batch, 16]),))
-    answers = data_change.answer_here(
+    (answers,) = data_change.answer_here(
         "onnxruntime", file, Examples(inputs=(ROWS,), labels=None), batch, 1, progress=None
     )
     assert np.array_equal(answers, np.maximum(ROWS[:count], 0))
+
+
+def test_the_worst_of_several_outputs_is_told(tmp_path):
+    """Classes are those of the first; what has no row for each example is left out."""
+    nodes = [node("Relu", ["x"], "y"), node("Neg", ["x"], "z"), node("ReduceSum", ["x"], "total")]
+    file = write(tmp_path / "m.onnx", nodes, {}, inputs=(("x", ["n", 16]),))
+    model = onnx.load(str(file))
+    for name, shape in (("z", ["n", 16]), ("total", [1, 1])):
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    onnx.save(model, str(file))
+    examples = Examples(inputs=(ROWS,), labels=None)
+    answers = data_change.answer_here("onnxruntime", file, examples, 8, 1, progress=None)
+    assert [array.shape for array in answers] == [(40, 16), (40, 16)]
+    off = [answers[0] + 1e-3, answers[1] + 0.1]
+    change = data_change.compare_answers(off, answers, examples, "its own fp32")
+    assert change.outputs == 2
+    assert change.sqnr_db == data_change.measure_sqnr(answers[1], off[1])
+    assert change.flips == 0
+    assert (data_change.name_output(1), data_change.name_output(2)) == ("its output", "the worst of its 2 outputs")
