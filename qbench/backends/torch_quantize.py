@@ -18,6 +18,7 @@ from qbench.quant.recipe import AUTO_FLOWS, Recipe
 from qbench.record.schema import TargetFacts
 
 _BATCH = 16  # calibration examples of one call: a 224 x 224 network holds its activations for as many
+_LOOKED_AT = 8  # calibration examples on which is decided what a network joins
 _COMPARED = 8  # calibration examples on which each layer is held against fp32
 
 
@@ -52,6 +53,7 @@ def quantize_network(job: BuildJob, engine: str, example: tuple[Any, ...]) -> Co
         job.shared,
         own=None if job.recipe.qconfig is None else qconfigs,
         base=job.base,
+        more=tuple(read_calibration_batches(job, size=1, most=_LOOKED_AT)()),
     )
     converted = _convert_by_first(job, quantize_job)
     job.progress("compare layers", 0.9)

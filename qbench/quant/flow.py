@@ -28,7 +28,7 @@ class QuantizeJob:
     fake-quantized one), which is copied; ``example`` a batch of 1, a tensor per input; ``progress`` gets a text and the
     share done. With ``shared``, what a build of the same network found on the same data is taken over. ``own``: the
     qconfigs of the network's author (``own_qconfig.OwnQConfigs``), where the recipe takes them; ``base``: the folder
-    at which the paths of the recipe's own Python files start."""
+    at which the paths of the recipe's own Python files start; ``more``: further examples like ``example``."""
 
     module: Any
     engine: str
@@ -38,6 +38,12 @@ class QuantizeJob:
     shared: Shared | None = None
     own: Any = None
     base: Path | None = None
+    more: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def examples(self) -> tuple[tuple[Any, ...], ...]:
+        """Several examples, each as a batch of 1."""
+        return (self.example, *self.more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ and attention masks. What is taken away here stays as it is, and so do the opera
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -31,13 +32,15 @@ def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
     return _without(prepared, unfit)
 
 
-def unannotate(graph: Any) -> int:
-    """The number of operators of an exported graph that lose their annotation since an operand is no float tensor: the
-    product with a mask, say. X86InductorQuantizer decides by operators, too."""
+def unannotate(graph: Any, floats: Collection[Any] = ()) -> int:
+    """The number of operators of an exported graph that lose their annotation since they are among ``floats``, or an
+    operand is no float tensor: the product with a mask, say. X86InductorQuantizer decides by operators, too."""
     count = 0
     for node in graph.nodes:
         operands = [operand.meta.get("val") for operand in node.all_input_nodes]
-        if any(isinstance(value, torch.Tensor) and value.dtype != torch.float32 for value in operands):
+        if node in floats or any(
+            isinstance(value, torch.Tensor) and value.dtype != torch.float32 for value in operands
+        ):
             count += node.meta.pop(_ANNOTATION, None) is not None
     return count
 

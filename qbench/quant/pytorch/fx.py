@@ -24,6 +24,7 @@ from qbench.quant.pytorch import (
     qconfig,
     shared_layers,
     torch_ao,
+    uneven_joins,
 )
 from qbench.quant.pytorch import dynamic as dynamic_layers
 from qbench.quant.pytorch.qat_modes import freeze_batch_norm as freeze_batch_norm
@@ -128,6 +129,7 @@ def mapping(
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
     for name in (*closed, *float_layers):
         configured.set_module_name(name, None)
+    configured.set_object_type(uneven_joins.FloatCall, None)
     return configured
 
 
@@ -182,6 +184,8 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     engine, recipe = job.engine, job.recipe
     if not recipe.framework_default:
         _own_prelu(module, float_layers)
+    if not recipe.framework_default and job.own is None:
+        module = uneven_joins.hide(module, job.examples)
     qconfigs = mapping(module, engine, recipe, float_layers, training=module.training, own=job.own)
     prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)
     fix_facts_of_weights(prepared)
@@ -212,7 +216,7 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
         AssertionError,
     )
     with untraceable, refused, torch_ao.known_warnings(), torch_ao.without_stack_traces():
-        return prepare(module, qconfigs, example)
+        return prepare(module, qconfigs, example, prepare_custom_config=torch_ao.opaque(uneven_joins.FloatCall))
 
 
 def _converted(

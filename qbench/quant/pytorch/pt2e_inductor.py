@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from qbench.quant.artifacts import torch_export
@@ -43,15 +43,18 @@ def finish(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> 
     return dataclasses.replace(converted, conversion=conversion, overflows=bool(sums.left))
 
 
-def make_quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool, dynamic: bool) -> Any:
-    """The quantizer of a recipe, with the layers that it keeps float, each with the reason."""
+def make_quantizer(
+    recipe: Recipe, floats: dict[str, str], joins: Callable[[Any], Collection[Any]], *, training: bool, dynamic: bool
+) -> Any:
+    """The quantizer of a recipe, with the layers that it keeps float, each with the reason; ``joins`` finds the other
+    nodes of a graph that stay float."""
     import torch
     from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import X86InductorQuantizer
 
     class FloatsOnly(X86InductorQuantizer):  # type: ignore[misc]  # torchao is Any to mypy here
         def annotate(self, model: Any) -> Any:
             annotated = super().annotate(model)
-            drop_observers.unannotate(annotated.graph)
+            drop_observers.unannotate(annotated.graph, joins(model))
             return annotated
 
     config = _config(recipe, training=training, dynamic=dynamic)

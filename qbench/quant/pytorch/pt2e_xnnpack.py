@@ -8,7 +8,7 @@ convolutions 1x1, 3x3, and 3x3 in groups. Kernels for AVX-512, VNNI and ARM were
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from qbench.quant.artifacts import torch_export
@@ -39,8 +39,11 @@ def finish(converted: Converted, recipe: Recipe, weights: Mapping[str, Any]) -> 
     return dataclasses.replace(converted, conversion=dataclasses.replace(converted.conversion, target=facts))
 
 
-def make_quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool, dynamic: bool) -> Any:
-    """The quantizer of a recipe, with the layers that it keeps float, each with the reason."""
+def make_quantizer(
+    recipe: Recipe, floats: dict[str, str], joins: Callable[[Any], Collection[Any]], *, training: bool, dynamic: bool
+) -> Any:
+    """The quantizer of a recipe, with the layers that it keeps float, each with the reason; ``joins`` finds the other
+    nodes of a graph that stay float."""
     import torch
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import XNNPACKQuantizer
 
@@ -49,7 +52,7 @@ def make_quantizer(recipe: Recipe, floats: dict[str, str], *, training: bool, dy
             annotated = super().annotate(model)
             if not recipe.framework_default:
                 _observe_behind_clamps(annotated.graph)
-            drop_observers.unannotate(annotated.graph)
+            drop_observers.unannotate(annotated.graph, joins(model))
             return annotated
 
     def is_wanted(node: Any) -> bool:

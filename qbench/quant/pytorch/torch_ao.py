@@ -66,6 +66,13 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
 
 
+def opaque(kind: type) -> Any:
+    """A configuration with which FX does not look into modules of that type."""
+    from torch.ao.quantization.fx.custom_config import PrepareCustomConfig
+
+    return PrepareCustomConfig().set_non_traceable_module_classes([kind])
+
+
 def set_engine(engine: str) -> None:
     """Makes the engine the process's quantized engine, and reads it back."""
     import torch

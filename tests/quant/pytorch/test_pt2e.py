@@ -444,7 +444,7 @@ def test_a_shared_batch_norm_is_matched_in_training_and_counts_each_call():
     module = canonical.canonicalize(SharedNorm().eval(), (images(1),), training=True, separate_weights=True).module
     graph = torch_export.export(module.train(), (images(1),)).module()
     with torch_export.known_warnings():
-        pt2e_inductor.make_quantizer(RECIPE, {}, training=True, dynamic=False).annotate(graph)
+        pt2e_inductor.make_quantizer(RECIPE, {}, lambda graph: (), training=True, dynamic=False).annotate(graph)
     graph(images())
     (counter,) = [value for name, value in graph.named_buffers() if "num_batches" in name]
     assert int(counter) == 3

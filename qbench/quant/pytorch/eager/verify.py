@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from qbench.errors import BuildError, out_of_memory
@@ -38,13 +39,15 @@ def prove(
     *,
     training: bool,
     clip: fusion_patterns.Clip | None,
+    floats: Mapping[int, str] = MappingProxyType({}),
 ) -> Proven:
     """The plan with the most in int8 that converts and runs on this engine.
 
-    ``qconfig`` is a static one, cheap to observe; ``clip``: what a ReLU6 or Hardtanh does to the range before it.
+    ``qconfig`` is a static one, cheap to observe; ``clip``: what a ReLU6 or Hardtanh does to the range before it;
+    ``floats``: positions that stay float anyway, and why.
     """
     values = graph.values(traced, inputs)
-    refused: dict[int, str] = {}
+    refused = dict(floats)
     while True:
         chosen = plan.make(traced, values, refused, skipped, training=training, clip=clip)
         if not chosen.int8:

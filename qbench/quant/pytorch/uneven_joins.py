@@ -1,0 +1,250 @@
+"""Concatenations of what one scale cannot hold: boxes of hundreds of pixels beside scores of up to one.
+
+Every quantizer of torch's gives all that a concatenation reads and returns one scale. Where the step of that scale is
+larger than what a small input has to say, the join stays float, and with it what hands its values on; each input keeps
+the scale of its own up to there. What only layers with weights read is left as it is: their kernels take one scale.
+
+Scores of a detector with three heads joined to boxes, against fp32, on onednn (FX), qnnpack, Inductor and ExecuTorch:
+0 to 26 dB with one scale, 48 to 77 dB so (random weights; in qbench's files for ONNX Runtime and OpenVINO, where joins
+are apart anyway, 52 to 82 dB).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from qbench.quant.layer_selection import multiplying
+
+# An input is lost where the noise of the common step is more than this beside its own spread, and its own step would be
+# so many times as fine: ordinary branches of a U-Net or an inception block differ by less.
+LEAST_DECIBELS = 25.0
+LEAST_RATIO = 4.0
+WHY = "it joins what one scale cannot hold"
+_LEVELS = 255
+_JOINS = ("cat", "concat", "concatenate", "stack")
+# What hands values on as they are, or some of them.
+_CARRIERS = frozenset(
+    (
+        *(
+            "flatten",
+            "unflatten",
+            "reshape",
+            "reshape_as",
+            "view",
+            "view_as",
+            "permute",
+            "transpose",
+            "movedim",
+            "swapaxes",
+        ),
+        *("t", "contiguous", "clone", "detach", "squeeze", "unsqueeze", "split", "split_with_sizes", "chunk", "unbind"),
+        *("getitem", "slice", "select", "narrow", "index_select", "expand", "expand_as", "repeat", "flip", "roll"),
+        *("interpolate", "upsample_nearest2d", "upsample_nearest1d", "upsample", "max_pool1d", "max_pool2d"),
+        *("maxpool1d", "maxpool2d", "relu", "relu_", "dropout", "identity", "pixel_shuffle", "pixelshuffle", "alias"),
+    )
+)
+_MULTIPLYING = frozenset(
+    (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "linear",
+        "matmul",
+        "bmm",
+    )
+)
+
+
+def find_uneven(graph_module: Any, examples: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The nodes of a float graph, in its order, that are to stay float: joins that one scale cannot hold on these
+    examples (batches of one), and what hands on their values."""
+    nodes = list(graph_module.graph.nodes)
+    joins = [node for node in nodes if _name(graph_module, node) in _JOINS]
+    if not joins:
+        return []
+    uneven = _run(graph_module, examples)
+    chosen: dict[Any, None] = {}
+    for node in nodes:
+        name = _name(graph_module, node)
+        carries = (name in _JOINS or name in _CARRIERS) and any(source in chosen for source in node.all_input_nodes)
+        if carries or (node in uneven and not _is_for_layers(graph_module, node)):
+            chosen[node] = None
+    return list(chosen)
+
+
+def _run(graph_module: Any, examples: Iterable[tuple[Any, ...]]) -> set[Any]:
+    """The joins whose inputs one scale cannot hold."""
+    runner = _Looking(graph_module)
+    modes = {part: part.training for part in graph_module.modules()}
+    try:
+        for part in modes:
+            part.training = False
+        with torch.no_grad():
+            for example in examples:
+                runner.run(*example)
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    return {node for node, inputs in runner.seen.items() if is_uneven(inputs.values())}
+
+
+@dataclass
+class Seen:
+    """The values of one input of a join: their ends, and their spread."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, tensor: Any) -> None:
+        """Counts the values of a tensor."""
+        values = tensor.detach().double()
+        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        self.count += values.numel()
+        self.total += float(values.sum())
+        self.squares += float((values * values).sum())
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(max(0.0, self.squares / self.count - (self.total / self.count) ** 2))
+
+
+class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy
+    """Runs a graph and keeps what the inputs of its joins were."""
+
+    def __init__(self, graph_module: Any) -> None:
+        super().__init__(graph_module)
+        self.seen: dict[Any, dict[Any, Seen]] = {}
+
+    def run_node(self, n: Any) -> Any:
+        if _name(self.module, n) in _JOINS:
+            inputs = self.seen.setdefault(n, {})
+            for source in n.all_input_nodes:
+                value = self.env[source]
+                if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+                    inputs.setdefault(source, Seen()).add(value)
+        return super().run_node(n)
+
+
+def is_uneven(inputs: Iterable[Seen]) -> bool:
+    """Whether a step that holds all values takes those of an input away: the noise of a step s is s / sqrt(12)."""
+    several = list(inputs)
+    if len(several) < 2 or not all(math.isfinite(seen.squares) for seen in several):
+        return False
+    step = _step(min(seen.low for seen in several), max(seen.high for seen in several))
+    return any(
+        step >= LEAST_RATIO * _step(seen.low, seen.high)
+        and 20 * math.log10(seen.spread * math.sqrt(12) / step) < LEAST_DECIBELS
+        for seen in several
+        if seen.spread > 0
+    )
+
+
+def _step(low: float, high: float) -> float:
+    return (max(high, 0.0) - min(low, 0.0)) / _LEVELS
+
+
+def _is_for_layers(graph_module: Any, node: Any) -> bool:
+    """Whether all that reads a join's values computes with weights."""
+    ends = list(_list_ends(graph_module, node, set()))
+    return bool(ends) and all(_multiplies(graph_module, end) for end in ends)
+
+
+def _list_ends(graph_module: Any, node: Any, seen: set[Any]) -> Iterator[Any]:
+    for user in node.users:
+        if user in seen:
+            continue
+        seen.add(user)
+        name = _name(graph_module, user)
+        if name in _JOINS or name in _CARRIERS:
+            yield from _list_ends(graph_module, user, seen)
+        else:
+            yield user
+
+
+def _multiplies(graph_module: Any, node: Any) -> bool:
+    if node.op == "call_module":
+        return isinstance(graph_module.get_submodule(node.target), multiplying())
+    return _name(graph_module, node) in _MULTIPLYING
+
+
+def _name(graph_module: Any, node: Any) -> str:
+    """What a call computes, in one word; empty for what is no call."""
+    if node.op == "call_module":
+        return type(graph_module.get_submodule(node.target)).__name__.lower()
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(getattr(packet or node.target, "__name__", ""))
+
+
+class FloatCall(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+    """One call of a graph as a module that no quantizer knows: its tensors are its inputs, the rest is held."""
+
+    def __init__(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self.op, self.target, self.call_args, self.call_kwargs = op, target, args, kwargs
+
+    def forward(self, *inputs: Any) -> Any:
+        """What the call gives."""
+        args, kwargs = (_fill(part, inputs) for part in (self.call_args, self.call_kwargs))
+        if self.op == "call_method":
+            return getattr(args[0], self.target)(*args[1:], **kwargs)
+        return self.target(*args, **kwargs)
+
+
+class _Place(int):
+    """Where an input stands among a call's arguments."""
+
+
+def _fill(held: Any, inputs: tuple[Any, ...]) -> Any:
+    if isinstance(held, _Place):
+        return inputs[held]
+    if isinstance(held, tuple | list):
+        return type(held)(_fill(part, inputs) for part in held)
+    if isinstance(held, dict):
+        return {key: _fill(part, inputs) for key, part in held.items()}
+    if isinstance(held, slice):
+        return slice(*(_fill(part, inputs) for part in (held.start, held.stop, held.step)))
+    return held
+
+
+def hide(module: Any, examples: Sequence[tuple[Any, ...]]) -> Any:
+    """The module with its uneven joins, and what hands on their values, as ``FloatCall``s; the module itself where
+    there are none, or FX cannot trace it."""
+    from qbench.quant.canonical import graph
+
+    try:
+        traced = module if isinstance(module, torch.fx.GraphModule) else graph.trace(module, examples[0])
+    except graph.Untraceable:
+        return module
+    chosen = [node for node in find_uneven(traced, examples) if node.op != "call_module"]
+    for node in chosen:
+        sources = node.all_input_nodes
+        args, kwargs = (_hold(part, sources) for part in (node.args, node.kwargs))
+        name = graph.free_name(traced, f"{node.name}_float")
+        traced.add_submodule(name, FloatCall(node.op, node.target, args, kwargs).train(traced.training))
+        node.op, node.target, node.args, node.kwargs = "call_module", name, tuple(sources), {}
+    if not chosen:
+        return module
+    traced.recompile()
+    return traced
+
+
+def _hold(part: Any, sources: list[Any]) -> Any:
+    return torch.fx.node.map_aggregate(
+        part, lambda item: _Place(sources.index(item)) if isinstance(item, torch.fx.Node) else item
+    )

@@ -1,0 +1,182 @@
+"""Joins of what one scale cannot hold: kept float in every flow of torch's, others left to the quantizers."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from qbench.quant.flow import QuantizeJob
+from qbench.quant.pytorch import eager, fx, pt2e, qat, torch_ao, uneven_joins
+from qbench.quant.recipe import Recipe
+from qbench.quant.sqnr import measure_sqnr
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+ENGINE = "onednn" if "onednn" in torch.backends.quantized.supported_engines else "qnnpack"
+FLOWS = {"fx": fx, "eager": eager, "pt2e": pt2e}
+WAYS = ("sigmoid", "raw", "split")
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    """Engine and threads are process-global: each test leaves them as they were."""
+    engine, threads = torch.backends.quantized.engine, torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch_ao.set_engine(ENGINE)
+    yield
+    torch.backends.quantized.engine = engine
+    torch.set_num_threads(threads)
+
+
+class Head(nn.Module):
+    """Two scales, each with boxes of hundreds of pixels joined to scores of about one, and both joined by ``way``."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+        self.fine = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU())
+        self.coarse = nn.Sequential(nn.Conv2d(16, 16, 3, 2, 1), nn.ReLU())
+        self.boxes = nn.ModuleList(nn.Conv2d(16, 4, 1) for _ in range(2))
+        self.scores = nn.ModuleList(nn.Conv2d(16, 3, 1) for _ in range(2))
+        with torch.no_grad():
+            for layer in self.boxes:
+                layer.weight.mul_(300)
+                layer.bias.fill_(100)
+
+    def forward(self, x):
+        fine = self.fine(x)
+        joined = []
+        for boxes, scores, features in zip(self.boxes, self.scores, (fine, self.coarse(fine)), strict=True):
+            sides, logits = torch.relu(boxes(features)), scores(features)
+            if self.way == "sigmoid":
+                joined.append(torch.cat([sides * 4, torch.sigmoid(logits)], 1).flatten(2))
+            elif self.way == "raw":
+                joined.append(torch.cat([sides, logits], 1).flatten(2))
+            else:
+                sides, logits = torch.cat([sides, logits], dim=1).flatten(2).split([4, 3], 1)
+                joined.append(torch.cat([sides * 8, torch.sigmoid(logits)], 1))
+        return torch.cat(joined, 2)
+
+
+class Branches(nn.Module):
+    """Two branches of one size joined for a convolution; or, ``uneven``, of very different ones."""
+
+    def __init__(self, uneven=False):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 3, padding=1)
+        self.last = nn.Conv2d(16, 4, 3, padding=1)
+        self.factor = 1000.0 if uneven else 1.0
+
+    def forward(self, x):
+        return self.last(torch.cat([torch.relu(self.first(x)) * self.factor, torch.relu(self.second(x))], 1))
+
+
+def images(n=12):
+    return torch.rand(n, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+
+
+def seeded(make, *args):
+    torch.manual_seed(0)
+    return make(*args).eval()
+
+
+def quantize(module, flow, **recipe):
+    keys = {"calibrator": "minmax", "per_channel": True, "reduce_range": True, **recipe}
+    engine = "inductor" if flow == "pt2e" else ENGINE
+    job = QuantizeJob(module, engine, Recipe(flow=flow, **keys), (images(1),))
+    return FLOWS[flow].static(job, lambda: iter([(images(),)])).module
+
+
+def decibels_of_scores(module, int8):
+    with torch.no_grad():
+        expected, got = (part(images())[:, 4:].numpy() for part in (module, int8))
+    return measure_sqnr(expected, got)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("flow", FLOWS)
+def test_scores_survive_beside_boxes(flow, way):
+    """Scores joined to boxes of hundreds of pixels keep the precision of their own scale, in every flow."""
+    module = seeded(Head, way)
+    assert decibels_of_scores(module, quantize(module, flow)) > 35
+
+
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+def test_the_frameworks_own_recipe_loses_them(flow):
+    """Untouched, the framework's recipe gives both one scale, and the scores are gone: what the rule is for."""
+    module = seeded(Head, "raw")
+    assert decibels_of_scores(module, quantize(module, flow, framework_default=True)) < 20
+
+
+@pytest.mark.parametrize("flow", ["fx", "pt2e"])
+def test_a_trained_head_keeps_its_scores(flow):
+    """QAT prepares the same joins in float."""
+    module = seeded(Head, "raw")
+    engine = "inductor" if flow == "pt2e" else ENGINE
+    recipe = Recipe(flow=flow, per_channel=True, reduce_range=True, epochs=1, learning_rate=1e-9, batch_size=4, seed=0)
+    recipe = Recipe(**{**vars(recipe), "samples": 12, "schedule": "constant", "distill": 1.0, "optimizer": "sgd"})
+    job = QuantizeJob(module, engine, recipe, (images(1),))
+    int8 = qat.train(FLOWS[flow], job, (images(),), None).module
+    assert decibels_of_scores(module, int8) > 25
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_what_a_convolution_reads_is_left_to_the_quantizer(uneven):
+    """A join that only layers with weights read is not touched, whatever its inputs: their kernels take one scale."""
+    traced = torch.fx.symbolic_trace(seeded(Branches, uneven))
+    assert uneven_joins.find_uneven(traced, [(images(1),)]) == []
+
+
+def test_what_hands_the_values_on_stays_float_too():
+    """Behind an uneven join, flatten, split and a further join are float: an observer there would have one scale."""
+    traced = torch.fx.symbolic_trace(seeded(Head, "split"))
+    names = [node.name for node in uneven_joins.find_uneven(traced, [(images(1),)])]
+    assert names[:4] == ["cat", "flatten", "split", "getitem"]
+    assert "cat_2" in names
+
+
+def test_an_untouched_module_comes_back_itself():
+    """Where nothing is uneven, or FX cannot trace it, no graph is made of the module."""
+
+    class Deciding(nn.Module):
+        def forward(self, x):
+            return torch.cat([x, x * 1000], 1) if x.sum() > 0 else x
+
+    for module in (seeded(Branches), Deciding()):
+        assert uneven_joins.hide(module, [(images(1),)]) is module
+
+
+def test_a_hidden_graph_computes_the_same():
+    """Calls as modules give bit for bit what the calls gave, methods and lists of tensors among them."""
+    module = seeded(Head, "split")
+    hidden = uneven_joins.hide(copy.deepcopy(module), [(images(1),)])
+    assert sum(isinstance(part, uneven_joins.FloatCall) for part in hidden.modules()) > 5
+    with torch.no_grad():
+        assert torch.equal(copy.deepcopy(hidden)(images()), module(images()))
+
+
+def seen(low, high, spread):
+    values = torch.tensor([low, high], dtype=torch.float64)
+    result = uneven_joins.Seen()
+    result.add(values)
+    assert math.isclose(result.spread, spread, rel_tol=1e-6)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        pytest.param([(0.0, 640.0, 320.0), (0.0, 1.0, 0.5)], True, id="pixels and probabilities"),
+        pytest.param([(0.0, 6.0, 3.0), (0.0, 3.0, 1.5)], False, id="two branches"),
+        pytest.param([(-15.0, 15.0, 15.0), (-25.0, 0.0, 12.5)], False, id="raw heads of YOLOv8"),
+        pytest.param([(0.0, 640.0, 320.0), (1.0, 1.0, 0.0)], False, id="a constant"),
+        pytest.param([(0.0, 640.0, 320.0)], False, id="one alone"),
+    ],
+)
+def test_only_what_one_scale_cannot_hold_is_uneven(inputs, expected):
+    """Inputs are apart where the noise of the common step drowns one of them; a constant and branches of like size are
+    not."""
+    assert uneven_joins.is_uneven([seen(*each) for each in inputs]) is expected
