@@ -112,3 +112,12 @@ def open_run(file: Path) -> Callable[[tuple[Array, ...]], Array]:
 def run(file: Path, inputs: tuple[Array, ...]) -> Array:
     """The first output of one inference."""
     return open_run(file)(inputs)
+
+
+def run_all(file: Path, inputs: tuple[Array, ...]) -> list[Array]:
+    """All outputs of one inference."""
+    session = open_session(file)
+    outputs: list[Array] = session.run(
+        None, {port.name: x for port, x in zip(session.get_inputs(), inputs, strict=True)}
+    )
+    return outputs

@@ -18,13 +18,13 @@ from qbench.quant.pytorch import (
     clamp_fusion,
     drop_observers,
     exact_integers,
+    float_calls,
     int8_padding,
     kernel_probe,
     own_qconfig,
     qconfig,
     shared_layers,
     torch_ao,
-    uneven_joins,
 )
 from qbench.quant.pytorch import dynamic as dynamic_layers
 from qbench.quant.pytorch.qat_modes import freeze_batch_norm as freeze_batch_norm
@@ -129,7 +129,8 @@ def mapping(
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
     for name in (*closed, *float_layers):
         configured.set_module_name(name, None)
-    configured.set_object_type(uneven_joins.FloatCall, None)
+    for kind in float_calls.OPAQUE:
+        configured.set_object_type(kind, None)
     return configured
 
 
@@ -185,7 +186,7 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     if not recipe.framework_default:
         _own_prelu(module, float_layers)
     if not recipe.framework_default and job.own is None:
-        module = uneven_joins.hide(module, job.examples)
+        module = float_calls.hide(module, job.examples)
     qconfigs = mapping(module, engine, recipe, float_layers, training=module.training, own=job.own)
     prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)
     fix_facts_of_weights(prepared)
@@ -216,7 +217,7 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
         AssertionError,
     )
     with untraceable, refused, torch_ao.known_warnings(), torch_ao.without_stack_traces():
-        return prepare(module, qconfigs, example, prepare_custom_config=torch_ao.opaque(uneven_joins.FloatCall))
+        return prepare(module, qconfigs, example, prepare_custom_config=torch_ao.opaque(*float_calls.OPAQUE))
 
 
 def _converted(

@@ -18,7 +18,7 @@ from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
-from qbench.quant.pytorch import calibration, exact_integers, uneven_joins
+from qbench.quant.pytorch import calibration, exact_integers, float_calls
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
 
@@ -40,7 +40,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
 
         job.progress("export", 0.1)
         graph = torch_export.export(copy.deepcopy(job.module).eval(), job.example)
-        quantizer = rules.make_quantizer(job.recipe, floats, _find_joins(job), training=False, dynamic=False)
+        quantizer = rules.make_quantizer(job.recipe, floats, _find_float_calls(job), training=False, dynamic=False)
         prepared = _annotated(prepare_pt2e, graph, quantizer, job)
         calibration.run_batches(prepared, _fitting(batches(), graph.fixed_batch), job.progress)
         _require_observed(prepared)
@@ -63,7 +63,7 @@ def dynamic(job: QuantizeJob) -> Converted:
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
         graph = torch_export.export(copy.deepcopy(job.module).eval(), job.example)
-        quantizer = rules.make_quantizer(job.recipe, floats, _find_joins(job), training=False, dynamic=True)
+        quantizer = rules.make_quantizer(job.recipe, floats, _find_float_calls(job), training=False, dynamic=True)
         prepared = _annotated(prepare_pt2e, graph, quantizer, job)
         with torch.no_grad():
             prepared(*job.example)  # the observers of weights see them in a call; without one all scales are 1
@@ -86,7 +86,7 @@ def prepare_qat(job: QuantizeJob) -> Any:
                 "QAT by PT2E needs a network that takes batches of any size, and torch.export can only trace this one "
                 "for single examples; make its forward independent of the batch size"
             )
-        quantizer = rules.make_quantizer(job.recipe, floats, _find_joins(job), training=True, dynamic=False)
+        quantizer = rules.make_quantizer(job.recipe, floats, _find_float_calls(job), training=True, dynamic=False)
         prepared = _annotated(prepare_qat_pt2e, graph, quantizer, job)
     _require_fake_quantize(prepared, job.module, floats, rules.TRAINS)
     torch_export.separate_batch_norm(prepared)
@@ -123,12 +123,11 @@ def convert_qat(job: QuantizeJob) -> Converted:
         return finished
 
 
-def _find_joins(job: QuantizeJob) -> Callable[[Any], Collection[Any]]:
-    """What finds the joins of a graph that one scale cannot hold, on the job's examples; nothing with torchao's own
-    recipe."""
+def _find_float_calls(job: QuantizeJob) -> Callable[[Any], Collection[Any]]:
+    """What finds the calls of a graph that int8 would spoil; nothing with torchao's own recipe."""
     if job.recipe.framework_default:
         return lambda graph: ()
-    return lambda graph: uneven_joins.find_uneven(graph, job.examples)
+    return lambda graph: float_calls.find_float_calls(graph, job.examples)
 
 
 def _load_rules(job: QuantizeJob) -> Any:

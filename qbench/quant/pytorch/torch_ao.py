@@ -66,11 +66,11 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
 
 
-def opaque(kind: type) -> Any:
-    """A configuration with which FX does not look into modules of that type."""
+def opaque(*kinds: type) -> Any:
+    """A configuration with which FX does not look into modules of these types."""
     from torch.ao.quantization.fx.custom_config import PrepareCustomConfig
 
-    return PrepareCustomConfig().set_non_traceable_module_classes([kind])
+    return PrepareCustomConfig().set_non_traceable_module_classes([*kinds])
 
 
 def set_engine(engine: str) -> None:

@@ -16,7 +16,7 @@ from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
 from qbench.quant.canonical import attention
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
-from qbench.quant.pytorch import calibration, exact_integers, own_qconfig, torch_ao, uneven_joins
+from qbench.quant.pytorch import calibration, exact_integers, float_calls, own_qconfig, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
 from qbench.quant.pytorch.eager import (
     fusion_patterns,
@@ -119,7 +119,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, float_layers: dict[str,
         clip=qconfigs.clip(recipe),
         reduced=bool(recipe.reduce_range),
         training=training,
-        keeps_joins=not recipe.framework_default and job.own is None,
+        keeps_floats=not recipe.framework_default and job.own is None,
     )
     with torch_ao.known_warnings():
         if any(True for _ in regions.stubs(work.own)):
@@ -144,8 +144,8 @@ def _prepared(job: QuantizeJob, batches: Batches | None, float_layers: dict[str,
 @dataclass(kw_only=True)
 class _EagerNetwork:
     """One network on its way: qbench's own copy, what stays float and why, the quantization of a layer (for the
-    build, and a cheap one for trials), and what there is to tell. ``keeps_joins``: what one scale cannot hold is joined
-    in float."""
+    build, and a cheap one for trials), and what there is to tell. ``keeps_floats``: calls that
+    int8 would spoil stay float."""
 
     own: Any
     kept: dict[str, str]
@@ -154,7 +154,7 @@ class _EagerNetwork:
     clip: fusion_patterns.Clip | None
     reduced: bool
     training: bool
-    keeps_joins: bool = True
+    keeps_floats: bool = True
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,8 +203,8 @@ def _placed(work: _EagerNetwork, example: tuple[Any, ...], batches: Batches | No
 
 def _quantize_region(work: _EagerNetwork, region: regions.Region) -> None:
     nodes = list(region.traced.graph.nodes)
-    uneven = uneven_joins.find_uneven(region.traced, [region.inputs]) if work.keeps_joins else ()
-    joins = {nodes.index(node): uneven_joins.WHY for node in uneven}
+    calls = float_calls.find_float_calls(region.traced, [region.inputs]) if work.keeps_floats else ()
+    joins = {nodes.index(node): float_calls.WHY for node in calls}
     proven = verify.prove(
         region.traced,
         region.inputs,

@@ -1,4 +1,5 @@
-"""Joins of what one scale cannot hold: kept float in every flow of torch's, others left to the quantizers."""
+"""Calls that int8 would spoil: joins of what one scale cannot hold, arithmetic behind the last layers; float in every
+flow of torch's, the others left to the quantizers."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import eager, fx, pt2e, qat, torch_ao, uneven_joins
+from qbench.quant.pytorch import eager, float_calls, fx, pt2e, qat, torch_ao
 from qbench.quant.recipe import Recipe
 from qbench.quant.sqnr import measure_sqnr
 
@@ -127,15 +128,47 @@ def test_a_trained_head_keeps_its_scores(flow):
 def test_what_a_convolution_reads_is_left_to_the_quantizer(uneven):
     """A join that only layers with weights read is not touched, whatever its inputs: their kernels take one scale."""
     traced = torch.fx.symbolic_trace(seeded(Branches, uneven))
-    assert uneven_joins.find_uneven(traced, [(images(1),)]) == []
+    assert float_calls.find_float_calls(traced, [(images(1),)]) == []
 
 
 def test_what_hands_the_values_on_stays_float_too():
     """Behind an uneven join, flatten, split and a further join are float: an observer there would have one scale."""
     traced = torch.fx.symbolic_trace(seeded(Head, "split"))
-    names = [node.name for node in uneven_joins.find_uneven(traced, [(images(1),)])]
+    names = [node.name for node in float_calls.find_float_calls(traced, [(images(1),)])]
     assert names[:4] == ["cat", "flatten", "split", "getitem"]
     assert "cat_2" in names
+
+
+class Decoding(nn.Module):
+    """Centres of boxes in pixels from what the last layer gives, by sums and products with constants; before, a sum
+    that a layer follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 8, 3, 1, 1)
+        self.last = nn.Conv2d(8, 4, 1)
+        self.register_buffer("centres", torch.arange(256.0).reshape(1, 1, 256) * 4)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        sides = torch.relu(self.last(x + torch.relu(self.second(x)))).flatten(2)
+        return self.centres + (sides[:, 2:] - sides[:, :2]) * 0.5
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_arithmetic_behind_the_last_layers_keeps_its_precision(flow):
+    """Pixels of an image of 1024 are as fine as what the last layer gives, not as a step of 4."""
+    module = seeded(Decoding)
+    int8 = quantize(module, flow)
+    with torch.no_grad():
+        assert float((int8(images()) - module(images())).abs().max()) < 0.1
+
+
+def test_only_what_no_layer_follows_is_arithmetic_behind_the_last():
+    """A sum before a layer stays in int8, as does a ReLU right behind the last one, which kernels fuse."""
+    traced = torch.fx.symbolic_trace(seeded(Decoding))
+    names = [node.name for node in float_calls.find_float_calls(traced, [(images(1),)])]
+    assert names == ["sub", "mul", "add_1"]
 
 
 def test_an_untouched_module_comes_back_itself():
@@ -146,21 +179,21 @@ def test_an_untouched_module_comes_back_itself():
             return torch.cat([x, x * 1000], 1) if x.sum() > 0 else x
 
     for module in (seeded(Branches), Deciding()):
-        assert uneven_joins.hide(module, [(images(1),)]) is module
+        assert float_calls.hide(module, [(images(1),)]) is module
 
 
 def test_a_hidden_graph_computes_the_same():
     """Calls as modules give bit for bit what the calls gave, methods and lists of tensors among them."""
     module = seeded(Head, "split")
-    hidden = uneven_joins.hide(copy.deepcopy(module), [(images(1),)])
-    assert sum(isinstance(part, uneven_joins.FloatCall) for part in hidden.modules()) > 5
+    hidden = float_calls.hide(copy.deepcopy(module), [(images(1),)])
+    assert sum(isinstance(part, float_calls.FloatCall) for part in hidden.modules()) > 5
     with torch.no_grad():
         assert torch.equal(copy.deepcopy(hidden)(images()), module(images()))
 
 
 def seen(low, high, spread):
     values = torch.tensor([low, high], dtype=torch.float64)
-    result = uneven_joins.Seen()
+    result = float_calls.Seen()
     result.add(values)
     assert math.isclose(result.spread, spread, rel_tol=1e-6)
     return result
@@ -179,4 +212,4 @@ def seen(low, high, spread):
 def test_only_what_one_scale_cannot_hold_is_uneven(inputs, expected):
     """Inputs are apart where the noise of the common step drowns one of them; a constant and branches of like size are
     not."""
-    assert uneven_joins.is_uneven([seen(*each) for each in inputs]) is expected
+    assert float_calls.is_uneven([seen(*each) for each in inputs]) is expected
