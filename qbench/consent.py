@@ -145,9 +145,13 @@ def _list_named(suite: Suite) -> Iterator[_Named]:
             python = reference.path
         elif reference.path is not None:
             files = (reference.path, *files)
-        written = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "int8"})
+        written = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "int8", "postprocess"})
         written |= {"int8": [asdict(file) for file in model.int8]} if model.int8 else {}
         yield _Named(part="models", kind=f"model {model.name}", written=written, python=python, files=files)
+        if model.postprocess is not None:
+            own = model.postprocess.model_dump(mode="json", exclude_defaults=True)
+            python = _find_python(suite.base, model.postprocess.python)
+            yield _Named(part="models", kind=f"postprocess of {model.name}", written=own, python=python)
     qat = suite.quantize.qat
     for kind in training_code.KINDS:  # the losses and loops of the user's own that QAT calls
         targets = dict.fromkeys(getattr(keys, kind) for keys in (qat, *qat.backends.values()))

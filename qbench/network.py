@@ -21,11 +21,12 @@ from qbench.backends.torch_runner import tensors
 from qbench.cache import store
 from qbench.data import Data, DataRequest
 from qbench.data_preparation import require_not_trained_on
-from qbench.errors import CaseError, ModelError, out_of_memory
+from qbench.errors import CaseError, EvaluateError, ModelError, out_of_memory
 from qbench.metrics.spec import MetricSpec
 from qbench.models import adapt, batch_dependence, dry_run, float32, trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import BuiltIn, ModelReference, Network
+from qbench.models.postprocess import Postprocess
 from qbench.models.quantized_module import describe_own_qconfig, why_not_float
 from qbench.progress.callback import Progress
 from qbench.train import train
@@ -48,6 +49,16 @@ class Model:
     int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
     outputs: tuple[str, ...] = ()
     misfit: str | None = None
+
+    @property
+    def postprocess(self) -> Postprocess | None:
+        """What makes answers of its outputs, given them by name where there are several and the suite names none."""
+        return _name_outputs(self.reference, self.outputs)
+
+
+def _name_outputs(reference: ModelReference, outputs: tuple[str, ...]) -> Postprocess | None:
+    own = reference.postprocess
+    return None if own is None else replace(own, names=outputs if reference.output is None and len(outputs) > 1 else ())
 
 
 def prepare_model(
@@ -87,11 +98,15 @@ def prepare_model(
     reference, network, adapted = _adapt_network(reference, network, data, root)
     notes += tuple(filter(None, (note, adapted)))
     progress("try the network on real examples", 0.9)
-    misfit = _require_fit(network, data, metric, otherwise, reference.name)
+    tried = _try_network(network, data, reference.name)
     if network.kind == "torch":
         _require_float(network, reference, data.evaluation(0, 1))
     outputs = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1), reference.counted)
-    if reference.output is None and misfit is None and metric.load().against == "labels":
+    postprocess = _name_outputs(reference, outputs)
+    if postprocess is not None:
+        tried = _try_postprocess(postprocess, network, data, reference.name)
+    misfit = _require_judged(tried, data, metric, otherwise, reference.name)
+    if reference.output is None and misfit is None and postprocess is None and metric.load().against == "labels":
         notes += _say_first(reference.name, outputs)
     digest = weights_file.weights_digest(network)
     file = None
@@ -121,6 +136,7 @@ def _digest_code(reference: ModelReference, network: Network, data: Data) -> str
             "args": dict(reference.args),
             "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted],
             "axis": reference.output_axis,
+            **({} if reference.own_postprocess is None else {"postprocess": reference.own_postprocess.digest()}),
         }
     )
 
@@ -251,10 +267,8 @@ def _save_weights(module: Any, folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _require_fit(
-    network: Network, data: Data, metric: MetricSpec, otherwise: MetricSpec | None, name: str
-) -> str | None:
-    """Why ``metric`` cannot judge the network, where ``otherwise`` can; None where it can."""
+def _try_network(network: Network, data: Data, name: str) -> Array:
+    """The first output for a few examples; raises ``ModelError`` where the network does not take them."""
     probes = min(PROBES, data.evaluation_count)
     inputs = data.evaluation(0, probes)
     try:
@@ -267,6 +281,23 @@ def _require_fit(
         raise ModelError(f"{name} does not take this data ({shapes}): {error}{hint}") from error
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
+    return outputs
+
+
+def _try_postprocess(postprocess: Postprocess, network: Network, data: Data, name: str) -> Array:
+    """The answers that it makes of a few examples' outputs; raises ``ModelError`` where it cannot."""
+    try:
+        outputs = dry_run.try_all_outputs(network, data.evaluation(0, min(PROBES, data.evaluation_count)))
+        return postprocess.load()(outputs)
+    except EvaluateError as error:
+        raise ModelError(f"{name}: postprocess: {error}") from error
+
+
+def _require_judged(
+    outputs: Array, data: Data, metric: MetricSpec, otherwise: MetricSpec | None, name: str
+) -> str | None:
+    """Why ``metric`` cannot judge the first outputs or answers, where ``otherwise`` can; None where it can."""
+    probes = len(outputs)
     labels = data.evaluation_labels()
     if labels is not None:
         # The extremes of all labels stand for them: a class that the network lacks is found now, not after an hour.

@@ -33,6 +33,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "minilm-sentiment": "qbench.models.minilm:MODEL",
         "mobilenet-small": "qbench.models.mobilenet_small:MODEL",
         "resnet20": "qbench.models.resnet20:MODEL",
+        "shapes-detector": "qbench.models.shapes_detector:MODEL",
+        "shapes-unet": "qbench.models.shapes_unet:MODEL",
     },
     "source": {
         "python": "qbench.models.python:load",
@@ -48,6 +50,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "npz": "qbench.datasets.npz:open_dataset",
         "image-folder": "qbench.datasets.image_folder:open_dataset",
         "masks": "qbench.datasets.masks:open_dataset",
+        "coco": "qbench.datasets.coco:open_dataset",
+        "shapes": "qbench.datasets.shapes:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",
         "csv": "qbench.datasets.csv_texts:open_dataset",
         "huggingface": "qbench.datasets.huggingface:open_dataset",
@@ -71,6 +75,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "spearman": "qbench.metrics.regression:SPEARMAN",
         "miou": "qbench.metrics.segmentation:MIOU",
         "pixel_accuracy": "qbench.metrics.segmentation:PIXEL_ACCURACY",
+        "map": "qbench.metrics.detection:MAP",
+        "ap50": "qbench.metrics.detection:AP50",
     },
     "backend": {
         "torch": "qbench.backends.torchscript:BACKEND",

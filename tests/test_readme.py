@@ -33,7 +33,15 @@ GUIDE = ROOT / "qbench/guide"
 USER = ROOT / "tests/data/user"
 PAGES = [README, *sorted(GUIDE.rglob("*.md"))]
 # What a part of a suite in the guide names, beside the files that the pages show: only that it is there counts.
-NAMED_FILES = ("model.pt", "data.npz", "reviews.csv", "tokenizer.json", "photos/train/a/1.jpg", "scenes/images/1.jpg")
+NAMED_FILES = (
+    "model.pt",
+    "data.npz",
+    "reviews.csv",
+    "tokenizer.json",
+    "photos/train/a/1.jpg",
+    "scenes/images/1.jpg",
+    "annotations.json",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +219,17 @@ def test_the_metric_shown_scores_each_example():
     exec(compile(FILES["my_metric.py"].text, "my_metric.py", "exec"), names)
     outputs = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])
     assert names["top_two"](outputs, np.array([1, 0, 0])).tolist() == [1, 0, 1]
+
+
+def test_the_postprocess_shown_finds_boxes():
+    """Of two cells of one object the better one, as corners; of an image without scores none."""
+    names = {}
+    exec(compile(FILES["decode.py"].text, "decode.py", "exec"), names)
+    outputs = np.zeros((2, 4 + 2, 3), dtype=np.float32)
+    outputs[0, :, 0], outputs[0, :, 1] = (20, 30, 10, 8, 0.9, 0), (21, 30, 10, 8, 0.8, 0)
+    found = names["decode"](outputs)
+    assert np.allclose(found[0], [[15, 26, 25, 34, 0.9, 0]])
+    assert found[1].shape == (0, 6)
 
 
 def test_the_files_shown_first_are_a_whole_example(workplace):

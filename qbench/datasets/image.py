@@ -6,10 +6,10 @@ import contextlib
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 DEEP_MODES = ("I", "F")
 MAX_NAMED = 100
+GREY = 114  # beside an image in a letterbox, as detectors are trained
+Read = TypeVar("Read")
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
@@ -61,13 +63,10 @@ def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
     problems: list[str] = []
     for file in files:
         try:
-            images.append(_read(file, shape))
+            images.append(_decode(file, lambda image: pixels(image, shape)))
         except DataError as error:
             problems.append(f"{file}: {error}")
-    if problems:
-        more = f"\n  and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-        listing = "\n  ".join(problems[:MAX_NAMED])
-        raise DataError(f"{where}: {len(problems)} of {len(files)} images cannot be used:\n  {listing}{more}")
+    _raise_unreadable(problems, len(files), where)
     sizes = {image.shape: file for image, file in zip(images, files, strict=True)}
     if len(sizes) > 1:
         (first, a), (other, b), *_ = sizes.items()
@@ -79,7 +78,15 @@ def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
     return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
 
-def _read(file: Path, shape: Shape) -> Array:
+def _raise_unreadable(problems: Sequence[str], count: int, where: str) -> None:
+    if problems:
+        more = f"\n  and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+        listing = "\n  ".join(problems[:MAX_NAMED])
+        raise DataError(f"{where}: {len(problems)} of {count} images cannot be used:\n  {listing}{more}")
+
+
+def _decode(file: Path, read: Callable[[Image], Read]) -> Read:
+    """What is read of an image file; raises ``DataError`` where it is damaged or too large."""
     from PIL import Image
 
     try:
@@ -87,7 +94,7 @@ def _read(file: Path, shape: Shape) -> Array:
             # Pillow only warns below twice its limit; here the limit is a limit.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with regular_file.open_file(file) as stream, Image.open(stream) as image:
-                return pixels(image, shape)
+                return read(image)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError("too many pixels, refused as a decompression bomb") from error
     # What Pillow's decoders raise for damaged files (UnidentifiedImageError is an OSError).
@@ -97,18 +104,23 @@ def _read(file: Path, shape: Shape) -> Array:
 
 def pixels(image: Image, shape: Shape) -> Array:
     """An opened image as uint8 (height, width, channels); raises ``DataError`` where it is too large, deep or small."""
-    if image.width * image.height > MAX_PIXELS:
-        raise DataError(
-            f"{image.width}x{image.height} is more than {MAX_PIXELS} pixels, refused as a decompression bomb"
-        )
-    if image.mode.partition(";")[0] in DEEP_MODES:  # Pillow would clip, not scale
-        raise DataError(f"more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
+    _require_usable(image)
     _stand_upright(image)
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     image = _cropped(image.convert("RGB" if shape.channels == 3 else "L"), shape)
     pixels: Array = np.array(image, dtype=np.uint8)
     return pixels.reshape(image.height, image.width, shape.channels)
+
+
+def _require_usable(image: Image) -> None:
+    """Raises ``DataError`` for an image that is too large, or deeper than 8 bits."""
+    if image.width * image.height > MAX_PIXELS:
+        raise DataError(
+            f"{image.width}x{image.height} is more than {MAX_PIXELS} pixels, refused as a decompression bomb"
+        )
+    if image.mode.partition(";")[0] in DEEP_MODES:  # Pillow would clip, not scale
+        raise DataError(f"more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
 
 
 def _stand_upright(image: Image) -> None:
@@ -125,6 +137,50 @@ def crop_like(mask: Image, shape: Shape) -> Image:
     from PIL.Image import Resampling
 
     return _cropped(mask, shape, Resampling.NEAREST)
+
+
+def read_fitted(files: Sequence[Path], shape: Shape, *, keep_ratio: bool, where: str) -> tuple[Array, Array]:
+    """Images as uint8 (n, channels, height, width) or channels last, whole in ``shape.size``, and (n, 6) how each came
+    there: ``x * a[0] + a[2]`` and ``y * a[1] + a[3]`` are where a point of the file lies in it; then its own size.
+
+    With ``keep_ratio`` the image is centred on grey where its sides have another ratio (a letterbox), else stretched.
+    It is not turned as its EXIF says: boxes are of its pixels as they are stored. One error lists what cannot be read.
+    """
+    assert shape.size is not None
+    images, moves, problems = list[Array](), list[list[float]](), list[str]()
+    for file in files:
+        try:
+            image, move = _decode(file, lambda opened: _fit(opened, shape, keep_ratio))
+        except DataError as error:
+            problems.append(f"{file}: {error}")
+            continue
+        images.append(image)
+        moves.append(move)
+    _raise_unreadable(problems, len(files), where)
+    batch = np.stack(images)
+    return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2)), np.array(moves)
+
+
+def _fit(image: Image, shape: Shape, keep_ratio: bool) -> tuple[Array, list[float]]:
+    from PIL.Image import Resampling
+    from PIL.Image import new as make_image
+
+    _require_usable(image)
+    assert shape.size is not None
+    height, width = shape.size
+    ratios = (width / image.width, height / image.height)
+    if keep_ratio:
+        ratios = (min(ratios), min(ratios))
+    inner = tuple(max(1, round(side * ratio)) for side, ratio in zip((image.width, image.height), ratios, strict=True))
+    mode = "RGB" if shape.channels == 3 else "L"
+    corner = ((width - inner[0]) // 2, (height - inner[1]) // 2)
+    moves = [inner[0] / image.width, inner[1] / image.height, *corner, image.width, image.height]
+    converted = image.convert(mode)
+    if inner != converted.size:
+        converted = converted.resize((inner[0], inner[1]), Resampling.BILINEAR)
+    canvas = make_image(mode, (width, height), (GREY,) * 3 if mode == "RGB" else GREY)
+    canvas.paste(converted, corner)
+    return np.array(canvas, dtype=np.uint8).reshape(height, width, shape.channels), moves
 
 
 def _cropped(image: Image, shape: Shape, resampling: int | None = None) -> Image:

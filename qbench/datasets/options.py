@@ -19,7 +19,9 @@ from qbench.errors import DataError
 from qbench.files import regular_file
 
 TRAIN_AND_TEST = ("train", "test")
-SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(("digits", "mnist", "fashion-mnist", "cifar-10"), TRAIN_AND_TEST)
+SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes"), TRAIN_AND_TEST
+)
 Model = TypeVar("Model", bound="DatasetOptions")
 
 
@@ -146,6 +148,29 @@ class MasksOptions(SplitOptions, ImageOptions, ClassOptions):
     ignore: values.Pad = 255
 
 
+class CocoOptions(SplitOptions, ImageOptions):
+    """Of images with boxes in COCO's form; ``fit``: how an image becomes one of ``size``."""
+
+    loader: ClassVar[str] = "coco"
+    images: values.File = None
+    size: values.Size = (640, 640)
+    fit: values.Fit = values.FITS[0]
+
+    @model_validator(mode="after")
+    def _keep_whole(self) -> Self:
+        if self.resize is not None:
+            raise values.wrong(f"a crop would cut boxes; images become `size` whole, by fit: {values.FITS}", "resize")
+        if self.size is None:
+            raise values.wrong("expected the height and width that the network takes", "size")
+        return self
+
+
+class ShapesOptions(NoOptions):
+    """Of the rendered scenes."""
+
+    loader: ClassVar[str] = "shapes"
+
+
 class ImagenetOptions(ImageFolderOptions):
     """Of ImageNet's images: resized, cropped and scaled as its networks expect it."""
 
@@ -206,6 +231,8 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         NpzOptions,
         ImageFolderOptions,
         MasksOptions,
+        CocoOptions,
+        ShapesOptions,
         IdxOptions,
         SentimentOptions,
         CsvOptions,

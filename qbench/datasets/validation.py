@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets.base import Array, Dataset, Examples
+from qbench.datasets.boxes import CLASS, are_boxes
 from qbench.errors import DataError, first_names
 
 NUMERIC = "biuf"
@@ -178,6 +179,9 @@ def _check_labels(examples: Examples, labels: Array, classes: int | None, where:
         _check_finite_labels(examples, labels, where)
     if classes is None:
         return
+    if are_boxes(labels):
+        _check_boxes(examples, labels, classes, where)
+        return
     if labels.ndim == 3 and labels.dtype.kind in "iu":  # masks; -1: nobody says
         _check_masks(examples, labels, classes, where)
         return
@@ -192,6 +196,22 @@ def _check_labels(examples: Examples, labels: Array, classes: int | None, where:
         raise DataError(
             f"{where}: {outside.size} labels are outside the {classes} classes 0 to {classes - 1}: "
             f"{first_names(values, SHOWN)} (examples {_name_examples(examples, outside)}); correct them or `classes`"
+        )
+
+
+def _check_boxes(examples: Examples, labels: Array, classes: int, where: str) -> None:
+    bad = np.flatnonzero([not np.isin(boxes[:, CLASS], range(-1, classes)).all() for boxes in labels])
+    if bad.size:
+        raise DataError(
+            f"{where}: {bad.size} examples have boxes of other classes than 0 to {classes - 1} (-1: no box), in the "
+            f"fifth column: {_name_examples(examples, bad)}; correct them or `classes`"
+        )
+    sides = labels[..., 2:4] - labels[..., :2]
+    bad = np.flatnonzero(((sides < 0).any(axis=2) & (labels[..., CLASS] >= 0)).any(axis=1))
+    if bad.size:
+        raise DataError(
+            f"{where}: {bad.size} examples have boxes that end before they begin: {_name_examples(examples, bad)}; a "
+            "box is x1, y1, x2, y2, class, crowd"
         )
 
 

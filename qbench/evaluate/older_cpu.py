@@ -34,12 +34,16 @@ class OlderCpuRunner(Runner):
         """The inputs as they are."""
         return inputs
 
-    def __call__(self, prepared: Inputs) -> Array:
-        """The first output."""
-        return self._predictor(prepared)
+    def __call__(self, prepared: Inputs) -> tuple[Array, ...]:
+        """All outputs."""
+        return self._predictor.predict(prepared)
 
-    def outputs(self, result: Array) -> Array:
-        """The same."""
+    def outputs(self, result: tuple[Array, ...]) -> Array:
+        """The first of them."""
+        return result[0]
+
+    def all_outputs(self, result: tuple[Array, ...]) -> tuple[Array, ...]:
+        """All of them."""
         return result
 
     def observed(self) -> dict[str, Any]:

@@ -152,14 +152,15 @@ class _ScoredVariant:
     def _limit_change(self, fp32: _ScoredVariant) -> Interval:
         """The change of what no example has alone, with its limits."""
         if self._facts is not None and fp32._facts is not None:
-            return jackknife.limit_change(self._score_facts, self._facts, fp32._facts, LEVEL)
+            return jackknife.limit_change(self._score_facts, *jackknife.align_facts(self._facts, fp32._facts), LEVEL)
         return intervals.paired_bootstrap(
             lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN
         )
 
     def _with_unseen(self, delta: Interval, fp32: _ScoredVariant, size: float) -> Interval:
         """The limits, wide enough for changes that so few examples need not show."""
-        changed = np.count_nonzero((self._rows != fp32._rows).reshape(len(self._rows), -1).any(axis=1))
+        ours, theirs = jackknife.align_facts(self._rows, fp32._rows)
+        changed = np.count_nonzero((ours != theirs).reshape(len(ours), -1).any(axis=1))
         enough = changed >= min(intervals.FEW_CHANGED, self.n) or (changed and self.values is not None)
         return delta if size == 0 or enough else intervals.widen_for_unseen(delta, self.n, size, LEVEL)
 

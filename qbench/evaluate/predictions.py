@@ -31,7 +31,9 @@ from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic, regular_file
 from qbench.hosts.base import NATIVE, Host
 from qbench.machine import fingerprint
-from qbench.metrics.base import name_outputs
+from qbench.metrics.base import ANSWERS, name_outputs
+from qbench.models import postprocess as answering
+from qbench.models.postprocess import Postprocess
 from qbench.process.child_process import Limits, Worker, call
 from qbench.process.cpu_slots import Slots
 from qbench.progress.callback import Progress
@@ -63,6 +65,7 @@ def predict_cached(
     *,
     host: str = NATIVE,
     same_answers: bool = True,
+    postprocess: Postprocess | None = None,
     cpu: Sequence[Any] | None = None,
     root: Path,
     slots: Slots | None = None,
@@ -87,6 +90,7 @@ def predict_cached(
             folder / _FILE,
             host=host,
             same_answers=same_answers,
+            postprocess=postprocess,
             root=root,
             slots=slots,
             start_worker=start_worker,
@@ -95,7 +99,13 @@ def predict_cached(
         )
         return {}
 
-    entry = store.fetch(root, "predictions", _key(artifact, data, batch_size, host, cpu), make)
+    key = store.key_of(
+        {
+            **_list_causes(artifact, data, batch_size, host, cpu),
+            **({} if postprocess is None else {"postprocess": [postprocess.digest(), store.source_digest(answering)]}),
+        }
+    )
+    entry = store.fetch(root, "predictions", key, make)
     try:
         with atomic.replace_file(file) as part:
             shutil.copyfile(entry.folder / _FILE, part)
@@ -106,22 +116,22 @@ def predict_cached(
     return Predicted(cached=not entry.fresh, note=entry.note)
 
 
-def _key(artifact: Artifact, data: Data, batch_size: int, host: str, cpu: Sequence[Any] | None) -> str:
-    """Everything that decides the predictions; the artifact's own key holds versions, instruction set and the code of
-    the backends, ``evaluation_digest`` the preprocessing."""
-    return store.key_of(
-        {
-            "artifact": [artifact.key, artifact.sha256, artifact.mode, artifact.backend],
-            "batch": artifact.built.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
-            "data": data.evaluation_digest,
-            "ids": store.file_digest(data.folder / "ids.json"),
-            "calibration": data.calibration_digest if artifact.mode in RANGED else None,
-            "cpu": cpu or [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
-            "host": None if host == NATIVE else [host, *_environment(host).items()],
-            "predicted": store.source_digest(older_cpu, saturation) if _is_predicted(artifact, host) else None,
-            "code": _code(),
-        }
-    )
+def _list_causes(
+    artifact: Artifact, data: Data, batch_size: int, host: str, cpu: Sequence[Any] | None
+) -> dict[str, Any]:
+    """Everything that decides the outputs; the artifact's own key holds versions, instruction set and the code of the
+    backends, ``evaluation_digest`` the preprocessing."""
+    return {
+        "artifact": [artifact.key, artifact.sha256, artifact.mode, artifact.backend],
+        "batch": artifact.built.fixed_batch or (batch_size if artifact.mode == "dynamic" else None),
+        "data": data.evaluation_digest,
+        "ids": store.file_digest(data.folder / "ids.json"),
+        "calibration": data.calibration_digest if artifact.mode in RANGED else None,
+        "cpu": cpu or [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
+        "host": None if host == NATIVE else [host, *_environment(host).items()],
+        "predicted": store.source_digest(older_cpu, saturation) if _is_predicted(artifact, host) else None,
+        "code": _code(),
+    }
 
 
 def _environment(host: str) -> Mapping[str, str]:
@@ -152,6 +162,7 @@ def predict(
     *,
     host: str = NATIVE,
     same_answers: bool = True,
+    postprocess: Postprocess | None = None,
     root: Path | None = None,
     slots: Slots | None = None,
     start_worker: Callable[..., Any] = Worker,
@@ -161,9 +172,11 @@ def predict(
     """Writes the outputs of every evaluation example to ``file`` (.npz: outputs, those behind the first as
     ``name_outputs`` says, labels, ids, digests of the inputs, and of a static or QAT artifact as JSON how the inputs
     fit it), from fresh processes, each of which proves first that the artifact gives there what it gave where it was
-    built; but on another ``host`` than ``native``, or where it
-    was built on another machine (``same_answers`` False), it may give something else. Where the host's answers are
-    predicted, the sums of each layer are written, too.
+    built; but on another ``host`` than ``native``, or where it was built on another machine (``same_answers`` False),
+    it may give something else. Where the host's answers are predicted, the sums of each layer are written, too.
+
+    With a ``postprocess`` what it makes of every example is written as ``answers``, and the outputs of the first
+    examples alone where those of all would be large (``worker.MOST_BYTES``).
 
     Dynamic models choose activation scales per batch, so they are evaluated at the batch size of the case; others in
     batches as wide as is fastest (``batch_size``), since their outputs do not depend on it.
@@ -178,6 +191,7 @@ def predict(
         size,
         same_answers=same_answers and host == NATIVE,
         predicted=predicted,
+        postprocess=postprocess,
         environment=_environment(host),
         slots=slots or Slots(1),
         start_worker=start_worker,
@@ -186,6 +200,8 @@ def predict(
     )
     outputs = {name_outputs(place): rows for place, rows in {0: result.rows, **result.others}.items()}
     arrays: dict[str, Any] = {**outputs, "ids": np.asarray(data.evaluation_ids())}
+    if result.answers is not None:
+        arrays[ANSWERS] = result.answers
     labels = data.evaluation_labels()
     if labels is not None:
         arrays["labels"] = labels

@@ -15,9 +15,10 @@ from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import find_reference, score_predictions
 from qbench.evaluate.predictions import input_fits, load_predictions
 from qbench.files import atomic
-from qbench.metrics.base import Metric, name_outputs, values_file
+from qbench.metrics.base import ANSWERS, Metric, name_outputs, take_answers, values_file
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.user_metric import UserMetric
+from qbench.models.postprocess import lengthen_answers
 from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.record.schema import Accuracy, OutputScore
@@ -68,14 +69,39 @@ def score_here(
 ) -> Accuracy:
     """``score`` in this process."""
     progress("score", 0.9)
-    base, predictions = None if baseline is None else load_predictions(baseline), load_predictions(file)
-    exact = None if fp32 is None else load_predictions(fp32)
+    base, exact = (None if part is None else take_answers(load_predictions(part)) for part in (baseline, fp32))
+    predictions = take_answers(load_predictions(file))
+    described = None
+    if ANSWERS in predictions:  # they are made of all outputs
+        described = None if baseline is None else _describe_outputs(file, fp32 or baseline, outputs.names)
+        outputs = ONE_OUTPUT
+        base, exact = (_as_long(part, predictions) for part in (base, exact))
+        predictions = _as_long(predictions, base) or predictions
     loaded = metric.load()
     if not isinstance(loaded, UserMetric):
         accuracy = score_outputs(loaded, predictions, base, classes, exact, outputs)
     else:  # a reader of the record cannot load it by its name
         accuracy = _score_by_user(loaded, predictions, base, classes, exact, outputs, values_file(file))
+    accuracy = accuracy if described is None else replace(accuracy, outputs=described)
     return replace(accuracy, inputs=input_fits(predictions))
+
+
+def _describe_outputs(file: Path, fp32: Path, names: Sequence[str]) -> tuple[OutputScore, ...]:
+    """How far each output of a network is from fp32's, where answers made of them are judged."""
+    ours, theirs = load_predictions(file), load_predictions(fp32)
+    distances = [_measure_distance(ours, theirs, name_outputs(place)) for place in range(len(names))]
+    return tuple(
+        OutputScore(name=name, judged=None, metric=None if distance is None else DISTANCE, value=distance)
+        for name, distance in zip(names, distances, strict=True)
+    )
+
+
+def _as_long(predictions: dict[str, Array] | None, other: dict[str, Array] | None) -> dict[str, Array] | None:
+    """Predictions with answers as long as those of another variant, filled up: one may have found more."""
+    if predictions is None or other is None or predictions["outputs"].ndim < 2 or other["outputs"].ndim < 2:
+        return predictions
+    ours, longest = predictions["outputs"], other["outputs"].shape[1]
+    return predictions if ours.shape[1] >= longest else {**predictions, "outputs": lengthen_answers(ours, longest)}
 
 
 def _score_by_user(

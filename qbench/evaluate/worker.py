@@ -17,30 +17,31 @@ from qbench.data import Data
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size
 from qbench.evaluate.older_cpu import OlderCpuRunner, Sums
+from qbench.models.postprocess import Postprocess, join_answers
 from qbench.process.free_memory import count_free_bytes
 from qbench.quant.analysis import input_drift
 
 Array = NDArray[Any]
+# Outputs of a detector for 500 images are gigabytes, its answers are not; to compare outputs, so many are enough.
+MOST_BYTES = 2**28
 MEMORY_SHARE = 4  # the activations of one batch may take one part in so many of the memory that is there
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartOutputs:
-    """The first outputs (float32) of the examples from ``start`` on, and of each model input how many of their values
-    lie outside what the artifact can represent there; ``others``: the outputs behind the first that have a row of
-    floats for each example, by position; ``sums``: of predicted ones those of each layer."""
+    """The first outputs (float32) of the examples from ``start`` up to ``stop``, and of each model input how many of
+    their values lie outside what the artifact can represent there; ``others``: the outputs behind the first that have a
+    row of floats for each example, by position; ``sums``: of predicted ones those of each layer. ``answers``: what the
+    network's ``postprocess`` makes of them, None where it has none; with it, outputs are those of ``MOST_BYTES``."""
 
     start: int
+    stop: int
     outputs: Array
     outside: tuple[int, ...]
+    answers: Array | None = None
     others: Mapping[int, Array] = field(default_factory=dict)
     sums: Sums = field(default_factory=dict)
-
-    @property
-    def stop(self) -> int:
-        """The position behind the last example."""
-        return self.start + len(self.outputs)
 
 
 class EvaluationSession:
@@ -48,13 +49,20 @@ class EvaluationSession:
     or, ``predicted``, what it gives on an older CPU.
 
     ``size``: the only batch size to use, that of a dynamic variant's case or the one that the artifact takes; None
-    where the outputs do not depend on it.
+    where the outputs do not depend on it. ``postprocess`` makes answers of the outputs.
     """
 
     def __init__(
-        self, artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
+        self,
+        artifact: Artifact,
+        data: Data,
+        size: int | None,
+        same_answers: bool = True,
+        predicted: bool = False,
+        postprocess: Postprocess | None = None,
     ) -> None:
         self._artifact, self._data, self._size = artifact, data, size
+        self._make_answers = None if postprocess is None else postprocess.load()
         self._several = False
         self._examples = data.evaluation_examples().inputs  # mapped once: opening a file again takes half a millisecond
         backend: Backend = registry.load("backend", artifact.backend)
@@ -76,9 +84,10 @@ class EvaluationSession:
         width, rows = batch_size.choose_batch_size(
             lambda start, stop: self._outputs(self._inputs(start, stop)), count, _memory()
         )
-        if self._several:  # the others of the first examples
+        if self._several or self._make_answers is not None:  # what else belongs to the first examples
             return width, self.predict(0, len(rows), width)
-        return width, PartOutputs(start=0, outputs=rows, outside=self._outside(self._inputs(0, len(rows))))
+        outside = self._outside(self._inputs(0, len(rows)))
+        return width, PartOutputs(start=0, stop=len(rows), outputs=rows, outside=outside)
 
     def predict(self, start: int, stop: int, width: int) -> PartOutputs:
         """The examples from ``start`` up to ``stop``, in batches of ``width``.
@@ -90,37 +99,48 @@ class EvaluationSession:
         as_they_are = self._predicted is not None or self._artifact.mode == "dynamic"
         as_they_are = as_they_are and not self._artifact.built.fixed_batch
         rows, outside = list[Mapping[int, Array]](), np.zeros(self._data.inputs, dtype=np.int64)
+        answers = list[Array]()
         for begin in range(start, stop, width):
             end = min(begin + width, stop)
             first = begin if as_they_are else max(0, end - width)
             inputs = self._inputs(first, end)
-            answers = self._answers(inputs)
-            rows.append({place: answer[begin - first :] for place, answer in answers.items()})
+            every = self._all_outputs(inputs)
+            outputs = {place: output[begin - first :] for place, output in _take_usable(every, end - first).items()}
+            if self._make_answers is not None:
+                answers.append(self._make_answers(every)[begin - first :])
+                outputs = {place: output[: count_kept(begin, output)] for place, output in outputs.items()}
+            rows.append(outputs)
             outside += self._outside(tuple(array[begin - first :] for array in inputs))
         sums = {} if self._predicted is None else self._predicted.take_sums()
-        outputs = join_rows(rows)
-        first_rows = outputs.pop(0)
-        return PartOutputs(start=start, outputs=first_rows, outside=tuple(map(int, outside)), others=outputs, sums=sums)
+        others = join_rows(rows)
+        first_rows = others.pop(0)
+        return PartOutputs(
+            start=start,
+            stop=stop,
+            outputs=first_rows,
+            outside=tuple(map(int, outside)),
+            answers=join_answers(answers) if answers else None,
+            others=others,
+            sums=sums,
+        )
 
     def _inputs(self, start: int, stop: int) -> Inputs:
         return self._data.preprocessing(tuple(array[start:stop] for array in self._examples))
 
     def _outputs(self, inputs: Inputs) -> Array:
         """The first outputs; and whether there are others."""
-        answers = self._answers(inputs)
-        self._several = len(answers) > 1
-        return answers[0]
+        outputs = _take_usable(self._all_outputs(inputs), len(inputs[0]))
+        self._several = len(outputs) > 1
+        return outputs[0]
 
-    def _answers(self, inputs: Inputs) -> Mapping[int, Array]:
-        """The first outputs, and by position the others that have a row of floats for each example."""
+    def _all_outputs(self, inputs: Inputs) -> list[Array]:
+        """All outputs, floats as float32; those with a row for each example without those of a filled batch."""
         batch, count = fill_batch(inputs, self._artifact.built.fixed_batch or 0), len(inputs[0])
-        first, *others = self._runner.all_outputs(self._runner(self._runner.prepare(batch)))
-        usable = {
-            place: np.array(output[:count], dtype=np.float32)
-            for place, output in enumerate(others, 1)
-            if output.dtype.kind == "f" and output.shape[:1] == (len(batch[0]),) and output.size
-        }
-        return {0: np.array(first[:count], dtype=np.float32), **usable}
+        outputs = []
+        for output in self._runner.all_outputs(self._runner(self._runner.prepare(batch))):
+            rows = output[:count] if output.shape[:1] == (len(batch[0]),) else output
+            outputs.append(np.array(rows, dtype=np.float32 if rows.dtype.kind == "f" else None))
+        return outputs
 
     def _outside(self, inputs: Inputs) -> tuple[int, ...]:
         ranges = [*self._artifact.built.conversion.input_ranges, *[None] * len(inputs)]
@@ -128,6 +148,22 @@ class EvaluationSession:
             0 if input_range is None or array.dtype.kind != "f" else input_drift.count_outside(array, input_range)
             for array, input_range in zip(inputs, ranges, strict=False)
         )
+
+
+def _take_usable(outputs: Sequence[Array], count: int) -> dict[int, Array]:
+    """The first of a batch's outputs, and by position the others that have a row of floats for each example."""
+    usable = {
+        place: output
+        for place, output in enumerate(outputs)
+        if place and output.dtype.kind == "f" and output.shape[:1] == (count,) and output.size
+    }
+    return {0: outputs[0].astype(np.float32, copy=False), **usable}
+
+
+def count_kept(begin: int, outputs: Array) -> int:
+    """Of how many of these examples, of which the first stands at ``begin``, outputs are kept beside answers: of the
+    first ``MOST_BYTES`` of all."""
+    return max(0, MOST_BYTES // max(1, outputs[:1].nbytes) - begin)
 
 
 def join_rows(parts: Sequence[Mapping[int, Array]]) -> dict[int, Array]:
@@ -139,11 +175,16 @@ def join_rows(parts: Sequence[Mapping[int, Array]]) -> dict[int, Array]:
 
 
 def open_predictor(
-    artifact: Artifact, data: Data, size: int | None, same_answers: bool = True, predicted: bool = False
+    artifact: Artifact,
+    data: Data,
+    size: int | None,
+    same_answers: bool = True,
+    predicted: bool = False,
+    postprocess: Postprocess | None = None,
 ) -> EvaluationSession:
     """The predictor, in a process that does nothing else."""
     _keep_memory()
-    return EvaluationSession(artifact, data, size, same_answers, predicted)
+    return EvaluationSession(artifact, data, size, same_answers, predicted, postprocess)
 
 
 def fill_batch(inputs: Inputs, size: int) -> Inputs:

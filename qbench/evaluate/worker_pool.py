@@ -16,6 +16,7 @@ from qbench.data import Data
 from qbench.errors import CaseError, NodeLost, WorkerError
 from qbench.evaluate.older_cpu import Sums
 from qbench.evaluate.worker import PartOutputs, join_rows, open_predictor
+from qbench.models.postprocess import Postprocess, join_answers
 from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
 from qbench.progress.callback import Progress
@@ -28,10 +29,11 @@ PARTS = 32  # an evaluation has as many; between two of them a process gives its
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """The first output of every example, and of each model input how many values the artifact clips (0 where it has no
-    range); ``others`` by position (``PartOutputs``); of predicted ones the sums of each layer."""
+    range); ``others`` by position, and ``answers`` (``PartOutputs``); of predicted ones the sums of each layer."""
 
     rows: Array
     outside: tuple[int, ...]
+    answers: Array | None
     others: Mapping[int, Array]
     sums: Sums
 
@@ -43,14 +45,15 @@ def compute_outputs(
     *,
     same_answers: bool = True,
     predicted: bool = False,
+    postprocess: Postprocess | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
     slots: Slots,
     start_worker: Callable[..., Any] = Worker,
     limits: Limits,
     progress: Progress,
 ) -> Outputs:
-    """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers`` and
-    ``predicted`` as ``worker.EvaluationSession`` has them, ``environment`` are variables of the processes.
+    """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers``, ``predicted``
+    and ``postprocess`` as ``worker.EvaluationSession`` has them, ``environment`` are variables of the processes.
     ``start_worker`` starts one as ``child_process.Worker`` does, here or on another machine.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
@@ -65,6 +68,7 @@ def compute_outputs(
                 size,
                 same_answers,
                 predicted,
+                postprocess,
                 limits=limits,
                 environment=environment,
                 name="evaluate",
@@ -101,7 +105,7 @@ class _OpenParts:
 
     def split(self, first: PartOutputs, width: int) -> None:
         """Cuts what follows the first outputs into parts of whole batches."""
-        start = len(first.outputs)
+        start = first.stop
         length = -(-(self._count - start) // (PARTS * width)) * width
         self._parts = [(at, min(at + length, self._count)) for at in range(start, self._count, max(length, 1))]
         self._parts.reverse()
@@ -133,7 +137,7 @@ class _OpenParts:
         """Takes the outputs of a part; raises ``WorkerError`` where all together take too long."""
         with self._lock:
             self._outputs.append(outputs)
-            examples = sum(len(part.outputs) for part in self._outputs)
+            examples = sum(part.stop - part.start for part in self._outputs)
         self._progress("evaluate", examples / self._count)
         if time.monotonic() > self._deadline and examples < self._count:
             raise WorkerError(
@@ -154,8 +158,10 @@ class _OpenParts:
         """Those of all parts, in order."""
         parts = sorted(self._outputs, key=lambda part: part.start)
         others = join_rows([{0: part.outputs, **part.others} for part in parts])
+        answers = [part.answers for part in parts if part.answers is not None]
         return Outputs(
             rows=others.pop(0),
+            answers=join_answers(answers) if answers else None,
             others=others,
             outside=tuple(sum(column) for column in zip(*(part.outside for part in parts), strict=True)),
             sums={name: _add_sums(part.sums[name] for part in parts) for name in parts[0].sums},

@@ -74,6 +74,11 @@ class Evaluation:
         self._fp32 = self._predict(opened.fp32)
         self._case = self._predict(opened.artifact)
         self._outputs = load_predictions(self._fp32)["outputs"]
+        if len(self._outputs) < opened.data.evaluation_count:
+            raise CaseSkipped(
+                "its outputs are too large to be kept for all examples beside their answers; evaluate on fewer: "
+                f"data.evaluate.samples: {len(self._outputs)}"
+            )
         self._errors = square_errors(load_predictions(self._case)["outputs"], self._outputs)
 
     def _predict(self, artifact: Artifact) -> Path:
@@ -85,6 +90,7 @@ class Evaluation:
             self._batch_size,
             file,
             host=self._opened.case.host,
+            postprocess=self._opened.postprocess,
             root=self._opened.cache,
             limits=self._opened.limits,
             progress=self._opened.progress.advance,

@@ -22,6 +22,7 @@ from qbench.hosts.base import Host
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.metrics.spec import MetricSpec
+from qbench.models.postprocess import Postprocess
 from qbench.modes import float_of, is_int8
 from qbench.network import Model, prepare_model
 from qbench.plan.cases import Case, Variant
@@ -95,6 +96,11 @@ class OpenCase:
         return self.run.info.metric or MetricInfo(name=self.metric.name)
 
     @property
+    def postprocess(self) -> Postprocess | None:
+        """What makes answers of the network's outputs; None where these are judged themselves."""
+        return self.model.postprocess
+
+    @property
     def judged_output(self) -> int:
         """The place of the output that the record's score is of."""
         return 0 if self.record.accuracy is None else self.record.accuracy.judged
@@ -152,6 +158,7 @@ class OpenCase:
             inputs=self.data.evaluation(0, count),
             environment=environment,
             precision=float_of(case.variant.mode),
+            postprocess=self.postprocess if self.postprocess and self.postprocess.timed else None,
         )
 
 

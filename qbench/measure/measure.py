@@ -165,6 +165,7 @@ class _Measuring:
             inputs=data.evaluation(0, count),
             environment=registry.load("host", case.host).environment(),
             precision=float_of(case.variant.mode),
+            postprocess=self.setting.timed.get(case_id),
         )
 
     def _store_latency(

@@ -13,6 +13,7 @@ from qbench.build import Artifact
 from qbench.data import Data
 from qbench.machine.peak import Peak
 from qbench.measure.race_rules import Arm
+from qbench.models.postprocess import Postprocess
 from qbench.plan.planner import Case
 from qbench.process.child_process import Limits
 from qbench.record.schema import ColdStart, Fastest, Interference, Latency, Memory, Sequential, Speedup
@@ -22,7 +23,8 @@ from qbench.suite import Suite
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What is raced, ``cases`` and ``artifacts`` by case id; cases that are ``done`` are recorded already and race so
-    that others have somebody to be held against. ``stored``: for another machine, the samples that an earlier part of
+    that others have somebody to be held against. ``timed``: what belongs to the calls of a case beside its network, by
+    case id. ``stored``: for another machine, the samples that an earlier part of
     the run has, by file name."""
 
     suite: Suite
@@ -32,6 +34,7 @@ class Setting:
     artifacts: Mapping[str, Artifact]
     limits: Limits
     done: Collection[str] = ()
+    timed: Mapping[str, Postprocess] = field(default_factory=dict)
     stored: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from qbench.errors import MeasureError
 from qbench.machine import denormals, half_floats, runtime
 from qbench.machine.canary import Canary
 from qbench.measure.samples import BlockTiming
+from qbench.models.postprocess import Postprocess
 from qbench.modes import HALVES, Precision
 from qbench.process import child, threads
 
@@ -34,7 +35,7 @@ INPUTS = 8  # real examples in rotation: one input over and over would sit in th
 class WorkerSpec:
     """What to load and how: ``inputs`` are preprocessed examples, one array per model input; ``environment`` are the
     variables of the case's host. ``flush_denormals``: arithmetic takes denormals as zero, which no run sets.
-    ``precision``: the format in which floats are multiplied.
+    ``precision``: the format in which floats are multiplied. ``postprocess`` is called with each call's outputs.
 
     ``versions``: what must have been imported in which version (None: not at all).
 
@@ -55,6 +56,7 @@ class WorkerSpec:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     flush_denormals: bool = False
     precision: Precision = "fp32"
+    postprocess: Postprocess | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +81,13 @@ class LocalWorker:
             denormals.flush(True)
         started = clock()
         self._runner: Runner = registry.load("backend", spec.backend).load(spec.file, threads=spec.threads)
+        self._call: Call = self._runner if spec.postprocess is None else _call_both(self._runner, spec.postprocess)
         self._load_ns = clock() - started
         if spec.flush_denormals:  # ONNX Runtime sets it back as the first session of a process opens
             denormals.flush(True)
         self._prepared = [self._runner.prepare(batch) for batch in batches(spec.inputs, spec.batch_size)]
         self._runner.context().__enter__()  # for the life of this process
-        self._first_ns, _ = timed_calls(self._runner, self._prepared, FIRST_CALLS, clock)
+        self._first_ns, _ = timed_calls(self._call, self._prepared, FIRST_CALLS, clock)
         self._canary = Canary()
         self._loaded_rss = resident_bytes()
         child.freeze_garbage_collector()
@@ -109,7 +112,7 @@ class LocalWorker:
         canary_before = read()
         before, asleep, started = read_usage(), suspended_ns(), time.perf_counter_ns()
         processor = time.thread_time_ns if alone else no_clock
-        calls_ns, processor_ns = timed_calls(self._runner, self._prepared, calls, self._clock, processor)
+        calls_ns, processor_ns = timed_calls(self._call, self._prepared, calls, self._clock, processor)
         took, spent = time.perf_counter_ns() - started, read_usage().since(before)
         slept = suspended_ns() - asleep
         return BlockTiming(
@@ -130,6 +133,12 @@ class LocalWorker:
 def no_clock() -> int:
     """In place of a clock that tells nothing here: always 0."""
     return 0
+
+
+def _call_both(runner: Runner, postprocess: Postprocess) -> Call:
+    """A call of a network and of what makes answers of its outputs."""
+    make_answers = postprocess.load()
+    return lambda prepared: make_answers(runner.all_outputs(runner(prepared)))
 
 
 def timed_calls(

@@ -19,6 +19,14 @@ def values_file(predictions: Path) -> Path:
     return predictions.with_suffix(".values.npz")
 
 
+ANSWERS = "answers"  # what a file of predictions calls what a postprocess made of the outputs
+
+
+def take_answers(predictions: dict[str, Array]) -> dict[str, Array]:
+    """Predictions in which the answers stand where the outputs do, for whoever judges; as they are without any."""
+    return predictions if ANSWERS not in predictions else {**predictions, "outputs": predictions[ANSWERS]}
+
+
 def name_outputs(place: int) -> str:
     """What a file of predictions calls the outputs at a place of all that a network returns: 0 is the first."""
     return f"outputs.{place}" if place else "outputs"
@@ -65,8 +73,8 @@ class Metric(ABC):
     def facts(self, outputs: Array, reference: Array) -> Array | None:
         """All that ``of_facts`` needs, one small row per example (first axis n), or None where it has no such form.
 
-        For metrics that are no mean: a bootstrap scores thousands of resamples, and rows of facts are cheaper to draw
-        than rows of outputs.
+        For metrics that are no mean: their score is taken without each example, and rows of facts are cheaper to draw
+        than rows of outputs. Where an example has several rows, as many as each needs, those behind its own are -1.
         """
         return None
 

@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 from qbench import installation, registry
 from qbench.errors import ModelError
+from qbench.models.postprocess import Postprocess
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
+LabelKind = Literal["classes", "boxes", "masks"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
 OWN_FILE = "file"
 FileFormat = Literal["onnx", "torchscript", "openvino"]
@@ -54,6 +56,8 @@ class BuiltIn:
     a state dict (``.pth``, ``.safetensors``) or of the ``.onnx`` file. ``packages`` are the names it imports beyond
     qbench's own dependencies, ``extra`` the extra that installs them. ``fitted_on()``, if any, gives the
     ``datasets.base.Examples`` that weights of a package were fitted on here, so that none of them is evaluated.
+    ``labels``: what it learns; ``loss(outputs, labels)`` is that of a batch, None the cross-entropy of classes.
+    ``postprocess`` makes answers of its first output, as ``models.postprocess`` has it.
     """
 
     name: str
@@ -67,6 +71,9 @@ class BuiltIn:
     packages: tuple[str, ...] = ()
     extra: str | None = None
     fitted_on: Callable[[], Any] | None = None
+    labels: LabelKind = "classes"
+    loss: Callable[[Any, Any], Any] | None = None
+    postprocess: Callable[[Any], Any] | None = None
 
     def missing(self) -> str | None:
         """Which packages it lacks here and what installs them; None if it can be used. Imports none of them."""
@@ -136,7 +143,8 @@ class ModelReference:
     fields of a built-in's own ``Training``; ``int8``: files that are compared with the network. ``inputs`` by name:
     those whose examples lie along another axis, and constants; ``output``: which of several outputs counts, by name or
     position (None: the suite names none), its examples lying along ``output_axis``; ``first``: which one comes first
-    where it names none and the network returns a dict or the like, of which a tuple is made."""
+    where it names none and the network returns a dict or the like, of which a tuple is made; ``own_postprocess``: the
+    user's function that makes answers of its outputs."""
 
     name: str
     source: str | None = None
@@ -150,6 +158,16 @@ class ModelReference:
     output: str | int | None = None
     output_axis: int = 0
     first: str | None = None
+    own_postprocess: Postprocess | None = None
+
+    @property
+    def postprocess(self) -> Postprocess | None:
+        """What makes answers of its outputs: the user's function, else the built-in's own; None where they are the
+        answers."""
+        if self.own_postprocess is not None or self.source is not None:
+            return self.own_postprocess
+        builtin: BuiltIn = registry.load("model", self.name)
+        return None if builtin.postprocess is None else Postprocess(attribute=self.name)
 
     def own_int8(self, recipe: str) -> OwnInt8 | None:
         """The user's int8 file of that recipe; None for a recipe by which qbench quantizes."""

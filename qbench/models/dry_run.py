@@ -52,6 +52,21 @@ def try_outputs(network: Network, inputs: Inputs) -> Array:
         raise Misfit(f"{model_call.reason(error)}{_describe_call(network, inputs)}") from error
 
 
+def try_all_outputs(network: Network, inputs: Inputs) -> tuple[Array, ...]:
+    """All outputs for a few examples, of a network that ``try_outputs`` has tried."""
+    if network.kind == "onnx":
+        assert network.path is not None  # an ONNX network is its file
+        batch = onnx_file.fixed_batch(network.path) or 1
+        rows = [
+            onnxruntime_session.run_all(
+                network.path, tuple(np.repeat(array[i : i + 1], batch, axis=0) for array in inputs)
+            )
+            for i in range(len(inputs[0]))
+        ]
+        return tuple(np.concatenate([output[:1] for output in column]) for column in zip(*rows, strict=True))
+    return tuple(output.numpy() for _, output in adapt.list_paths(_call(network, inputs)))
+
+
 def _describe_call(network: Network, inputs: Inputs) -> str:
     """``; it was called as forward(tokens: int64[2, 16])``."""
     if network.kind == "onnx":

@@ -4,6 +4,7 @@ work on them changes no bit of the weights."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from qbench.process.threads import set_torch
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+Loss = Callable[[Any, Any], Any]  # of outputs and labels of a batch, the mean over its examples
 FEWEST = 2  # examples in a part: BatchNorm cannot train on one
 
 
@@ -22,9 +24,8 @@ class Shards:
     2017, arXiv:1705.08741), and its running statistics are the means over the parts.
     """
 
-    def __init__(self, module: nn.Module, count: int, cores: int) -> None:
-
-        self._module = module
+    def __init__(self, module: nn.Module, count: int, cores: int, loss: Loss | None = None) -> None:
+        self._module, self._loss = module, loss
         self._copies = [copy.deepcopy(module) for _ in range(count)] if count > 1 else [module]
         threads = min(cores, count)
         self._pool = ThreadPoolExecutor(threads, initializer=set_torch, initargs=(1,))
@@ -37,10 +38,11 @@ class Shards:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def gradients(self, inputs: list[Tensor], targets: Tensor) -> tuple[float, int]:
-        """Leaves the gradients of the batch's mean loss in the network; the loss, and how many predictions were right.
+    def gradients(self, inputs: list[Tensor], targets: Tensor) -> tuple[float, int | None]:
+        """Leaves the gradients of the batch's mean loss in the network; the loss, and how many predictions were right
+        (None: with a loss of their own they are no classes).
 
-        ``inputs`` are (n, ...) each, ``targets`` (n,) class numbers.
+        ``inputs`` are (n, ...) each, ``targets`` (n,) class numbers, or what the loss takes.
         """
         count = max(1, min(len(self._copies), len(targets) // FEWEST))
         copies = self._copies[:count]
@@ -51,7 +53,8 @@ class Shards:
         ]
         done = list(self._map(lambda part: self._one(*part), parts))
         self._collect(copies)
-        return sum(loss for loss, _ in done), sum(right for _, right in done)
+        losses, rights = zip(*done, strict=True)
+        return sum(losses), None if self._loss is not None else sum(rights)
 
     def _one(self, module: nn.Module, inputs: list[Tensor], targets: Tensor, share: float) -> tuple[float, int]:
         """One part: its share of the loss and of the gradients, and how many predictions were right."""
@@ -59,8 +62,10 @@ class Shards:
 
         self._follow(module)
         outputs = module(*inputs)
-        loss = cross_entropy(outputs, targets) * share
+        loss = (cross_entropy if self._loss is None else self._loss)(outputs, targets) * share
         loss.backward()
+        if self._loss is not None:
+            return float(loss.detach()), 0
         return float(loss.detach()), int((outputs.argmax(dim=1) == targets).sum())
 
     def _follow(self, module: nn.Module) -> None:

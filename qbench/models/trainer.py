@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import ModelError
 from qbench.models.base import BuiltIn, Training
-from qbench.models.sharded_gradients import Shards
+from qbench.models.sharded_gradients import Loss, Shards
 from qbench.process.threads import one_torch_thread
 from qbench.progress.callback import Progress
 from qbench.quant.pytorch import checkpoint
@@ -46,11 +46,12 @@ class Checkpoints:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
-    """How a training ended: mean loss and share of right predictions over its last epoch, while the weights still
-    changed; ``seconds`` it took, all attempts together; ``resumed``: the share that an earlier attempt had done."""
+    """How a training ended: mean loss and share of right predictions (None: they are no classes) over its last epoch,
+    while the weights still changed; ``seconds`` it took, all attempts together; ``resumed``: the share that an earlier
+    attempt had done."""
 
     loss: float
-    accuracy: float
+    accuracy: float | None
     seconds: float
     resumed: float
 
@@ -82,8 +83,10 @@ def train(
     preprocess: Callable[[Arrays], Arrays] = _keep_inputs,
     cores: int = 1,
     checkpoints: Checkpoints | None = None,
+    loss: Loss | None = None,
 ) -> TrainingOutcome:
-    """Trains in place on examples and their class numbers, and leaves the module in eval mode.
+    """Trains in place on examples and their labels, class numbers without a ``loss`` of their own, and leaves the
+    module in eval mode.
 
     AdamW with a one-cycle schedule (Smith 2018, arXiv:1803.09820). ``preprocess`` makes of the raw examples of a batch
     what the network takes; ``cores`` work on a batch; ``progress`` gets a text and the share done. With ``checkpoints``
@@ -97,10 +100,11 @@ def train(
         module.train()
         if training.channels_last:
             module.to(memory_format=torch.channels_last)
-        trainer = _Fp32Trainer(module, torch.from_numpy(labels).long(), training)
+        targets = torch.from_numpy(labels)
+        trainer = _Fp32Trainer(module, targets.long() if loss is None else targets, training)
         trainer.resume(None if checkpoints is None else checkpoints.load())
         resumed = trainer.share
-        with Shards(module, training.shards, cores) as shards:
+        with Shards(module, training.shards, cores, loss) as shards:
             feed = _Feed(inputs, preprocess, channels_last=training.channels_last)
             while trainer.epoch < training.epochs:
                 trainer.run_epoch(shards, feed, progress, checkpoints)
@@ -156,11 +160,9 @@ class _Fp32Trainer:
         return (self.epoch + self._done / self._batches) / self._training.epochs
 
     @property
-    def accuracy(self) -> float:
-        """The share of right predictions over what the last epoch has done so far."""
-        accuracy = self.means.accuracy
-        assert accuracy is not None  # class numbers are right or wrong
-        return accuracy
+    def accuracy(self) -> float | None:
+        """The share of right predictions over what the last epoch has done so far; None where they are no classes."""
+        return self.means.accuracy
 
     def run_epoch(self, shards: Shards, feed: _Feed, progress: Progress, checkpoints: Checkpoints | None) -> None:
         """One pass over all examples in a new order, or the rest of one; leaves a checkpoint now and then."""
@@ -197,7 +199,8 @@ class _Fp32Trainer:
     def _progress_text(self) -> str:
         """As a progress line shows it."""
         epoch = self.epoch + (self._done != 0)
-        means = f"loss {self.means.mean_loss:.4f}, accuracy {self.accuracy:.1%}"
+        right = "" if self.accuracy is None else f", accuracy {self.accuracy:.1%}"
+        means = f"loss {self.means.mean_loss:.4f}{right}"
         left = "" if self.share == 1 else f", {_duration_text(self.seconds / self.share - self.seconds)} left"
         return f"epoch {epoch}/{self._training.epochs}: {means}{left}"
 

@@ -186,7 +186,9 @@ def _pair_outputs(run: StoredRun, record: Record, base: Record) -> list[tuple[Ar
     if "outputs" not in ours or "outputs" not in theirs:
         return []
     if positions is None:
-        return [(ours[name], theirs[name]) for name in list_outputs(ours) if name in theirs]
+        # Beside answers, those of the first examples are kept (``evaluate.worker.MOST_BYTES``).
+        kept = {name: min(len(ours[name]), len(theirs[name])) for name in list_outputs(ours) if name in theirs}
+        return [(ours[name][:count], theirs[name][:count]) for name, count in kept.items()]
     if not positions.size or positions.max() >= len(theirs["outputs"]):
         return []
     return [(ours[name], theirs[name][positions]) for name in list_outputs(ours) if name in theirs]

@@ -77,16 +77,19 @@ def pair(new: ExampleScores, old: ExampleScores) -> Paired:
     float32, as which a baseline keeps them."""
     import numpy as np
 
+    from qbench.stats.jackknife import align_facts
+
     matches = [_shared(new.contents, old.contents, [], [])]
     matches.append(_shared(new.ids, old.ids, *matches[0]))
     here, there = (np.concatenate([np.asarray(side[i], dtype=np.intp) for side in matches]) for i in (0, 1))
     order = np.argsort(here, kind="stable")
     here, there = here[order], there[order]
-    alike = new.facts == old.facts and new.values.shape[1:] == old.values.shape[1:]
+    values, old_values = align_facts(new.values, old.values) if new.facts and old.facts else (new.values, old.values)
+    alike = new.facts == old.facts and values.shape[1:] == old_values.shape[1:]
     by_id = len(matches[1][0]) if new.contents is not None and old.contents is not None else 0
     return Paired(
-        new=_rounded(new.values[here if alike else []]),
-        old=_rounded(old.values[there if alike else []]),
+        new=_rounded(values[here if alike else []]),
+        old=_rounded(old_values[there if alike else []]),
         facts=new.facts,
         of_new=len(new.values),
         of_old=len(old.values),

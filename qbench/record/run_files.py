@@ -26,6 +26,7 @@ _FORMS = {
     "canary_ns": ("iu", 2, 2),
     "values": ("biuf", 1, 1),
     "outputs": ("biuf", 1, 32),
+    "answers": ("biuf", 1, 32),
     "labels": ("biuf", 1, 32),
     "ids": ("US", 1, 1),
     "inputs": ("US", 0, 0),

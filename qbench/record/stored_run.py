@@ -228,11 +228,11 @@ class StoredRun:
         return self._arrays(record.predictions)
 
     def judged_predictions(self, record: Record, *, of: Record | None = None) -> dict[str, Array]:
-        """``predictions`` with the outputs that the score of ``of`` (default: of the case itself) is of as
-        ``outputs``: where a network returns several, the worst may be another than the first."""
-        from qbench.metrics.base import name_outputs
+        """``predictions`` with what the score of ``of`` (default: of the case itself) is of as ``outputs``: where a
+        network returns several, the worst may be another than the first; the answers where a postprocess made some."""
+        from qbench.metrics.base import name_outputs, take_answers
 
-        scored, stored = of or record, self.predictions(record)
+        scored, stored = of or record, take_answers(self.predictions(record))
         name = name_outputs(scored.accuracy.judged if scored.accuracy else 0)
         return stored if name == "outputs" or name not in stored else {**stored, "outputs": stored[name]}
 

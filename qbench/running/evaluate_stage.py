@@ -182,7 +182,7 @@ def _answer(
             raise CaseSkipped(f"its baseline {group.reference} has no predictions")
         emulate(context, prepared, artifact, group.first, native.predictions, file, group.name)
         return None
-    _predict(context, artifact, prepared.data, group.first, file, group.name)
+    _predict(context, prepared, artifact, prepared.data, group.first, file, group.name)
     compared = _hold_against_network(context, prepared, file, group)
     twin = _compare_with_twin(context, prepared, file, group, baselines)
     accuracy = _score(context, prepared, file, group, baselines, group.name)
@@ -214,8 +214,11 @@ def _explain_failure(error: CaseError | CaseSkipped, host: str) -> CaseError | C
     return error if host == NATIVE or isinstance(error, CaseSkipped) else CaseError(f"does not run on {host}: {error}")
 
 
-def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, file: Path, name: str) -> None:
+def _predict(
+    context: RunContext, prepared: Prepared, artifact: Artifact, data: Data, case: Case, file: Path, name: str
+) -> None:
     """Writes predictions into the run's folder, from the cache where nothing of them has changed."""
+    postprocess = prepared.models[case.variant.model.name].postprocess
     workers = context.find_place(case.host)
 
     def predict(alone: bool) -> Predicted:
@@ -225,6 +228,7 @@ def _predict(context: RunContext, artifact: Artifact, data: Data, case: Case, fi
             case.batch_size,
             file,
             host=case.host,
+            postprocess=postprocess,
             cpu=None if context.fleet is None else context.fleet.name_processor(case.host),
             root=context.cache,
             slots=Slots(1) if alone else workers.slots,
@@ -322,7 +326,7 @@ def _score_recalibrated(
     if variant.artifact is not None and shipped is not None and shipped.accuracy is not None:
         file, data = _file(context, _subset_name(group.name, seed)), prepared.data.with_calibration(variant.subset)
         try:
-            _predict(context, variant.artifact, data, group.first, file, name)
+            _predict(context, prepared, variant.artifact, data, group.first, file, name)
             value = _score(context, prepared, file, group, evaluated, name).value
         except CaseError as error:
             reason = str(error)

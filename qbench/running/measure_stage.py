@@ -72,6 +72,11 @@ def _measure_settings(
             artifacts={each.case.id: built[each.case.variant.id].artifact for each in planned},
             limits=context.limits,
             done=frozenset(context.tracker.done),
+            timed={
+                each.case.id: postprocess
+                for each in planned
+                if (postprocess := prepared.models[each.case.variant.model.name].postprocess) and postprocess.timed
+            },
         )
 
     def follow(planned: Sequence[PlannedCase]) -> Keep:

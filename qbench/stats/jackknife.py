@@ -40,6 +40,16 @@ def limit_change(score: Callable[[Array], float], new: Array, old: Array, level:
     return _limit(lambda rows: score(rows[:, 0]) - score(rows[:, 1]), np.stack([new, old], axis=1), level)
 
 
+def align_facts(new: Array, old: Array) -> tuple[Array, Array]:
+    """Facts of two variants (n, rows, …) with as many rows for each example, those that are missing filled with -1: a
+    detector finds more boxes in one than in the other."""
+    if new.ndim != 3 or old.ndim != 3 or new.shape[1] == old.shape[1]:
+        return new, old
+    rows = max(new.shape[1], old.shape[1])
+    filled = [np.pad(x, [(0, 0), (0, rows - x.shape[1]), (0, 0)], constant_values=-1) for x in (new, old)]
+    return filled[0], filled[1]
+
+
 def _limit(function: Callable[[Array], float], rows: Array, level: float) -> Interval:
     """``rows``: (n, variants, facts of an example …)."""
     n, value = len(rows), function(rows)

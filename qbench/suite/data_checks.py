@@ -88,6 +88,7 @@ def _list_python_keys(root: Node) -> Iterator[tuple[Path, int]]:
     models = root.at(("models",))
     for index in range(len(models.value) if models is not None and isinstance(models.value, list) else 0):
         yield ("models", index, "source", "python"), 0
+        yield ("models", index, "postprocess", "python"), 1
     yield (*DATASET, "python"), 1
     yield ("gate", "accuracy", "metric", "python"), 2
     yield from list_training_code(root)

@@ -23,6 +23,7 @@ from pydantic import (
 from qbench import registry
 from qbench.files import regular_file
 from qbench.models.base import InputForm, ModelReference
+from qbench.models.postprocess import Postprocess
 from qbench.suite.int8_files import Int8Files
 from qbench.suite.types import (
     Count,
@@ -33,6 +34,7 @@ from qbench.suite.types import (
     Seed,
     Text,
     Whole,
+    Yes,
     known,
     near,
     shown,
@@ -43,7 +45,7 @@ SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
-PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "csv", "huggingface", "python")
+PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "coco", "csv", "huggingface", "python")
 
 
 class SourceSpec(Section):
@@ -155,6 +157,16 @@ OutputItem = Annotated[
 ]
 
 
+class PostprocessSpec(Section):
+    """What makes answers of a network's outputs, which the metric is given: boxes, texts."""
+
+    python: PythonTarget = Field(
+        description="`file.py:function`, called with the outputs of a batch (a dict by name where there are several); "
+        "it returns an array, or a list of one for each example."
+    )
+    timed: Yes = Field(False, description="It belongs to a call: latencies have it in them.")
+
+
 class TrainSpec(Section):
     """How a built-in is trained, where that differs from its own way."""
 
@@ -186,6 +198,11 @@ class ModelSpec(Section):
         None,
         description="Of a network of your own with several outputs: name or position of the one that counts.",
     )
+    postprocess: PostprocessSpec | None = Field(
+        None,
+        description="Of a network of your own: the function that makes answers of its outputs behind it (decoding, "
+        "suppression), as the metric takes them.",
+    )
     train: TrainSpec | None = Field(None, description="For a built-in that qbench trains, as `qbench train` does.")
 
     @model_validator(mode="after")
@@ -197,8 +214,10 @@ class ModelSpec(Section):
                 raise wrong(registry.unknown("model", self.name, options) + hint, "name")
         elif self.weights is not None and self.source.loader != "python":
             raise wrong(f"an {self.source.loader} file holds its own weights; remove this key", "weights")
-        if self.source is None and (self.inputs or self.output is not None):
-            key = "inputs" if self.inputs else "output"
+        of_own = {"inputs": bool(self.inputs), "output": self.output is not None}
+        of_own["postprocess"] = self.postprocess is not None
+        if self.source is None and any(of_own.values()):
+            key = next(key for key, given in of_own.items() if given)
             raise wrong("only a model of your own is called in another way; remove this key", key)
         if self.train is not None and (self.source is not None or self.weights is not None):
             raise wrong("only a built-in without weights is trained; remove this key, or source and weights", "train")
@@ -231,6 +250,15 @@ class ModelSpec(Section):
             inputs={name: form.make_form() for name, form in self.inputs.items()},
             output=self.output.name if self.output else None,
             output_axis=self.output.axis if self.output else 0,
+            own_postprocess=self._find_postprocess(base),
+        )
+
+    def _find_postprocess(self, base: Path) -> Postprocess | None:
+        if self.postprocess is None:
+            return None
+        file, _, attribute = self.postprocess.python.rpartition(":")
+        return Postprocess(
+            file=regular_file.resolve_path(file, base), attribute=attribute, timed=self.postprocess.timed
         )
 
 
@@ -317,7 +345,8 @@ class DataSpec(Section):
         WithJsonSchema(_DATASET_SCHEMA),
         Field(
             description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
-            "`{image-folder: dir, size: 32}`, `{masks: dir, classes: 21}`, `{idx: path}`, `{csv: texts.csv}`, "
+            "`{image-folder: dir, size: 32}`, `{masks: dir, classes: 21}`, "
+            "`{coco: instances.json, size: 640}`, `{idx: path}`, `{csv: texts.csv}`, "
             "`{huggingface: path or name}`, `{python: file.py:function}`.",
         ),
     ]

@@ -167,6 +167,7 @@ def train_builtin(
             checkpoints=training.Checkpoints(
                 folder=root / UNFINISHED / key, key=key, seconds=training.CHECKPOINT_SECONDS
             ),
+            loss=builtin.loss,
         )
         weights_file.save_weights(module, folder / "model.safetensors")
         return asdict(outcome)
@@ -219,7 +220,7 @@ def _report(
     done = train_builtin(reference, data, request, root, cores=cores, progress=progress)
     labels = data.evaluation_labels()
     accuracy = None
-    if labels is not None and labels.dtype.kind in "iub":
+    if labels is not None and labels.ndim == 1 and labels.dtype.kind in "iub":
         progress("predict the held-out examples", 1.0)
         right = _right(done, data, labels, root, cores or len(fingerprint.allowed_cores()))
         accuracy = intervals.proportion(right, data.evaluation_count)

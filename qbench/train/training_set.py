@@ -12,6 +12,7 @@ from qbench import registry
 from qbench.data import DataRequest
 from qbench.datasets import validation
 from qbench.datasets.base import Dataset, Examples
+from qbench.datasets.boxes import are_boxes
 from qbench.errors import DataError, ModelError
 from qbench.models.base import BuiltIn
 
@@ -48,12 +49,13 @@ def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
         examples = dataset.load(split)
         if examples.labels is not None:
             validation.check_dataset(dataset, split, examples)
-            _require_classes(examples, f"{dataset.name}: split '{split}'", builtin.name)
+            _require_labels(builtin, examples, f"{dataset.name}: split '{split}'")
             return TrainingSet(dataset=dataset, split=split, examples=examples, note=None)
         why = f"the examples of its split '{split}' have no labels"
     if builtin.dataset is None:
         raise ModelError(f"{builtin.name} cannot be trained on {dataset.name}: {why}")
-    own_dataset: Dataset = registry.load("dataset", builtin.dataset)(None, base=Path(), options={})
+    value = builtin.labels if builtin.labels != "classes" else None
+    own_dataset: Dataset = registry.load("dataset", builtin.dataset)(value, base=Path(), options={})
     no = f"{builtin.name} cannot be trained on {dataset.name} ({why})"
     note = f"{no}: it is trained on its own data set, {own_dataset.name}"
     return TrainingSet(dataset=own_dataset, split="train", examples=own_dataset.load("train"), note=note)
@@ -67,8 +69,16 @@ def open_dataset(request: DataRequest) -> Dataset:
     return dataset
 
 
-def _require_classes(examples: Examples, where: str, name: str) -> None:
-    labels = np.asarray(examples.labels)
+def _require_labels(builtin: BuiltIn, examples: Examples, where: str) -> None:
+    labels, name = np.asarray(examples.labels), builtin.name
+    if builtin.labels != "classes":
+        if not (are_boxes(labels) if builtin.labels == "boxes" else labels.ndim == 3 and labels.dtype.kind in "iu"):
+            raise DataError(
+                f"{where}: {name} learns {builtin.labels}, and these labels are {labels.dtype} of shape "
+                f"{labels.shape}; take its own data set (`dataset: {{{builtin.dataset}: {builtin.labels}}}`), or bring "
+                "your own model"
+            )
+        return
     fits = labels.ndim == 1 and labels.dtype.kind in "iub"
     # Whole numbers may be anything: years and identifiers would ask for an output each.
     if not fits or labels.min() < 0 or labels.max() >= max(LARGEST, len(labels)):

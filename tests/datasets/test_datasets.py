@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import json
 import multiprocessing
 import re
 import shutil
@@ -134,6 +135,20 @@ def _masks(folder: Path) -> tuple[Any, dict[str, Any]]:
     return "scenes", {"classes": 4}
 
 
+def _coco(folder: Path) -> tuple[Any, dict[str, Any]]:
+    names = [f"{i}.png" for i in range(8)]
+    write_images(folder / "images", dict.fromkeys(names, (12, 9)))
+    images = [{"id": i, "file_name": name, "width": 12, "height": 9} for i, name in enumerate(names)]
+    boxes = [{"id": i, "image_id": i, "category_id": i % 2 + 1, "bbox": [1, 2, i + 1, 5]} for i in range(7)]
+    content = {"images": images, "annotations": boxes, "categories": [{"id": 2}, {"id": 1}]}
+    (folder / "instances.json").write_text(json.dumps(content))
+    return "instances.json", {"size": 8}
+
+
+def _shapes(folder: Path) -> tuple[Any, dict[str, Any]]:
+    return "masks", {}
+
+
 def _idx(folder: Path) -> tuple[Any, dict[str, Any]]:
     write_idx(folder)
     return ".", {"classes": 3}
@@ -236,6 +251,8 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "npz": _npz,
     "image-folder": _image_folder,
     "masks": _masks,
+    "coco": _coco,
+    "shapes": _shapes,
     "idx": _idx,
     "python": _python,
     "imagenet": _imagenet,

@@ -25,7 +25,7 @@ def test_sums_are_those_since_the_last_time(tmp_path: Path) -> None:
     runner, whole = OlderCpuRunner(file), predict_outputs(file, (x,))
     outputs = [runner.outputs(runner(runner.prepare((x[:1],))))]
     (first,) = runner.take_sums().values()
-    outputs.append(runner(runner.prepare((x[1:],))))
+    outputs.append(runner.outputs(runner(runner.prepare((x[1:],)))))
     (rest,) = runner.take_sums().values()
     (layer,) = whole.layers
     assert (first[0] + rest[0], first[1] + rest[1]) == (layer.sums, layer.saturated)

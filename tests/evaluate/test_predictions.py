@@ -22,6 +22,7 @@ from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker
 from qbench.metrics.spec import MetricSpec
+from qbench.models.postprocess import Postprocess, join_answers
 from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
 from qbench.quant.analysis.quantized_range import InputRange
@@ -206,12 +207,12 @@ class FakeWorker:
 
     def ask(self, what, *args):
         if what == "predict_first":
-            return 4, evaluate_worker.PartOutputs(start=0, outputs=np.arange(4)[:, None], outside=(1,))
+            return 4, evaluate_worker.PartOutputs(start=0, stop=4, outputs=np.arange(4)[:, None], outside=(1,))
         if self._error:
             raise self._error
         start, stop, _ = args
         return evaluate_worker.PartOutputs(
-            start=start, outputs=np.arange(start, stop)[:, None], outside=(stop - start,)
+            start=start, stop=stop, outputs=np.arange(start, stop)[:, None], outside=(stop - start,)
         )
 
 
@@ -398,3 +399,53 @@ def test_the_inputs_are_looked_at_once_for_all_artifacts(tmp_path, data, monkeyp
     assert len(looked) == 1
     assert first == second == predictions._spreads(data, None, **options)
     assert len(looked) == 2
+
+
+class TwoOutputs(Batches):
+    """Beside the first pixels the number of each example's class, and a number for the whole batch."""
+
+    def all_outputs(self, result):
+        return result, result[:, :1].astype(np.int64), np.zeros(3)
+
+
+def answering(tmp_path, text, names=("pixels", "first", "three")):
+    (tmp_path / "mine.py").write_text(f"def fn(outputs): return {text}\n")
+    return Postprocess(file=tmp_path / "mine.py", attribute="fn", names=names)
+
+
+@pytest.mark.parametrize("size", [None, 16])
+def test_answers_are_made_of_all_outputs_of_each_batch(tmp_path, data, monkeypatch, size):
+    """Whole numbers and those without a row for each example among them; the filled end of a batch makes none."""
+    runner = TwoOutputs()
+    monkeypatch.setattr(evaluate_worker.registry, "load", lambda *_: runner)
+    monkeypatch.setattr(runner, "digest", lambda inputs: "as built")
+    rows = "row[: 1 + int(outputs['first'][i, 0]) % 3] + len(outputs['three'])"
+    text = f"[{rows} for i, row in enumerate(outputs['pixels'])]"
+    session = evaluate_worker.EvaluationSession(
+        artifact(tmp_path, data, expected="as built"), data, size, postprocess=answering(tmp_path, text)
+    )
+    width, first = session.predict_first()
+    parts = [first, session.predict(first.stop, 70, width)]
+    assert [(part.start, part.stop, len(part.outputs)) for part in parts] == [
+        (0, first.stop, first.stop),
+        (first.stop, 70, 70 - first.stop),
+    ]
+    made = np.concatenate(
+        [np.pad(part.answers, [(0, 0), (0, 3 - part.answers.shape[1])], constant_values=-1) for part in parts]
+    )
+    pixels = data.evaluation(0, 70)[0].reshape(70, -1)[:, 20:30]
+    for answer, row in zip(made, pixels, strict=True):
+        length = 1 + int(row[0]) % 3
+        assert answer.tolist() == pytest.approx([*(row[:length] + 3), *[-1] * (3 - length)])
+
+
+def test_outputs_beside_answers_are_kept_as_far_as_there_is_room(tmp_path, data, runner, monkeypatch):
+    """Of the first examples alone, whoever predicts them; answers are there for all."""
+    monkeypatch.setattr(evaluate_worker, "MOST_BYTES", 20 * 11 * 4)
+    built = artifact(tmp_path, data, expected="as built")
+    session = evaluate_worker.EvaluationSession(
+        built, data, 8, postprocess=answering(tmp_path, "outputs[:, :2]", names=())
+    )
+    parts = [session.predict(start, min(start + 24, 70), 8) for start in range(0, 70, 24)]
+    assert [len(part.outputs) for part in parts] == [20, 0, 0]
+    assert sum(len(part.answers) for part in parts) == 70

@@ -15,6 +15,7 @@ import pytest
 from qbench.errors import MeasureError
 from qbench.measure import worker
 from qbench.measure.worker import WorkerSpec
+from qbench.models.postprocess import Postprocess
 
 
 def specify(**changes: Any) -> WorkerSpec:
@@ -219,3 +220,17 @@ def test_a_block_in_which_the_machine_slept_says_so(
     assert (timing.calls_ns.tolist(), timing.suspended) == ([30, 20], suspended)
     assert timing.off_core is None  # of several threads nobody can say
     assert timing.canary_ns is not None
+
+
+def test_a_timed_postprocess_belongs_to_each_call(tmp_path: Path) -> None:
+    """It is given all outputs of the call, in their order."""
+    (tmp_path / "mine.py").write_text("def fn(outputs): return outputs['a'] + outputs['b']\n")
+    runner = SimpleNamespace(all_outputs=lambda result: (result, 10 * result))
+
+    class Called(SimpleNamespace):
+        def __call__(self, prepared: Any) -> Any:
+            return prepared + 1
+
+    postprocess = Postprocess(file=tmp_path / "mine.py", attribute="fn", timed=True, names=("a", "b"))
+    call = worker._call_both(Called(**vars(runner)), postprocess)  # type: ignore[arg-type]
+    assert call(np.zeros((2, 1))).tolist() == [[11], [11]]

@@ -12,6 +12,7 @@ from qbench import registry
 from qbench.errors import UnknownName
 from qbench.metrics.base import MeanMetric, Metric
 from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
+from qbench.metrics.detection import BoxScore
 from qbench.metrics.regression import MAE, R2, RMSE, SPEARMAN
 from qbench.metrics.segmentation import MaskScore
 from qbench.metrics.topk import TOP1, TOP5, TopK
@@ -38,6 +39,13 @@ def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.nda
         masks = (np.arange(len(LABELS) * 24).reshape(len(LABELS), 4, 6) // 5) % CLASSES
         noise = random.normal(size=(len(LABELS), CLASSES, 4, 6)).astype(np.float32)
         return (np.eye(CLASSES)[masks].transpose(0, 3, 1, 2).astype(np.float32) if perfect else noise), masks
+    if isinstance(metric, BoxScore):
+        corners = random.integers(0, 40, (len(LABELS), 3, 2)) + np.arange(3)[:, None] * 50.0
+        boxes = np.concatenate([corners, corners + 20, (LABELS[:, None] + np.arange(3))[..., None] % CLASSES], axis=2)
+        labels = np.concatenate([boxes, np.zeros((len(LABELS), 3, 1))], axis=2).astype(np.float32)
+        found = np.insert(boxes, 4, random.random((len(LABELS), 3)), axis=2).astype(np.float32)
+        found[..., :4] += 0 if perfect else random.normal(size=(len(LABELS), 3, 4)) * 5
+        return found, labels
     if metric.percent:
         noise = random.normal(size=(len(LABELS), CLASSES))
         return (np.eye(CLASSES)[LABELS] if perfect else noise).astype(np.float32), LABELS

@@ -51,7 +51,11 @@ SHAPES = {
     "mobilenet-small": (1, 28, 28),
     "digits-cnn": (1, 8, 8),
     "digits-lstm": (1, 8, 8),
+    "shapes-detector": (3, 96, 96),
+    "shapes-unet": (3, 96, 96),
 }
+# What of one example a network gives, where these are not scores of ten classes.
+OUTPUTS = {"efficientnet-lite0": (1000,), "shapes-detector": (4 + 3, 12 * 12 + 6 * 6), "shapes-unet": (4, 96, 96)}
 SOURCES = registry.names("source")
 
 
@@ -172,10 +176,10 @@ class TestModules:
     """What every built-in torch network keeps."""
 
     def test_it_gives_one_output_per_class(self, name: str) -> None:
-        """The fresh network takes its inputs and gives (n, classes)."""
+        """The fresh network takes its inputs and gives (n, classes), or what its task asks for."""
         module = trainer.fresh(usable(name)).eval()
         with torch.no_grad():
-            assert module(example(name)).shape == (3, 1000 if "efficientnet" in name else 10)
+            assert module(example(name)).shape == (3, *OUTPUTS.get(name, (10,)))
 
     def test_fx_can_trace_it_to_the_same_numbers(self, name: str) -> None:
         """FX quantization needs a symbolic trace, which must be equal to the bit."""

@@ -118,3 +118,13 @@ def population_change(shares: np.ndarray) -> float:
     """Macro F1 minus 1 where 4 % of each class are given the next one."""
     right, answered = 0.96 * shares, 0.96 * shares + 0.04 * np.roll(shares, 1)
     return float(np.mean(2 * right / (shares + answered))) - 1
+
+
+def test_facts_of_two_variants_get_as_many_rows() -> None:
+    """One may have more rows for an example; those that are missing say nothing."""
+    few, many = np.ones((2, 1, 4)), np.ones((2, 3, 4))
+    new, old = jackknife.align_facts(few, many)
+    assert new.shape == old.shape == (2, 3, 4)
+    assert (new[:, 1:] == -1).all()
+    flat = np.ones((2, 2))
+    assert all(aligned is flat for aligned in jackknife.align_facts(flat, flat))

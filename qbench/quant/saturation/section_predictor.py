@@ -53,10 +53,11 @@ class SectionPredictor(ABC, Generic[L]):
         tensors = [(*self._reads(layer), layer.output) for layer, _ in self._cut]
         self._sections = sections.cut(model, [number for number, _, _ in paired], tensors, open_part)
         constants = sections.read_constants(model)
-        self._constants = {name: constants[name] for names in tensors for name in names if name in constants}
+        self._outputs = [value.name for value in model.graph.output]
+        read = (*itertools.chain.from_iterable(tensors), *self._outputs)
+        self._constants = {name: constants[name] for name in read if name in constants}
         declared = [value for value in model.graph.input if value.name not in constants]
         self._inputs = [value.name for value in declared]
-        self._output = model.graph.output[0].name
         self.fixed_batch = _read_fixed_batch(declared[0])
         self._examples, self.saturated = 0, set[int]()
 
@@ -67,6 +68,10 @@ class SectionPredictor(ABC, Generic[L]):
 
     def __call__(self, inputs: tuple[Array, ...]) -> Array:
         """The first output for a batch."""
+        return self.predict(inputs)[0]
+
+    def predict(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        """All outputs for a batch."""
         tensors = dict(zip(self._inputs, inputs, strict=True))
         for section, cut in itertools.zip_longest(self._sections, self._cut):
             section.run(tensors)
@@ -77,7 +82,8 @@ class SectionPredictor(ABC, Generic[L]):
             for name in section.finished:
                 del tensors[name]
         self._examples += len(inputs[0])
-        return np.array(tensors[self._output])
+        known = {**self._constants, **tensors}
+        return tuple(np.array(known[name]) for name in self._outputs)
 
     @abstractmethod
     def _reads(self, layer: L) -> Sequence[str]:

@@ -1,0 +1,120 @@
+"""What makes answers of a network's outputs, behind it: boxes of a detector's cells, text of scores for each letter.
+
+``postprocess: {python: file.py:fn}`` beside a model is the user's code, a built-in has its own. ``fn(outputs)`` is
+given the outputs of a batch, floats as float32: an array where there is one (or ``output`` names one), else a dict of
+them by name, and returns an array whose first axis is the example, or a list with an array for each. Arrays of
+different lengths are filled up with -1 behind their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from qbench import registry, user_code
+from qbench.errors import EvaluateError
+
+if TYPE_CHECKING:  # a plan, which needs no numpy, has one of these
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
+FILL = -1  # behind the end of what is shorter; of boxes, the class that is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postprocess:
+    """The function ``attribute`` of the user's ``file``, or that of the built-in network ``attribute`` (``file`` None).
+
+    ``timed``: it belongs to a call, in a measurement too. ``names``: how it is given the outputs, first the one that
+    comes first; empty where it is given that one alone.
+    """
+
+    attribute: str
+    file: Path | None = None
+    timed: bool = False
+    names: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """What names it: the user's code as its text stands, with what it imports from beside it."""
+        if self.file is None:
+            return f"{self.attribute}, built in"
+        return f"{self.attribute} {user_code.digest(self.file, user_code.read_sources(self.file))} {self.names}"
+
+    def load(self) -> Callable[[Sequence[Array]], Array]:
+        """A function from all outputs of a batch, in their order, to its answers; it raises ``EvaluateError`` where the
+        user's code does, or returns something else. Raises ``EvaluateError`` where there is no such function."""
+        if self.file is None:
+            own = registry.load("model", self.attribute).postprocess
+            return lambda outputs: _read_answers(own(outputs[0]), len(outputs[0]), self.attribute)
+        file = self.file
+        function = user_code.attribute(file, self.attribute, error=EvaluateError)
+        place = f"{file}: {self.attribute}()"
+        if not callable(function):
+            raise EvaluateError(f"{file}: '{self.attribute}' is {type(function).__name__}, not a function")
+
+        def make_answers(outputs: Sequence[Array]) -> Array:
+            if len(outputs) < len(self.names):
+                raise EvaluateError(f"{place} takes {len(self.names)} outputs, and there are {len(outputs)} of them")
+            given = dict(zip(self.names, outputs, strict=False)) if self.names else outputs[0]
+            count = len(outputs[0])
+            return user_code.call(  # type: ignore[no-any-return]  # what the user's function gives is read in the call
+                lambda: _read_answers(function(given), count, place), path=file, error=EvaluateError
+            )
+
+        return make_answers
+
+
+def _read_answers(returned: Any, count: int, place: str) -> Array:
+    """What a function returned for ``count`` examples, as one array of numbers."""
+    import numpy as np
+
+    several = isinstance(returned, list | tuple)
+    parts = [np.asarray(part) for part in returned] if several else list(np.asarray(returned))
+    expected = f"expected an array of {count} examples, or a list with an array of numbers for each"
+    if len(parts) != count:
+        raise EvaluateError(f"{place} returned {len(parts)} answers for {count} examples; {expected}")
+    odd = next((part for part in parts if part.dtype.kind not in "biuf"), None)
+    if odd is not None:
+        raise EvaluateError(f"{place} returned an array of {odd.dtype}; {expected}")
+    return fill_up([part.astype(np.float32) for part in parts], place)
+
+
+def fill_up(parts: Sequence[Array], place: str) -> Array:
+    """The arrays one behind the other as one, float32: those with a shorter first axis, or an empty one, are filled up
+    with ``FILL``; raises ``EvaluateError`` where they differ in another axis."""
+    import numpy as np
+
+    rows = {part.shape[1:] for part in parts if part.size}
+    if len({part.ndim for part in parts if part.size}) > 1 or len(rows) > 1:
+        shapes = ", ".join(sorted({str(list(part.shape)) for part in parts}))
+        raise EvaluateError(f"{place} returned answers that differ in more than their number of rows: {shapes}")
+    if not rows:
+        rows = {part.shape[1:] for part in parts}
+    if all(part.ndim == 0 for part in parts):
+        return np.stack(parts)
+    longest = max(1, *(len(part) if part.size else 0 for part in parts)) if parts else 1
+    answers: Array = np.full((len(parts), longest, *rows.pop()), FILL, dtype=np.float32)
+    for answer, part in zip(answers, parts, strict=True):
+        if part.size:
+            answer[: len(part)] = part
+    return answers
+
+
+def join_answers(parts: Sequence[Array]) -> Array:
+    """The answers of several batches as one array, as long as the longest of all."""
+    import numpy as np
+
+    if parts[0].ndim < 2:
+        return np.concatenate(parts)
+    longest = max(part.shape[1] for part in parts)
+    return np.concatenate([lengthen_answers(part, longest) for part in parts])
+
+
+def lengthen_answers(answers: Array, length: int) -> Array:
+    """Answers (n, m, …) with ``length`` rows for each example, filled up."""
+    import numpy as np
+
+    behind = [(0, 0), (0, length - answers.shape[1]), *[(0, 0)] * (answers.ndim - 2)]
+    return np.pad(answers, behind, constant_values=FILL)

@@ -1,0 +1,160 @@
+"""Images with boxes in COCO's form: found, fitted with their boxes, and what is said of what does not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from qbench import registry
+from qbench.datasets.base import Dataset
+from qbench.errors import DataError, QbenchError
+
+WHITE, SIDES = 255, (40, 20)
+
+
+def write(folder: Path, count: int = 4, name: str = "instances.json", where: str = "images", **changes: Any) -> Path:
+    """Black images with a white object each, and annotations of them; ``changes`` replace parts of these."""
+    (folder / where).mkdir(parents=True, exist_ok=True)
+    images, annotations = [], []
+    for number in range(count):
+        pixels = np.zeros((SIDES[1], SIDES[0], 3), np.uint8)
+        pixels[4:12, 10 + number : 30 + number] = WHITE
+        Image.fromarray(pixels).save(folder / where / f"{number}.png")
+        images.append({"id": 10 + number, "file_name": f"{number}.png", "width": SIDES[0], "height": SIDES[1]})
+        box = [10 + number, 4, 20, 8]
+        annotations.append({"id": number, "image_id": 10 + number, "category_id": 7 if number % 2 else 90, "bbox": box})
+    content = {"images": images, "annotations": annotations, "categories": [{"id": 90}, {"id": 7}], **changes}
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+def opened(folder: Path, value: str = "instances.json", **options: Any) -> Dataset:
+    """The data set, images of 32 x 32 pixels unless said otherwise."""
+    dataset: Dataset = registry.load("dataset", "coco")(value, base=folder, options={"size": 32, **options})
+    return dataset
+
+
+def bounds(image: np.ndarray) -> list[int]:
+    """x1, y1, x2, y2 of what is bright in an image (3, height, width)."""
+    down, right = np.nonzero(image[0] > WHITE * 3 // 4)
+    return [int(right.min()), int(down.min()), int(right.max()) + 1, int(down.max()) + 1]
+
+
+@pytest.mark.parametrize("fit", ["letterbox", "stretch"])
+def test_boxes_go_where_their_objects_go(tmp_path: Path, fit: str) -> None:
+    """The image is whole in what the network is given, and a box lies around its object there, to a pixel."""
+    examples = opened(write(tmp_path), fit=fit).load("train")
+    labels = examples.labels
+    assert labels is not None
+    assert (labels.dtype, labels.shape[1:]) == (np.dtype(np.float32), (1, 6))
+    for image, (box,) in zip(examples.inputs[0], labels, strict=True):
+        assert np.abs(box[:4] - bounds(image)).max() <= 1.5
+    corner = examples.inputs[0][0, :, 0, 0].tolist()
+    assert corner == ([114] * 3 if fit == "letterbox" else [0] * 3)
+
+
+def test_classes_are_the_categories_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    """7 is class 0 and 90 is class 1, whatever stands first in the file."""
+    dataset = opened(write(tmp_path))
+    assert dataset.classes == 2
+    for split in dataset.splits:
+        examples = dataset.load(split)
+        assert examples.labels is not None
+        expected = [0 if int(name.partition(".")[0]) % 2 else 1 for name in examples.ids]
+        assert examples.labels[:, 0, 4].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "split"),
+    [
+        ("annotations/instances_val2017.json", "val2017", "val2017"),
+        ("valid/_annotations.coco.json", "valid", "valid"),
+    ],
+)
+def test_a_folder_has_its_splits(tmp_path: Path, name: str, where: str, split: str) -> None:
+    """As COCO comes, and as Roboflow exports it."""
+    dataset = opened(write(tmp_path, name=name, where=where), ".")
+    assert (dataset.splits, dataset.count(split)) == ((split,), 4)
+    assert len(dataset.load(split)) == 4
+
+
+def test_an_image_without_a_box_and_a_crowd_are_kept(tmp_path: Path) -> None:
+    """An empty image can only be wrong; of a crowd the sixth column tells."""
+    crowd = {"image_id": 11, "category_id": 7, "bbox": [1.5, 2, 30, 10], "iscrowd": 1}
+    dataset = opened(write(tmp_path, annotations=[crowd]))
+    rows = np.concatenate([np.asarray(dataset.load(split).labels) for split in dataset.splits])
+    assert sorted(rows[:, 0, 4].tolist()) == [-1, -1, -1, 0]
+    assert rows[rows[:, 0, 4] == 0][0, 0, 5] == 1
+
+
+def box(**changes: Any) -> dict[str, Any]:
+    return {"annotations": [{"id": 5, "image_id": 10, "category_id": 7, "bbox": [1, 2, 3, 4], **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (box(bbox=[50, 2, 3, 4]), r"annotation 5: its box \[50, 2, 3, 4\] lies outside its image of 40 x 20"),
+        (box(bbox=[1, 2, -3, 4]), "its box is -3 wide and 4 high"),
+        (box(bbox=[1, 2, 3]), r"its bbox is \[1, 2, 3\]; expected \[x, y, width, height\]"),
+        (box(bbox=[1, 2, float("nan"), 4]), r"expected \[x, y, width, height\]"),
+        (box(image_id=99), "there is no image 99"),
+        (box(category_id=3), "there is no category 3"),
+        (box(category_id=[3]), r"there is no category \[3\]"),
+        (
+            {"images": [{"id": 10, "file_name": "../images/0.png"}, {"id": 1, "file_name": "1.png"}]},
+            "1 images are not in",
+        ),
+        ({"images": [{"id": 10}]}, "one of its images has no file_name"),
+        ({"categories": []}, "expected categories with whole numbers as ids"),
+        ({"annotations": 3}, "expected COCO's lists of objects: images, annotations, categories"),
+    ],
+)
+def test_what_cannot_be_used_is_told(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    """With the file and the annotation; a name that leads out of the folder is no image."""
+    with pytest.raises(DataError, match=words) as caught:
+        opened(write(tmp_path, **changes))
+    assert "instances.json" in str(caught.value)
+
+
+def test_annotations_of_another_size_are_told(tmp_path: Path) -> None:
+    """Boxes of an image that was scaled or turned since lie elsewhere."""
+    images = [{"id": 10 + number, "file_name": f"{number}.png", "width": 20, "height": 40} for number in range(4)]
+    with pytest.raises(DataError, match="has 40 x 20 pixels, its annotations are of 20 x 40"):
+        opened(write(tmp_path, images=images, annotations=[])).load("train")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"resize": 40}, "resize: a crop would cut boxes"),
+        ({"fit": "crop"}, "fit: expected one of letterbox, stretch, got 'crop'"),
+        ({"size": None}, "size: expected the height and width"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    """Before an image is read."""
+    with pytest.raises(QbenchError, match=words):
+        opened(write(tmp_path), **options)
+
+
+def test_what_is_no_data_set_says_what_one_is(tmp_path: Path) -> None:
+    """An empty folder, a damaged file, splits of other categories."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=re.escape("expected annotations/instances_train.json and train/")):
+        opened(tmp_path, "empty")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(DataError, match=r"bad\.json: cannot be read as JSON"):
+        opened(tmp_path, "bad.json")
+    for split, categories in (("train", [{"id": 7}, {"id": 90}]), ("val", [{"id": 1}])):
+        changes = {"annotations": [], "categories": categories}
+        write(tmp_path, name=f"annotations/instances_{split}.json", where=split, **changes)
+    with pytest.raises(DataError, match="its splits have different categories"):
+        opened(tmp_path, ".")

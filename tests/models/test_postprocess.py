@@ -1,0 +1,100 @@
+"""What makes answers of outputs: the user's function or the built-in's, read, filled up, and what is said of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench.errors import EvaluateError
+from qbench.models.postprocess import FILL, Postprocess, fill_up, join_answers
+
+
+def own(folder: Path, text: str, **facts: object) -> Postprocess:
+    """A user's file with a function ``fn``."""
+    (folder / "mine.py").write_text("import numpy as np\n" + text)
+    return Postprocess(file=folder / "mine.py", attribute="fn", **facts)  # type: ignore[arg-type]
+
+
+def answers(folder: Path, text: str, *outputs: np.ndarray, **facts: object) -> np.ndarray:
+    """What it makes of the outputs of a batch."""
+    made: np.ndarray = own(folder, text, **facts).load()(outputs)
+    return made
+
+
+ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_one_output_is_an_array_and_several_a_dict(tmp_path: Path) -> None:
+    """By their names, in the order in which the network returns them."""
+    assert answers(tmp_path, "def fn(outputs): return outputs * 2", ROWS).tolist() == (ROWS * 2).tolist()
+    text = "def fn(outputs): return outputs['scores'] + outputs['boxes']"
+    assert answers(tmp_path, text, ROWS, ROWS, names=("boxes", "scores")).tolist() == (ROWS * 2).tolist()
+
+
+def test_answers_of_different_lengths_are_filled_up(tmp_path: Path) -> None:
+    """Behind their end with -1; an image without an answer has such rows alone."""
+    text = "def fn(outputs): return [np.ones((3, 6)), np.zeros((0, 6))]"
+    made = answers(tmp_path, text, ROWS)
+    assert (made.dtype, made.shape) == (np.dtype(np.float32), (2, 3, 6))
+    assert (made[1] == FILL).all()
+    assert answers(tmp_path, "def fn(outputs): return [[7, 8], []]", ROWS).tolist() == [[7, 8], [-1, -1]]
+    assert answers(tmp_path, "def fn(outputs): return [1.5, 2]", ROWS).tolist() == [1.5, 2.0]
+
+
+def test_batches_are_joined_to_the_longest() -> None:
+    """Also where one found nothing."""
+    joined = join_answers([fill_up([np.ones((2, 6))], "fn"), fill_up([np.zeros((0, 6))] * 2, "fn")])
+    assert joined.shape == (3, 2, 6)
+    assert (joined[0] == 1).all()
+    assert (joined[1:] == FILL).all()
+    assert join_answers([np.ones(2), np.zeros(1)]).tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "def fn(outputs): return [outputs[0]]",
+            r"mine\.py: fn\(\) returned 1 answers for 2 examples; expected an array",
+        ),
+        ("def fn(outputs): return ['a', 'b']", "returned an array of <U1; expected an array of 2 examples"),
+        ("def fn(outputs): return [np.ones((1, 6)), np.ones((1, 5))]", "differ in more than their number of rows"),
+        ("def fn(outputs): return [np.ones((1, 6)), np.ones(6)]", "differ in more than their number of rows"),
+        ("def fn(outputs): return outputs['boxes']", r"mine\.py:2: IndexError"),
+        ("def fn(outputs): return 1 / 0", r"mine\.py:2: ZeroDivisionError"),
+        ("fn = 3", r"mine\.py: 'fn' is int, not a function"),
+        ("def other(outputs): return outputs", "no 'fn' in this file"),
+    ],
+)
+def test_what_it_cannot_do_is_told_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    """The user's file and line; what is expected."""
+    with pytest.raises(EvaluateError, match=words):
+        answers(tmp_path, text, ROWS)
+
+
+def test_a_runtime_that_gives_fewer_outputs_is_told(tmp_path: Path) -> None:
+    """An emulated CPU answers the first one alone."""
+    with pytest.raises(EvaluateError, match=r"fn\(\) takes 2 outputs, and there are 1 of them"):
+        answers(tmp_path, "def fn(outputs): return outputs['a']", ROWS, names=("a", "b"))
+
+
+def test_it_is_named_by_its_code(tmp_path: Path) -> None:
+    """And that of what it imports from beside it; the built-in's by its name."""
+    (tmp_path / "beside.py").write_text("LEAST = 1\n")
+    first = own(tmp_path, "import beside\ndef fn(outputs): return outputs").digest()
+    (tmp_path / "beside.py").write_text("LEAST = 2\n")
+    assert own(tmp_path, "import beside\ndef fn(outputs): return outputs").digest() != first
+    assert Postprocess(attribute="shapes-detector").digest() == "shapes-detector, built in"
+
+
+def test_a_built_in_has_its_own() -> None:
+    """Boxes of a detector: rows of six, the best first, at most a hundred."""
+    outputs = np.zeros((2, 4 + 3, 180), dtype=np.float32)
+    outputs[0, :4, 5], outputs[0, 5, 5] = (20, 30, 10, 8), 0.9
+    outputs[0, :4, 6], outputs[0, 5, 6] = (21, 30, 10, 8), 0.8  # of the same object
+    outputs[0, :4, 7], outputs[0, 4, 7] = (21, 30, 10, 8), 0.7  # of another class
+    made = Postprocess(attribute="shapes-detector").load()((outputs,))
+    assert made[0].tolist() == [[15, 26, 25, 34, pytest.approx(0.9), 1], [16, 26, 26, 34, pytest.approx(0.7), 0]]
+    assert (made[1] == FILL).all()
