@@ -28,6 +28,7 @@ from qbench.report.overview import describe_state, overview
 from qbench.report.plots import trade_off
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import find_doubts, find_remarks
+from qbench.report.scene_gallery import ScenePicture, list_scenes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ class Page:
     tradeoffs: tuple[Figure, ...]
     figures: tuple[Figure, ...]
     flipped: Flipped
+    scenes: tuple[ScenePicture, ...]
     draws: TextTable
     hosts: TextTable
     host_sentences: tuple[str, ...]
@@ -108,6 +110,7 @@ def page(
         tradeoffs=tuple(figure for figure in pictures if figure.key.startswith(trade_off.KEY)),
         figures=tuple(figure for figure in pictures if not figure.key.startswith(trade_off.KEY)),
         flipped=_flipped(run, changes),
+        scenes=list_scenes(run),
         draws=draws.table(judged),
         hosts=portability_text.make_table(answers_by_host, info.metric),
         host_sentences=(

@@ -1,0 +1,182 @@
+"""Rules of qbench/evaluate/scenes.py: how a scene changed, which are drawn, and that a report shows them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_records import CASE, FP32, accuracy, fp32, info, int8
+from made_runs import HOSTILE, Page, Raw, quiet, run_folder, write_with_predictions
+from PIL import Image
+
+from qbench.evaluate import scenes
+from qbench.evaluate.scenes import SceneChange, compare_scene, read_scenes
+from qbench.metrics.base import ANSWERS
+from qbench.record import jsonl
+from qbench.report import scene_gallery
+from qbench.report.build import build_report
+
+N = 6
+
+
+def box(x: float, score: float = 0.9, kind: float = 0, size: float = 10) -> list[float]:
+    return [x, 5, x + size, 5 + size, score, kind]
+
+
+def boxes(*images: list[list[float]]) -> dict[str, np.ndarray]:
+    """Predictions of boxes, filled up, and labels of boxes."""
+    rows = np.full((len(images), 4, 6), -1, np.float32)
+    for row, image in zip(rows, images, strict=True):
+        row[: len(image)] = np.array(image).reshape(-1, 6)
+    labels = np.zeros((len(images), 1, 6), np.float32)
+    return {"outputs": np.zeros((len(images), 3), np.float32), ANSWERS: rows, "labels": labels}
+
+
+def masks(seed: int, wrong: float = 0.0) -> dict[str, np.ndarray]:
+    """Predictions of masks of three classes, a share of whose pixels is wrong."""
+    labels = (np.arange(N * 64).reshape(N, 8, 8) // 7 % 3).astype(np.int16)
+    random = np.random.default_rng(seed)
+    chosen = np.where(random.random(labels.shape) < wrong * np.arange(N)[:, None, None] / N, (labels + 1) % 3, labels)
+    return {"outputs": np.eye(3)[chosen].transpose(0, 3, 1, 2).astype(np.float32), "labels": labels}
+
+
+def change(int8_boxes: list[list[float]], fp32_boxes: list[list[float]]) -> SceneChange:
+    """How the only scene of two predictions changed."""
+    ours, theirs = read_scenes(boxes(int8_boxes)), read_scenes(boxes(fp32_boxes))
+    assert ours is not None
+    assert theirs is not None
+    return compare_scene(ours, theirs, 0)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "words"),
+    [
+        ([box(5)], [box(5)], "1 the same, overlapping by 100 %"),
+        ([box(6)], [box(5)], "1 the same, overlapping by 82 %"),
+        ([box(5, kind=1)], [box(5)], "1 lost, 1 new"),
+        ([box(5), box(40)], [box(5)], "1 new, 1 the same, overlapping by 100 %"),
+        ([box(5, score=0.2), box(40)], [box(5), box(40)], "1 lost, 1 the same, overlapping by 100 %"),
+        ([], [], "no box in either"),
+    ],
+)
+def test_boxes_are_lost_new_or_the_same(new: list[list[float]], old: list[list[float]], words: str) -> None:
+    """Of one class and place; those far below the highest score are none."""
+    changed = change(new, old)
+    assert str(changed) == words
+    assert (changed.size == 0) == (new == old)
+
+
+def test_masks_change_by_pixels() -> None:
+    """The share whose class is another."""
+    ours, theirs = read_scenes(masks(1, wrong=0.5)), read_scenes(masks(1))
+    assert ours is not None
+    assert theirs is not None
+    assert compare_scene(ours, theirs, 0).size == 0
+    last = compare_scene(ours, theirs, N - 1)
+    assert 0.2 < last.size < 0.6
+    assert str(last).endswith(" % of the pixels have another class")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"outputs": np.zeros((3, 10)), "labels": np.zeros(3, int)},
+        {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((2, 4, 6))},
+        {"outputs": np.zeros((3, 4, 5)), "labels": np.zeros((3, 4, 6))},
+        {"outputs": np.zeros((3, 2, 4, 4)), "labels": np.zeros((3, 8, 8), int)},
+    ],
+)
+def test_other_answers_are_no_scenes(stored: dict[str, Any]) -> None:
+    """Classes, numbers, and what is damaged."""
+    assert read_scenes(stored) is None
+
+
+def made_run(
+    folder: Path, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], ids: list[str]
+) -> tuple[Any, Any]:
+    """A run folder of an fp32 and an int8 case with these predictions, and the pair of their files."""
+    run_folder(folder, [], info((FP32, CASE)))
+    names = {"ids": np.array(ids)}
+    records = [
+        write_with_predictions(folder, fp32(), theirs | names),
+        write_with_predictions(folder, int8(accuracy=accuracy()), ours | names),
+    ]
+    jsonl.write(folder / "records.jsonl", records)
+    return folder, [(folder / str(records[1].predictions), folder / str(records[0].predictions))]
+
+
+IDS = [f"scene/{number}" for number in range(N)]
+
+
+@pytest.mark.parametrize("side", [20, 90])
+def test_what_changed_most_is_drawn_beside_fp32(tmp_path: Path, side: int) -> None:
+    """At most four scenes of a variant, none of those that did not change, each twice as wide as it is."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    images = np.random.default_rng(1).integers(0, 256, (N, side, side, 3), dtype=np.uint8)
+    assert scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet) == scenes.MOST
+    files = sorted((folder / scenes.FOLDER).iterdir())
+    assert [int(file.name.rsplit(".", 2)[1]) for file in files] == [2, 3, 4, 5]
+    assert {file.suffix for file in files} == {".png" if side == 20 else ".jpg"}
+    with Image.open(files[0]) as picture:
+        assert picture.size == (2 * scenes.SIDE + 4, scenes.SIDE)
+
+
+def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
+    """The int8 half has the frame of a box that fp32 did not find; a box without an end breaks nothing."""
+    found = boxes(*[[box(5)]] * N)
+    found[ANSWERS][0, 1] = [np.float32(3e38), 0, np.float32(-3e38), 1, 0.9, 0]
+    folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
+    images = np.full((N, 3, 48, 48), 200, dtype=np.uint8)
+    images[:, :, 0, 0] = 0
+    scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    ((_, media, content), *_) = scenes.list_stored(folder, pairs[0][0].name)
+    pixels = np.asarray(Image.open(io.BytesIO(content)))
+    assert media == "image/png"
+    left, right = pixels[:, : scenes.SIDE], pixels[:, -scenes.SIDE :]
+    assert not (left == scenes._COLOURS[0]).all(axis=2).any()
+    down, across = np.nonzero((right == scenes._COLOURS[0]).all(axis=2))
+    assert (across.min(), down.min()) == (20, 20)
+    assert across.max() == pytest.approx(60, abs=1)
+
+
+def test_a_report_shows_them_with_what_changed(tmp_path: Path) -> None:
+    """The largest change first, as many as there is room for; hostile names stay text."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), [HOSTILE.replace("\x00", "")] * N)
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    page = Page(build_report(folder).read_text(encoding="utf-8"))
+    assert len(page.all("img")) == scenes.MOST
+    assert all(set(image) == {"src", "alt"} for image in page.all("img"))
+    assert len(page.all("script")) == 1
+    shares = [float(str(image["alt"]).rsplit(": ", 1)[1].split(" %")[0]) for image in page.all("img")]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a foreign run's folder holds beside is not taken: other names, other positions, pictures without an end."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    stem = pairs[0][0].stem
+    for name in (f"{stem}.999999.png", f"{stem}.5.png", f"{stem}.000001.svg", "other.000001.png"):
+        (folder / scenes.FOLDER / name).write_bytes(b"<svg onload=alert(1)>")
+    page = build_report(folder).read_text(encoding="utf-8")
+    assert page.count("<img ") == scenes.MOST
+    monkeypatch.setattr(scene_gallery, "MOST_PICTURES", 1)
+    assert build_report(folder).read_text(encoding="utf-8").count("<img ") == 1
+    monkeypatch.setattr(scene_gallery, "MOST_BYTES", 10)
+    assert "<img " not in build_report(folder).read_text(encoding="utf-8")
+
+
+def test_features_have_no_pictures(tmp_path: Path) -> None:
+    """Nor have classes of images."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    assert scenes.keep_here(pairs, Raw((np.zeros((N, 5)),)), folder, progress=quiet) == 0
+    classes = {"outputs": np.eye(N, dtype=np.float32), "labels": np.arange(N)}
+    folder, pairs = made_run(tmp_path / "classes", classes, classes, IDS)
+    assert scenes.keep_here(pairs, Raw((np.zeros((N, 3, 8, 8)),)), folder, progress=quiet) == 0
+    assert not (folder / scenes.FOLDER).exists()
