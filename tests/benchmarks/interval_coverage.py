@@ -25,7 +25,9 @@ from qbench.gating.error_rates import traces
 from qbench.measure.paired_difference import difference_over_generations
 from qbench.metrics.base import WholeMetric
 from qbench.metrics.classes import F1
+from qbench.metrics.detection import AP50, MAP, BoxScore
 from qbench.metrics.regression import R2, RMSE, SPEARMAN
+from qbench.metrics.segmentation import MIOU
 from qbench.stats import intervals, jackknife, mcnemar, noninferiority
 from qbench.stats.interval_type import Interval
 from qbench.stats.mean_limits import UNSEEN, WeightedMean
@@ -275,6 +277,76 @@ def _score_change(metric: WholeMetric, labels: Array, old: Array, new: Array) ->
     return float(metric.value(new, labels) - metric.value(old, labels))
 
 
+# --- scenes ----------------------------------------------------------------------------------------------------------
+
+SCENES = 5000  # of the population that samples are drawn from
+
+
+def scenes(samples: int) -> Iterator[Row]:
+    """map, ap50 and miou of images drawn from a population of scenes, and their change where int8 moves boxes, drops
+    some objects, and gives some pixels another class."""
+    rng = np.random.default_rng(7)
+    for metric, pair in ((MAP, found_boxes(rng, MAP)), (AP50, found_boxes(rng, AP50)), (MIOU, counted_pixels(rng))):
+        old, new = pair
+        truth = [metric.of_facts(facts) for facts in (old, new)]
+        for n in (50, 200, 500):
+            score, change = Tally(), Tally()
+            for _ in range(samples // (2 if n < 500 else 4)):
+                drawn = rng.integers(0, SCENES, n)
+                score.add(truth[1], _both(partial(jackknife.limit_score, metric.of_facts, new[drawn])))
+                limits = _both(partial(jackknife.limit_change, metric.of_facts, new[drawn], old[drawn]))
+                change.add(truth[1] - truth[0], limits)
+            yield Row(metric.name, f"{truth[1]:.2f}, n {n}", score)
+            yield Row(f"change of {metric.name}", f"{100 * (truth[1] - truth[0]):+.1f} points, n {n}", change)
+
+
+def found_boxes(rng: np.random.Generator, metric: BoxScore) -> tuple[Array, Array]:
+    """Facts of fp32's boxes and of int8's on scenes of 1 to 5 objects of three classes, the third in one of ten."""
+    scale = rng.normal(0, 1, SCENES)  # scenes are easy or hard as a whole
+    outputs: list[list[Array]] = [[], []]
+    labels = []
+    for hardness in scale:
+        count = int(rng.integers(1, 6))
+        corners = np.stack([np.arange(count) * 100.0, np.zeros(count)], axis=1)
+        kinds = rng.choice(3, size=(count, 1), p=(0.5, 0.4, 0.1))
+        labels.append(np.concatenate([corners, corners + 40, kinds, np.zeros((count, 1))], axis=1))
+        shift = np.abs(rng.normal(0, 2.5 * math.exp(0.4 * hardness), (count, 1)))
+        score = 1 / (1 + np.exp(-rng.normal(1.5 - hardness, 1, (count, 1))))
+        seen = rng.random(count) < 0.93
+        false = int(rng.poisson(1.5))
+        away = np.stack([np.arange(false) * 100.0, np.full(false, 500.0)], axis=1)
+        others = np.concatenate([rng.beta(1.2, 5, (false, 1)), rng.choice(3, size=(false, 1))], axis=1)
+        for place, moved, lost in ((0, 0.0, 0.0), (1, 0.6, 0.02)):
+            beside = np.abs(shift + moved * rng.normal(0, 1, (count, 1)))
+            kept = seen & (rng.random(count) >= lost)
+            boxes = np.concatenate([corners + beside, corners + beside + 40, score, kinds], axis=1)[kept]
+            nothing = np.concatenate([away, away + 40, others], axis=1)
+            rows = np.full((16, 6), -1.0)
+            rows[: len(boxes) + false] = np.concatenate([boxes, nothing])[:16]
+            rows[:, 4] += place * rng.normal(0, 0.02, 16)
+            outputs[place].append(rows)
+    joined = np.full((SCENES, 5, 6), -1.0)
+    for row, label in zip(joined, labels, strict=True):
+        row[: len(label)] = label
+    old, new = (metric.facts(np.stack(rows), joined) for rows in outputs)
+    return jackknife.align_facts(old, new)
+
+
+def counted_pixels(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Facts of masks of four classes, one of them in one scene of twenty: right, chosen and labelled pixels."""
+    facts = np.zeros((2, SCENES, 3, 4))
+    for number in range(SCENES):
+        present = np.array([1, rng.random() < 0.7, rng.random() < 0.4, rng.random() < 0.05], dtype=bool)
+        labelled = np.where(present, rng.lognormal(6, 0.8, 4), 0).astype(int)
+        share = 1 / (1 + np.exp(-rng.normal(2, 0.7, 4)))
+        for place in (0, 1):
+            right = np.minimum(labelled, (labelled * share * np.exp(place * rng.normal(-0.005, 0.02, 4))).astype(int))
+            wrong = int((labelled - right).sum())
+            chosen = right + np.floor(wrong * np.array([0.55, 0.2, 0.15, 0.1])).astype(int)
+            facts[place, number] = right, chosen, labelled
+    return facts[0], facts[1]
+
+
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +393,7 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "shares": shares,
     "f1": f1,
     "regression": regression,
+    "scenes": scenes,
     "speedups": speedups,
 }
 

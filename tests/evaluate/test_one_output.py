@@ -163,7 +163,7 @@ def test_one_class_is_scored_on_its_own_examples():
         "score",
     )
     assert accuracy.high - accuracy.low > 0.25
-    with pytest.raises(EvaluateError, match="no evaluation example is of that class"):
+    with pytest.raises(EvaluateError, match="no evaluation example counts: none is of that class"):
         score.score_predictions(registry.load("metric", "recall:7"), own, base, 10)
 
 

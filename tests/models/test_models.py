@@ -37,7 +37,7 @@ USER = Path(__file__).parent.parent / "data" / "user"
 BUILT_INS = registry.names("model")
 # Those with a module, those that qbench trains, and those that it trains on data that is always there.
 SIBLINGS = ("efficientnet-lite1", "efficientnet-lite2")  # the same code as lite0, with other numbers
-OWN_FILE = ("minilm-sentiment",)  # takes token ids, and its weights are fitted: tests/models/test_minilm.py
+OWN_FILE = ("minilm", "minilm-sentiment")  # takes token ids, and its weights are fitted: tests/models/test_minilm.py
 MODULES = [
     name for name in BUILT_INS if registry.load("model", name).kind == "torch" and name not in SIBLINGS + OWN_FILE
 ]

@@ -1,0 +1,47 @@
+"""Documents and queries as examples of one split; what the data sets of retrieval share.
+
+A label is (1 + most relevant documents of a query, 2) whole numbers, as ``metrics.retrieval`` takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qbench.datasets.base import Array, Examples
+from qbench.datasets.tokens import Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A document or query: its id for a reader, and what is embedded."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTask:
+    """Documents and queries; ``relevant``: of a query's id the ids of its relevant documents and how relevant each."""
+
+    documents: Sequence[Text]
+    queries: Sequence[Text] = ()
+    relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def make_examples(self, tokens: Tokens) -> Examples:
+        """The documents, then the queries."""
+        texts = [*self.documents, *self.queries]
+        ids = [f"document {each.id}" for each in self.documents] + [f"query {each.id}" for each in self.queries]
+        return Examples(inputs=tokens.encode([each.text for each in texts]), labels=self._make_labels(), ids=tuple(ids))
+
+    def _make_labels(self) -> Array:
+        numbers = {document.id: number for number, document in enumerate(self.documents)}
+        most = max([1, *(len(self.relevant.get(query.id, ())) for query in self.queries)])
+        labels = np.full((len(self.documents) + len(self.queries), 1 + most, 2), -1, dtype=np.int64)
+        labels[: len(self.documents), 0, 0] = np.arange(len(self.documents))
+        for place, query in enumerate(self.queries, len(self.documents)):
+            for row, (document, gain) in enumerate(self.relevant.get(query.id, {}).items(), 1):
+                labels[place, row] = numbers[document], gain
+        return labels

@@ -1,0 +1,102 @@
+"""Scores of search: each query's documents by the cosine of their embeddings, as BEIR and MTEB rank them.
+
+Outputs are embeddings (n, size) of documents and queries alike, both by the variant that is judged. Labels are whole
+numbers (n, 1 + most relevant documents of a query, 2): of a document the row 0 is ``(its number, -1)``; of a query it
+is ``(-1, -1)``, and the rows behind are ``(number of a relevant document, how relevant)``; rows of -1 are none. The
+unit is the query: those of which no relevant document is among the examples do not count.
+
+``ndcg@k``: the gain of the first k hits, each divided by log2(1 + rank), of the best order's (trec_eval's
+``ndcg_cut``); ``recall@k``: the share of a query's relevant documents among the first k; ``mrr@k``: 1 / rank of the
+first relevant one, 0 behind k. Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002), 422-446.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qbench.metrics.base import Array, MeanMetric
+from qbench.metrics.validation import NO_LABELS, numbers_problem
+
+_BLOCK = 256  # queries that are compared with all documents at once
+
+
+class RankScore(MeanMetric):
+    """``kind`` (ndcg, recall or mrr) of the first ``k`` hits."""
+
+    def __init__(self, kind: str, k: int) -> None:
+        self.name, self._kind, self._k = f"{kind}@{k}", kind, k
+
+    def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
+        """Why outputs are no embeddings of documents and queries."""
+        if labels is None:
+            return NO_LABELS
+        if problem := numbers_problem(outputs, labels):
+            return problem
+        if outputs.ndim != 2 or outputs.shape[1] < 2:
+            return (
+                f"outputs have the shape {outputs.shape}; {self.name} takes an embedding of each text, (n, size): pool "
+                "the network's tokens in its forward, or in a postprocess"
+            )
+        if labels.ndim != 3 or labels.shape[2] != 2 or labels.dtype.kind not in "iu":
+            return (
+                f"labels are {labels.dtype} of shape {labels.shape}; {self.name} takes those of the data sets "
+                "retrieval and docstrings, whole numbers (n, 1 + relevant documents, 2)"
+            )
+        return None
+
+    def per_example(self, outputs: Array, labels: Array) -> Array:
+        """One number for each query that counts, in their order."""
+        numbers = labels[:, 0, 0]
+        documents, queries = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
+        places = {int(number): place for place, number in enumerate(numbers[documents])}
+        lengths = np.linalg.norm(outputs, axis=1, keepdims=True).astype(np.float64)
+        vectors = outputs / np.where(lengths > 0, lengths, 1.0)
+        relevant = {int(query): _find_relevant(labels[query], places) for query in queries}
+        counted = [query for query, found in relevant.items() if found]
+        values = list[float]()
+        for start in range(0, len(counted), _BLOCK):
+            block = counted[start : start + _BLOCK]
+            similar = vectors[block] @ vectors[documents].T
+            values += [self._score(row, relevant[query]) for query, row in zip(block, similar, strict=True)]
+        return np.array(values)
+
+    def _score(self, similar: Array, relevant: dict[int, int]) -> float:
+        """Of one query: how similar each document is, and its relevant ones' places and gains."""
+        places, gains = np.array(list(relevant)), np.array(list(relevant.values()), dtype=np.float64)
+        ranks = np.array(list(_find_ranks(similar, places)))
+        seen = ranks < self._k
+        if self._kind == "recall":
+            return float(seen.mean())
+        if self._kind == "mrr":
+            return float(1 / (1 + ranks.min())) if seen.any() else 0.0
+        best = np.sort(gains)[::-1][: self._k]
+        ideal = (best / np.log2(2 + np.arange(len(best)))).sum()
+        return float((gains[seen] / np.log2(2 + ranks[seen])).sum() / ideal)
+
+
+def _find_relevant(label: Array, places: dict[int, int]) -> dict[int, int]:
+    """The places of a query's relevant documents that are there, with their gains."""
+    return {places[int(number)]: int(gain) for number, gain in label[1:] if gain > 0 and int(number) in places}
+
+
+def _find_ranks(similar: Array, places: Array) -> Iterator[int]:
+    """The rank from 0 of the documents at these places; of equal ones the earlier is first."""
+    for place in places:
+        yield int((similar > similar[place]).sum() + (similar[:place] == similar[place]).sum())
+
+
+def ndcg_at(k: str) -> RankScore:
+    """``ndcg@<k>``."""
+    return RankScore("ndcg", int(k))
+
+
+def recall_at(k: str) -> RankScore:
+    """``recall@<k>``."""
+    return RankScore("recall", int(k))
+
+
+def mrr_at(k: str) -> RankScore:
+    """``mrr@<k>``."""
+    return RankScore("mrr", int(k))

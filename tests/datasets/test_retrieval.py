@@ -1,0 +1,131 @@
+"""Documents and queries: BEIR's files, Python's own documentation, and what is said of files that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qbench import registry
+from qbench.datasets import docstrings
+from qbench.datasets.base import Dataset
+from qbench.errors import DataError
+
+tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
+WORDS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(60))]
+
+
+def tokenizer(folder: Path) -> dict[str, Any]:
+    """One that knows a word a document."""
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(folder / "tokenizer.json"))
+    return {"tokenizer": "tokenizer.json", "length": 4}
+
+
+def write(folder: Path, documents: int = 40, **files: str) -> Path:
+    """Documents of a word each, four queries; ``files`` replace texts."""
+    corpus = [{"_id": f"d{number}", "title": f"w{number}", "text": "w1"} for number in range(documents)]
+    queries = [{"_id": f"q{number}", "text": f"w{number}"} for number in range(4)]
+    lines = ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t{n}" for n in range(4)), "q3\td9\t1"]
+    texts = {
+        "corpus.jsonl": "\n".join(map(json.dumps, corpus)),
+        "queries.jsonl": "\n".join(map(json.dumps, queries)),
+        "qrels/test.tsv": "\n".join(lines),
+    }
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, text in (texts | {name.replace("__", "/"): text for name, text in files.items()}).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def opened(folder: Path, **options: Any) -> Dataset:
+    """The data set."""
+    dataset: Dataset = registry.load("dataset", "retrieval")(".", base=folder, options={**tokenizer(folder), **options})
+    return dataset
+
+
+def test_a_split_has_all_documents_and_its_queries(tmp_path: Path) -> None:
+    """A query that nothing is relevant to is left out; a label names its documents and how relevant they are."""
+    dataset = opened(write(tmp_path), held_out=3)
+    examples = dataset.load("test")
+    assert dataset.splits == ("test", "calibrate")
+    assert examples.ids[-3:] == ("query q1", "query q2", "query q3")
+    labels = np.asarray(examples.labels)
+    assert labels.shape == (37 + 3, 3, 2)
+    assert labels[:37, 0].tolist() == [[number, -1] for number in range(37)]
+    assert (labels[:37, 1:] == -1).all()
+    places = {int(labels[row, 0, 0]): examples.ids[row] for row in range(37)}
+    asked = [(places[int(number)], int(gain)) for number, gain in labels[-1, 1:]]
+    assert asked == [("document d3", 3), ("document d9", 1)]
+    assert labels[37:, 0].tolist() == [[-1, -1]] * 3
+
+
+def test_what_calibrates_is_not_in_the_index(tmp_path: Path) -> None:
+    """Of documents that no query asks for; another seed holds out others, and at most a tenth."""
+    dataset = opened(write(tmp_path), held_out=99)
+    held, index = dataset.load("calibrate"), dataset.load("test")
+    assert len(held) == 4
+    assert not set(held.ids) & set(index.ids)
+    assert opened(tmp_path, held_out=99, seed=5).load("calibrate").ids != held.ids
+    assert opened(write(tmp_path, documents=10)).splits == ("test", "calibrate")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"corpus.jsonl": "{"}, r"corpus\.jsonl:1: expected a JSON object"),
+        ({"corpus.jsonl": '{"_id": "a"}'}, r'corpus\.jsonl:1: expected \{"_id": …, "text": …\}'),
+        ({"queries.jsonl": '{"_id": "a", "text": " "}'}, r"queries\.jsonl:1: the text of 'a' is empty"),
+        ({"corpus.jsonl": '{"_id": "a", "text": "b"}\n' * 2}, r"corpus\.jsonl:2: the id 'a' is there twice"),
+        ({"queries.jsonl": ""}, r"queries\.jsonl: it is empty"),
+        ({"qrels__test.tsv": "h\nq1\td1"}, r"test\.tsv:2: expected query-id, corpus-id and a whole number"),
+        ({"qrels__test.tsv": "h\nq1\td1\thigh"}, r"test\.tsv:2: expected query-id, corpus-id and a whole number"),
+        ({"qrels__test.tsv": "h\nq1\tx\t1\nq8\td1\t1"}, r"test\.tsv: 2 ids are of no text: line 2: x, line 3: q8"),
+        ({"qrels__test.tsv": "h\nq1\td1\t0"}, r"test\.tsv: no query has a relevant document"),
+    ],
+)
+def test_files_that_do_not_fit_are_told_with_their_line(tmp_path: Path, files: dict[str, str], words: str) -> None:
+    """Before a text is made tokens."""
+    with pytest.raises(DataError, match=words):
+        opened(write(tmp_path, **files))
+
+
+def test_a_folder_without_judgements_is_told(tmp_path: Path) -> None:
+    """They are what queries are judged by."""
+    write(tmp_path)
+    (tmp_path / "qrels" / "test.tsv").unlink()
+    with pytest.raises(DataError, match=r"qrels: expected judgements, such as test\.tsv"):
+        opened(tmp_path)
+
+
+def test_each_function_is_found_by_its_first_sentence(tmp_path: Path) -> None:
+    """Queries and documents in pairs; no text of a file is on both sides."""
+    options = {**tokenizer(tmp_path), "documents": 50}
+    dataset = registry.load("dataset", "docstrings")(None, base=tmp_path, options=options)
+    test, train = dataset.load("test"), dataset.load("train")
+    assert (len(test), len(train)) == (100, 50)
+    labels = np.asarray(test.labels)
+    assert labels[:50, 0, 0].tolist() == labels[50:, 1, 0].tolist() == list(range(50))
+    assert [name.partition(" ")[2] for name in test.ids[:50]] == [name.partition(" ")[2] for name in test.ids[50:]]
+    modules = [{name.split()[1].partition(":")[0] for name in part.ids} for part in (test, train)]
+    assert not modules[0] & modules[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Return the sum of two numbers. " + "More words follow here. " * 4, "Return the sum of two numbers."),
+        ("Sum. " + "More words follow here. " * 4, ""),
+        ("Return the sum of two numbers. Short.", ""),
+        ("no sentence at all in here", ""),
+    ],
+)
+def test_a_documentation_has_a_first_sentence_and_a_rest(text: str, first: str) -> None:
+    """Enough of both, else it is no pair."""
+    assert docstrings._split_first(text)[0] == first
