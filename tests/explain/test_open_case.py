@@ -15,6 +15,7 @@ from qbench import consent
 from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.explain.open_case import OpenCase, find_record, read_suite, why_not_explained
+from qbench.models.postprocess import Postprocess
 from qbench.record.schema import read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
 
@@ -149,6 +150,17 @@ def test_a_case_is_measured_in_the_format_that_it_has(mode: str, precision: str)
     """A rival of 16-bit floats beside int8 is read back as that, or it would be called another case."""
     case: Any = SimpleNamespace(variant=SimpleNamespace(backend="openvino", mode=mode), threads=1, batch_size=1)
     data = SimpleNamespace(evaluation_count=1, evaluation=lambda first, count: ())
-    opened: Any = SimpleNamespace(data=data, cores=(0,))
+    opened: Any = SimpleNamespace(data=data, cores=(0,), postprocess=None)
     spec = OpenCase.specify_worker(opened, "rival", case, cast("Any", SimpleNamespace(file=Path("model"))))
     assert spec.precision == precision
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_postprocess_is_timed_where_the_suite_says_so(timed: bool) -> None:
+    """As in the run: else it lies outside of what is timed."""
+    case: Any = SimpleNamespace(variant=SimpleNamespace(backend="openvino", mode="static"), threads=1, batch_size=1)
+    data = SimpleNamespace(evaluation_count=1, evaluation=lambda first, count: ())
+    own = Postprocess(attribute="shapes-detector", timed=timed)
+    opened: Any = SimpleNamespace(data=data, cores=(0,), postprocess=own)
+    spec = OpenCase.specify_worker(opened, "rival", case, cast("Any", SimpleNamespace(file=Path("model"))))
+    assert spec.postprocess == (own if timed else None)

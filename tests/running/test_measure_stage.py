@@ -11,6 +11,7 @@ from made_records import fp32, info, int8
 
 from qbench import suite as suites
 from qbench.measure.setting import CaseLatency, MeasuredSetting
+from qbench.models.postprocess import Postprocess
 from qbench.plan.planner import make_plan
 from qbench.record.schema import CaseKey, HostFacts
 from qbench.record.stored_run import StoredRun
@@ -79,7 +80,10 @@ STATIC = "digits-cnn/static/onednn/t1/b1"
 class Measuring:
     """A measure stage whose settings are told, with what it heard, asked for and removed."""
 
-    def __init__(self, monkeypatch, planned, *, done=(), hosts=None, fleet=None, unknown=None, **latencies):
+    def __init__(
+        self, monkeypatch, planned, *, done=(), hosts=None, fleet=None, unknown=None, postprocess=None, **latencies
+    ):
+        self.postprocess = postprocess
         self.heard, self.asked, self.removed = [], [], []
         self.latencies = latencies
         self.planned = planned
@@ -123,8 +127,18 @@ class Measuring:
 
     def run(self):
         suite = suites.parse(SUITE, file="<test>")
-        prepared = SimpleNamespace(data="data")
+        models = {each.case.variant.model.name: SimpleNamespace(postprocess=self.postprocess) for each in self.planned}
+        prepared = SimpleNamespace(data="data", models=models)
         return list(measure_stage.measure(self.context, suite, prepared, self.built, self.evaluated))
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_belongs_to_a_call_is_timed_with_it(planned, monkeypatch, timed):
+    """A postprocess where the suite says so; without, the network alone is."""
+    own = Postprocess(attribute="shapes-detector", timed=timed)
+    stage = Measuring(monkeypatch, planned, postprocess=own)
+    stage.run()
+    assert stage.asked[0].timed == (dict.fromkeys(stage.asked[0].cases, own) if timed else {})
 
 
 def test_every_open_case_of_a_setting_is_recorded_with_its_share_of_the_seconds(planned, monkeypatch):
