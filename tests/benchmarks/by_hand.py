@@ -3,6 +3,7 @@
     pip install -e '.[openvino]'
     python tests/benchmarks/by_hand.py                            # about ten minutes
     python tests/benchmarks/by_hand.py unet encoder --calls 100
+    python tests/benchmarks/by_hand.py --forms                    # ONNX Runtime's other forms of a file, too
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -28,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import hand_networks
-from hand_built import onnxruntime_int8, openvino_int8
+from hand_built import onnxruntime_dynamic, onnxruntime_int8, openvino_int8
 
 from qbench import registry
 from qbench.backends.base import BuildJob
@@ -80,7 +81,28 @@ def by_qbench(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Pa
     return folder / found.build(job).file
 
 
-def files(name: str, folder: Path) -> dict[str, dict[str, Path]]:
+FORMS = {
+    "operators": {"form": "QOperator"},
+    "signed": {"activations": "QInt8"},
+    "signed operators": {"form": "QOperator", "activations": "QInt8"},
+}
+
+
+def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
+    """Arm -> file of the same network by hand in another form; those that its quantizer refuses are told."""
+    made: dict[str, Path] = {}
+    for arm, keys in {**FORMS, "dynamic": None}.items():
+        file = folder / f"{arm}.onnx"
+        try:
+            onnxruntime_dynamic(fp32, file) if keys is None else onnxruntime_int8(fp32, file, seen, **keys)
+            opened("onnxruntime", file)
+            made[arm] = file
+        except Exception as error:  # its own words
+            print(f"{arm}: {type(error).__name__}: {str(error)[:100]}", flush=True)
+    return made
+
+
+def files(name: str, folder: Path, *, forms: bool = False) -> dict[str, dict[str, Path]]:
     """Runtime -> arm -> file."""
     module, shape = network(name)
     seen = examples(EXAMPLES, shape, 5)
@@ -94,6 +116,7 @@ def files(name: str, folder: Path) -> dict[str, dict[str, Path]]:
             "by hand": folder / "theirs.onnx",
             "qbench": by_qbench("onnxruntime", "static", module, seen, folder / "ort"),
             "fp32": fp32,
+            **(other_forms(named, seen, folder) if forms else {}),
         },
         "openvino": {
             "by hand": folder / "theirs.xml",
@@ -150,12 +173,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=list(hand_networks.NETWORKS))
     parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--forms", action="store_true", help="on ONNX Runtime other forms of the file, too")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
-            made = files(name, Path(folder))
+            made = files(name, Path(folder), forms=options.forms)
             others = examples(EXAMPLES, hand_networks.NETWORKS[name][1], 99)
             x = others[:1]
             expected = outputs_of(opened("onnxruntime", made["onnxruntime"]["fp32"]), others)
@@ -167,8 +191,9 @@ def main() -> None:
                     ratios = seconds / seen["by hand"]
                     low, high = np.quantile(np.median(rng.choice(ratios, (1000, len(ratios))), axis=1), [0.025, 0.975])
                     loss = 10 * np.log10((expected**2).sum() / max(noise[arm], 1e-30))
+                    milliseconds, ratio = np.median(seconds) * 1e3, np.median(ratios)
                     print(
-                        f"{name:<9} {runtime:<12} {arm:<8} {np.median(seconds) * 1e3:8.2f} ms  {np.median(ratios):.3f} "
+                        f"{name:<9} {runtime:<12} {arm:<16} {milliseconds:8.2f} ms  {ratio:.3f} "
                         f"[{low:.3f}, {high:.3f}] of by hand  {loss:6.1f} dB",
                         flush=True,
                     )

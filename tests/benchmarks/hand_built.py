@@ -66,8 +66,10 @@ class HandArm(LocalWorker):
         super().__init__(spec)
 
 
-def onnxruntime_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
-    """ONNX Runtime's quantizer."""
+def onnxruntime_int8(
+    fp32: Path, file: Path, images: np.ndarray, *, form: str = "QDQ", activations: str = "QUInt8"
+) -> None:
+    """ONNX Runtime's quantizer; ``form``: QDQ or QOperator, ``activations``: QUInt8 or QInt8."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -91,11 +93,18 @@ def onnxruntime_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
         str(prepared),
         str(file),
         Reader(),
-        quant_format=QuantFormat.QDQ,
+        quant_format=QuantFormat[form],
         per_channel=True,
-        activation_type=QuantType.QUInt8,
+        activation_type=QuantType[activations],
         weight_type=QuantType.QInt8,
     )
+
+
+def onnxruntime_dynamic(fp32: Path, file: Path) -> None:
+    """ONNX Runtime's dynamic quantizer, convolutions as well."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(str(fp32), str(file), per_channel=True, weight_type=QuantType.QInt8)
 
 
 def openvino_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
