@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from qbench.gating import baseline_examples, gate
 from qbench.gating.baseline import examples_file, read_baseline, write_baseline
 from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
+from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Accuracy, Record
 from qbench.record.stored_run import MetricInfo, SuiteInfo
 from qbench.stats.interval_type import Interval
@@ -147,6 +150,35 @@ def test_a_damaged_file_is_one_message(tmp_path: Path, said: str) -> None:
     assert baseline_examples.read(file)[CASE].values.tolist() == [1.0, 0.0]
     file.write_text(damaged(DAMAGE[said]))
     with pytest.raises(UsageError, match=rf"demo\.examples\.json: .*(?:{said}).*write the baseline again"):
+        baseline_examples.read(file)
+
+
+def test_facts_of_boxes_are_kept_small_and_come_back(tmp_path: Path) -> None:
+    """500 scenes of 100 boxes, as they are in a run, take less than half of their bytes; nothing of them is lost."""
+    random = np.random.default_rng(0)
+    facts = np.full((500, 104, 4), -1.0)
+    facts[:, :100, 0] = random.integers(0, 3, (500, 100))
+    facts[:, :100, 1] = random.random((500, 100)).astype(np.float32)
+    facts[:, :100, 2:] = random.integers(0, 2, (500, 100, 2)) * 1023
+    case = baseline_examples._encode_case(ExampleScores(values=facts, facts=True))
+    assert len(case["values"]) < 0.5 * facts.size * 4
+    content = {"schema": 1, "n": 500, "contents": None, "ids": None, "cases": {CASE: case}}
+    file = tmp_path / "demo.examples.json"
+    file.write_text(json.dumps(content))
+    assert np.array_equal(baseline_examples.read(file)[CASE].values, facts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [([2, 4], "has 33 bytes of values, expected 32"), ([2, 10**8], "more numbers than anybody has")],
+)
+def test_no_more_is_unpacked_than_a_shape_says(tmp_path: Path, shape: list[int], words: str) -> None:
+    """A few bytes may stand for gigabytes: what a pull request brings is data."""
+    packed = base64.b64encode(zlib.compress(b"\0" * 10**7)).decode()
+    case = {"form": "f4", "shape": shape, "facts": True, "deflated": True, "values": packed}
+    file = tmp_path / "demo.examples.json"
+    file.write_text(damaged(lambda content: content["cases"].update({CASE: case})))
+    with pytest.raises(UsageError, match=words):
         baseline_examples.read(file)
 
 
