@@ -136,7 +136,6 @@ def _digest_code(reference: ModelReference, network: Network, data: Data) -> str
             "args": dict(reference.args),
             "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted],
             "axis": reference.output_axis,
-            **({} if reference.own_postprocess is None else {"postprocess": reference.own_postprocess.digest()}),
         }
     )
 

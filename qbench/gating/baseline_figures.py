@@ -17,6 +17,7 @@ from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import NATIVE, Accuracy, Record
+from qbench.record.stored_run import POSTPROCESS, SCORE, RunInfo
 
 # A baseline keeps 6 significant digits of a score or a share.
 _ROUNDED = 1e-5
@@ -84,11 +85,21 @@ def _name_cpu(record: Record) -> str | None:
 
 
 def _is_scored_alike(evidence: Evidence, record: Record) -> bool:
-    """Whether what the outputs are held against is the same: labels of the same data, or the outputs of one fp32."""
+    """Whether the outputs are scored by the same code of the user's, and what they are held against is the same: labels
+    of the same data, or the outputs of one fp32."""
+    assert evidence.baseline is not None
+    if _list_code(evidence.baseline.info, record) != _list_code(evidence.info, record):
+        return False
     if evidence.info.metric is None or evidence.info.metric.against == "labels" or record.case.mode == "fp32":
         return True
     fp32 = compare.like_for_like(record, evidence.records)
     return fp32 is not None and evidence.is_same_file(fp32)
+
+
+def _list_code(info: RunInfo, record: Record) -> dict[str, str]:
+    """The digests of the user's code that makes answers of a case's outputs, and that scores them."""
+    own = f"{POSTPROCESS}{record.case.model}"
+    return {name: digest for name, digest in info.digests.items() if name == own or name.startswith(SCORE)}
 
 
 def _compare_coverage(old: Record, new: Record) -> Iterator[str]:

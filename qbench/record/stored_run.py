@@ -171,6 +171,10 @@ class ExamplesInfo:
             raise ValueError("channel_axis lies outside the examples")
 
 
+# What the digests of the user's own code are called: of a score, by its file, and of a model's postprocess.
+SCORE, POSTPROCESS = "the score in ", "the postprocess of "
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.

@@ -14,6 +14,7 @@ from qbench.metrics.spec import MetricSpec
 from qbench.models.base import ModelReference
 from qbench.network import Model, prepare_model
 from qbench.process.child_process import call
+from qbench.record.stored_run import POSTPROCESS, SCORE
 from qbench.running.context import RunContext
 from qbench.suite import Suite
 from qbench.suite.accuracy import LEAST_OF_ANY, OF_ANY_OUTPUTS, AccuracyGate
@@ -113,8 +114,10 @@ def _list_digests(prepared: Prepared) -> dict[str, str]:
     digests = [data.calibration_digest, *(subset.digest for subset in data.other_subsets)]
     digests += [data.training_digest] if data.request is not None and data.request.train else []
     named = {"data": "+".join([*digests, data.evaluation_digest])}
-    named |= {} if score is None else {f"the score in {score.file.name}": user_code.digest(score.file)}
+    named |= {} if score is None else {f"{SCORE}{score.file.name}": user_code.digest(score.file)}
     for name, model in prepared.models.items():
+        own = model.reference.own_postprocess
+        named |= {} if own is None else {f"{POSTPROCESS}{name}": own.digest()}
         named[f"model {name}"] = f"{model.weights_digest}+{model.code_digest}"
     for name, model in prepared.models.items():
         named |= {f"int8 {recipe} of {name}": digest for recipe, digest in model.int8_digests.items()}

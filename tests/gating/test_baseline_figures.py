@@ -96,6 +96,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "data that are not told": {"held": replace(RUN, digests={}), "now": replace(RUN, digests={})},
     "metric": {"held": replace(RUN, metric=MetricInfo(name="top1", higher_is_better=False))},
     "node": {"run": int8(host=HostFacts(kind="native", cpu="CPU C"))},
+    "postprocess": {"now": replace(RUN, digests={"data": "d", "the postprocess of net": "p"})},
+    "score": {"now": replace(RUN, digests={"data": "d", "the score in my.py": "s"})},
     "fp32 that outputs are held against": {
         "held": AGREEMENT, "now": AGREEMENT, "fp32s": (fp32(), replace(fp32(), artifact=None)),
     },

@@ -118,7 +118,7 @@ def test_a_run_is_not_resumed_with_another_function(folder, result):
     text = file.read_text()
     file.write_text(text.replace("[:20]", "[:10]"))
     try:
-        with pytest.raises(UsageError, match="model mine"):
+        with pytest.raises(UsageError, match="the postprocess of mine and model mine changed since"):
             go(folder, resume=unfinished)
     finally:
         file.write_text(text)

@@ -83,13 +83,18 @@ def test_the_inputs_of_a_run_are_named_by_what_they_hold(tmp_path: Path) -> None
     user's own score."""
     (tmp_path / "score.py").write_text("def score(a, b): return 1.0\n")
     own: Any = SimpleNamespace(function=SimpleNamespace(file=tmp_path / "score.py"))
-    model = SimpleNamespace(weights_digest="w", code_digest="k", int8_digests={"mine": "i"})
+    function = SimpleNamespace(own_postprocess=SimpleNamespace(digest=lambda: "p"))
+    model = SimpleNamespace(
+        weights_digest="w", code_digest="k", int8_digests={"mine": "i"}, reference=SimpleNamespace(own_postprocess=None)
+    )
+    decoded = SimpleNamespace(**vars(model) | {"reference": function})
     top1 = MetricSpec(name="top1")
     assert prepare_stage._list_digests(prepared(top1, m=model)) == {
         "data": "c+c1+c2+e",
         "model m": "w+k",
         "int8 mine of m": "i",
     }
+    assert prepare_stage._list_digests(prepared(top1, m=decoded))["the postprocess of m"] == "p"
     assert prepare_stage._list_digests(prepared(top1, train=True)) == {"data": "c+c1+c2+t+e"}
     assert prepare_stage._list_digests(prepared(top1, train=None)) == {"data": "c+c1+c2+e"}
     digest = user_code.digest(tmp_path / "score.py")
@@ -156,7 +161,9 @@ def some_data(*, labels: Any = "labels", notes: tuple[str, ...] = ()) -> Any:
 
 def some_model(*notes: str, misfit: str | None = None) -> Any:
     """A network that was tried."""
-    return SimpleNamespace(notes=notes, misfit=misfit, weights_digest="w", code_digest="k", int8_digests={})
+    reference = SimpleNamespace(own_postprocess=None)
+    facts = {"weights_digest": "w", "code_digest": "k", "int8_digests": {}, "reference": reference}
+    return SimpleNamespace(notes=notes, misfit=misfit, **facts)
 
 
 def test_a_network_that_fails_breaks_its_own_cases(monkeypatch: pytest.MonkeyPatch) -> None:
