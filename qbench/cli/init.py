@@ -22,8 +22,9 @@ def init(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="An image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a "
-            "built-in data set. Default: random inputs of the shapes that an ONNX file declares.",
+            help="An image folder, images with masks, COCO's instances, an .npz or .csv file, a saved Hugging Face "
+            "data set, file.py:function, or a built-in data set. Default: random inputs of the shapes that an ONNX "
+            "file declares.",
         ),
     ] = None,
     output: Annotated[

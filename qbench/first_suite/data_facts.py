@@ -11,6 +11,7 @@ from typing import Any
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.first_suite.model_facts import InputFacts, ModelFacts, quote, relative
+from qbench.first_suite.scene_facts import choose_mask_options, find_decoding, has_boxes, has_masks
 
 _INFO = "dataset_info.json"
 _SAVED = (_INFO, "dataset_dict.json", "state.json")
@@ -24,8 +25,10 @@ Ask = Callable[[str, str], str]  # a question and its default -> the answer
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
     """A data set's ``loader`` with its ``value`` (None: it takes none) and ``options``, as a suite names them; its
-    splits, how many examples calibrate (None: nobody counted them), whether it has labels of classes; ``notes``: what
-    was assumed, a comment each. ``code``: name and text of the Python file that has to be written, None where none is.
+    splits, how many examples calibrate (None: nobody counted them), whether it has labels, and the ``metric`` of these;
+    ``notes``: what was assumed, a comment each. ``code``: name and text of the Python file that has to be written, None
+    where none is; ``postprocess``: its function that makes answers of the model's outputs. ``against_fp32``: why labels
+    cannot judge, so that outputs are held against fp32's.
     """
 
     loader: str
@@ -37,6 +40,9 @@ class DataFacts:
     labelled: bool = False
     notes: tuple[str, ...] = ()
     code: tuple[str, str] | None = None
+    metric: str = "top1"
+    postprocess: str | None = None
+    against_fp32: str | None = None
 
     @property
     def dataset(self) -> str:
@@ -58,6 +64,10 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
     if text is None:
         return _make_random(model)
     path = Path(text)
+    if has_boxes(path):
+        return _describe_boxes(path, model, folder)
+    if path.is_dir() and has_masks(path):
+        return _describe_masks(path, model, folder, ask)
     if path.is_dir():
         saved = any((path / name).exists() for name in _SAVED)
         return _describe_saved(path, model, folder, ask) if saved else _describe_images(path, model, folder, ask)
@@ -72,7 +82,10 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
         return DataFacts(loader="python", value=f"{relative(Path(file), folder)}:{function}")
     if text in registry.names("dataset"):
         return DataFacts(loader=text, labelled=True)
-    what = "an image folder, an .npz or .csv file, a saved Hugging Face data set, file.py:function, or a built-in name"
+    what = (
+        "an image folder, images with masks, COCO's instances, an .npz or .csv file, a saved Hugging Face data set, "
+        "file.py:function, or a built-in name"
+    )
     raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
 
 
@@ -153,6 +166,35 @@ def _describe_images(path: Path, model: ModelFacts, folder: Path, ask: Ask | Non
                 f"{opened.classes} folders of classes, {model.outputs} outputs: name the outputs by classes: names.txt"
             )
     return _describe_opened("image-folder", path, folder, opened, options, notes)
+
+
+def _describe_masks(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
+    options, notes = _choose_image_options(model, ask)
+    options |= choose_mask_options(model)
+    facts = _describe_opened("masks", path, folder, _open("masks", str(path), options), options, notes)
+    return replace(facts, labelled=True, metric="miou")
+
+
+def _describe_boxes(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+    image = next((entry.image for entry in model.inputs if entry.image), None)
+    height, width = (image[1], image[2]) if image is not None else (None, None)
+    size: Any = 640 if not height or not width else height if height == width else [height, width]
+    options: dict[str, Any] = {"size": size}
+    opened = _open("coco", str(path), options)
+    notes = ["pixels are 0 to 1, in a letterbox: write scale, mean, std and fit as in training"]
+    facts = _describe_opened("coco", path, folder, opened, options, notes)
+    decoding = find_decoding(model, opened.classes)
+    if not decoding.known:
+        why = "write `postprocess` beside the model (qbench/guide/models.md) and metric: map, and boxes are judged"
+        return replace(facts, labelled=False, against_fp32=why)
+    return replace(
+        facts,
+        labelled=True,
+        metric="map",
+        notes=(*facts.notes, *decoding.notes),
+        code=decoding.code,
+        postprocess=None if decoding.code is None else f"{decoding.code[0]}:decode",
+    )
 
 
 def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:

@@ -48,8 +48,8 @@ class InputFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """``source`` as the suite writes it; ``inputs`` and ``outputs`` (its number of values an example) where the file
-    tells them."""
+    """``source`` as the suite writes it; ``inputs``, ``outputs`` (its number of values an example) and
+    ``output_sizes`` of its first output where the file tells them."""
 
     name: str
     source: str
@@ -57,6 +57,7 @@ class ModelFacts:
     int8_modes: tuple[str, ...]
     inputs: tuple[InputFacts, ...] = ()
     outputs: int | None = None
+    output_sizes: tuple[int | None, ...] = ()
 
 
 def is_model(text: str) -> bool:
@@ -128,7 +129,8 @@ def _describe_onnx(file: Path, folder: Path) -> ModelFacts:
         )
     source = f"{{onnx: {quote(relative(file, folder))}}}"
     inputs, outputs = read_ends(model)
-    return _make(file.stem, source, "onnx", ("dynamic", "static"), inputs=inputs, outputs=outputs)
+    facts = {"inputs": inputs, "outputs": outputs, "output_sizes": read_output_sizes(model)}
+    return _make(file.stem, source, "onnx", ("dynamic", "static"), **facts)
 
 
 def read_ends(model: Any) -> tuple[tuple[InputFacts, ...], int | None]:
@@ -139,8 +141,15 @@ def read_ends(model: Any) -> tuple[tuple[InputFacts, ...], int | None]:
         InputFacts(name=entry.name, dtype=entry.dtype, sizes=_keep_fixed(entry.sizes))
         for entry in onnx_file.list_inputs(model)
     )
-    sizes = _keep_fixed(onnx_file.read_sizes(model.graph.output[0]))
+    sizes = read_output_sizes(model)
     return inputs, sizes[1] if len(sizes) == 2 else None
+
+
+def read_output_sizes(model: Any) -> tuple[int | None, ...]:
+    """The sizes of the first output as a ``ModelProto`` declares it, None where one is free."""
+    from qbench.quant.artifacts import onnx_file
+
+    return _keep_fixed(onnx_file.read_sizes(model.graph.output[0]))
 
 
 def _keep_fixed(sizes: Sequence[int | str | None]) -> tuple[int | None, ...]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from qbench import suite
 from qbench.errors import UsageError
 from qbench.first_suite.data_facts import Ask, DataFacts, describe_data
-from qbench.first_suite.model_facts import ModelFacts, describe_model
+from qbench.first_suite.model_facts import ModelFacts, describe_model, quote
 
 _MARGIN, _RANDOM = "1.0", "random inputs"
 _WHERE = "Data: an image folder, an .npz or .csv file, a saved data set, file.py:function"
-_LOSS = "Percentage points of top1 that int8 may lose"
+_LOSS = "Percentage points of {} that int8 may lose"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def write_first_suite(
             f"{' and '.join(existing)} {verb} there already: `qbench run {file}` runs the suite, `qbench init` writes "
             "another with -o FILE, or over it with --force"
         )
-    margin = _MARGIN if ask is None or not data_facts.labelled else ask(_LOSS, _MARGIN)
+    margin = _MARGIN if ask is None or not data_facts.labelled else ask(_LOSS.format(data_facts.metric), _MARGIN)
     text = compose(model_facts, data_facts, margin)
     if code is not None and data_facts.code is not None:
         code.write_text(data_facts.code[1], encoding="utf-8")
@@ -65,6 +65,8 @@ def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", margin) is None:
         raise UsageError(f"{margin}: expected percentage points, a number such as 1 or 0.5")
     named = [f"  - name: {model.name}", f"    source: {model.source}"] if model.source else [f"  - {model.name}"]
+    if data.postprocess is not None:
+        named.append(f"    postprocess: {{python: {quote(data.postprocess)}}}")
     modes = ", ".join(("fp32", *model.int8_modes))
     lines = [
         f"# Which int8 variant of {model.name} to ship on this CPU? Written by `qbench init`.",
@@ -84,6 +86,9 @@ def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
     if data.labelled:
         lines += [
             "gate:",
-            f"  accuracy: {{metric: top1, margin: {margin}}}   # percentage points that int8 may lose: your decision",
+            f"  accuracy: {{metric: {data.metric}, margin: {margin}}}"
+            "   # percentage points that int8 may lose: your decision",
         ]
+    if data.against_fp32 is not None:
+        lines += ["gate:", f"  # {data.against_fp32}", "  accuracy: {metric: sqnr, at_least: 20}   # dB against fp32"]
     return "\n".join(lines) + "\n"

@@ -83,13 +83,15 @@ def list_nodes(graph: Any) -> Iterator[Any]:
 
 def _with_names(file: Path, target: Path) -> Path:
     """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
-    link from an event to its node."""
+    link from an event to its node. A copy, too, where weights lie in files beside it: the optimized graph would look
+    for them beside itself."""
     import onnx
 
+    apart = any(tensor.external_data for tensor in onnx.load(str(file), load_external_data=False).graph.initializer)
     model = onnx.load(str(file))
     nodes = [node for graph in (model.graph, *model.functions) for node in list_nodes(graph)]
     names = [node.name for node in nodes]
-    if all(names) and len(set(names)) == len(names):
+    if all(names) and len(set(names)) == len(names) and not apart:
         return file
     used: set[str] = set()
     for i, node in enumerate(nodes):

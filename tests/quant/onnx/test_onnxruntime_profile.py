@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_networks
 import pytest
 from onnx_networks import save
@@ -59,3 +60,13 @@ def test_openvino_tells_its_nodes_too(files):
     profile = openvino_layers.time_nodes(files[0], (X,), threads=1, calls=CALLS)
     products = {node.layer: node.operator.split()[0] for node in profile.nodes if node.kind == "float product"}
     assert products == {"conv": "Convolution", "head_out": "FullyConnected"}
+
+
+def test_weights_in_files_beside_it_are_no_obstacle(files, tmp_path):
+    """torch exports them so: the optimized graph lies elsewhere, and would look for them there."""
+    apart = tmp_path / "apart.onnx"
+    model = onnx.load(str(files[0]))
+    onnx.save(model, str(apart), save_as_external_data=True, location="apart.onnx.data", size_threshold=0)
+    assert (tmp_path / "apart.onnx.data").exists()
+    profile = onnxruntime_layers.time_nodes(apart, (X,), threads=1, calls=CALLS)
+    assert [node.operator for node in profile.nodes if node.kind == "float product"] == ["Conv", "Gemm"]

@@ -1,0 +1,125 @@
+"""`qbench init` for detectors and masks: what a folder holds, and what makes boxes of a model's outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_networks
+import pytest
+from PIL import Image
+
+from qbench import suite
+from qbench.first_suite.model_facts import ModelFacts
+from qbench.first_suite.scene_facts import find_decoding, has_boxes, has_masks
+from qbench.first_suite.write_suite import write_first_suite
+from qbench.plan import planner
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The folder in which a user works."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def save_model(place, outputs, sizes):
+    """A network of images of 16 x 16 pixels whose output is declared with these sizes."""
+    draft = onnx_networks.Draft()
+    x = draft.conv("image", "conv", 3, outputs)
+    if len(sizes) == 3:
+        x = draft.add("Reshape", [x, draft.constant("shape", np.array([0, outputs, -1]))], "cells")
+    return str(
+        onnx_networks.save(draft.model({"image": ["batch", 3, 16, 16]}, {x: ["batch", *sizes[1:]]}), place, "net")
+    )
+
+
+def save_boxes(folder, name="annotations/instances_{}.json"):
+    for split in ("train", "val"):
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        images = []
+        for number in range(4):
+            Image.fromarray(np.full((16, 16, 3), 40 * number, np.uint8)).save(folder / split / f"{number}.png")
+            images.append({"id": number, "file_name": f"{number}.png", "width": 16, "height": 16})
+        boxes = [{"image_id": number, "category_id": 1 + number % 2, "bbox": [2, 2, 9, 9]} for number in range(4)]
+        file = folder / name.format(split)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1}, {"id": 2}]}))
+
+
+def test_a_detector_and_its_boxes_make_a_suite(place):
+    """With a file that decodes the layout of YOLO's exports; what was assumed is said, and the suite plans."""
+    save_boxes(place / "data")
+    written = write_first_suite(save_model(place, 6, ("batch", 6, 256)), "data", None)
+    read = suite.read(written.file)
+    (model,) = read.models
+    assert model.postprocess.python == "net_boxes.py:decode"
+    assert (read.data.loader, read.data.options) == ("coco", {"size": 16})
+    assert (read.data.calibrate.split, read.data.evaluate.split, read.gate.accuracy.metric) == ("train", "val", "map")
+    assert any("its outputs were taken as (n, 4 + 2, cells)" in note for note in written.notes)
+    assert planner.make_plan(read, planner.load_backends(read), cores=1).cases
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cells"),
+    [
+        (("n", 4 + 2, 3), np.array([[20, 30, 10, 8, 0.2, 0.9]] + [[0] * 6] * 2, np.float32).T),
+        (("n", 3, 5 + 2), np.array([[20, 30, 10, 8, 1.0, 0.2, 0.9]] + [[0] * 7] * 2, np.float32)),
+        (("n", None, 5 + 2), np.array([[20, 30, 10, 8, 0.5, 0.4, 1.8]], np.float32)),
+    ],
+)
+def test_what_is_written_decodes_the_layout(sizes, cells):
+    """Corners, score and class of the one object."""
+    sizes = tuple(size if isinstance(size, int) else None for size in sizes)
+    decoding = find_decoding(ModelFacts(name="a.b-c", source="", backends=(), int8_modes=(), output_sizes=sizes), 2)
+    assert decoding.code is not None
+    name, text = decoding.code
+    names = {}
+    exec(compile(text, name, "exec"), names)
+    (found,) = names["decode"](cells[None])
+    assert name == "a_b_c_boxes.py"
+    assert np.allclose(found[0], [15, 26, 25, 34, 0.9, 1])
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_outputs_that_are_boxes_need_nothing(place):
+    """Rows of six, as networks that end in a suppression give them."""
+    save_boxes(place / "data", "{}/_annotations.coco.json")
+    written = write_first_suite(save_model(place, 6, ("batch", 256, 6)), "data", None)
+    assert written.code is None
+    assert "postprocess" not in written.file.read_text()
+    assert any("were taken as boxes" in note for note in written.notes)
+
+
+def test_an_unknown_layout_is_held_against_fp32(place):
+    """And the suite says what to write so that boxes are judged."""
+    save_boxes(place / "data")
+    written = write_first_suite(save_model(place, 9, ("batch", 9, 256)), "data", None)
+    text = written.file.read_text()
+    assert "accuracy: {metric: sqnr, at_least: 20}" in text
+    assert "write `postprocess` beside the model" in text
+    assert suite.read(written.file).gate.accuracy.metric == "sqnr"
+
+
+def test_images_with_masks_make_a_suite(place):
+    """As many classes as the network has channels."""
+    for split in ("train", "test"):
+        for name, value in (("images", 90), ("masks", 1)):
+            folder = place / "scenes" / split / name
+            folder.mkdir(parents=True)
+            for number in range(3):
+                Image.fromarray(np.full((16, 16), value + number % 2, np.uint8)).save(folder / f"{number}.png")
+    written = write_first_suite(save_model(place, 5, ("batch", 5, 16, 16)), "scenes", None)
+    read = suite.read(written.file)
+    assert (read.data.loader, read.data.options["classes"], read.gate.accuracy.metric) == ("masks", 5, "miou")
+
+
+def test_other_folders_are_neither(tmp_path):
+    """Images in folders of classes, a folder of masks alone, other files."""
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "data.csv").write_text("a")
+    assert not has_masks(tmp_path)
+    assert not has_boxes(tmp_path)
+    assert not has_boxes(Path(tmp_path / "data.csv"))
