@@ -78,6 +78,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "spearman": "qbench.metrics.regression:SPEARMAN",
         "miou": "qbench.metrics.segmentation:MIOU",
         "pixel_accuracy": "qbench.metrics.segmentation:PIXEL_ACCURACY",
+        "cer": "qbench.metrics.texts:CER",
+        "wer": "qbench.metrics.texts:WER",
         "map": "qbench.metrics.detection:MAP",
         "ap50": "qbench.metrics.detection:AP50",
     },

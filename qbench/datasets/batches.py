@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets.base import Array
+from qbench.datasets.boxes import are_boxes
 from qbench.datasets.validation import read_inputs, read_labels
 from qbench.errors import DataError
 
@@ -48,7 +49,16 @@ def join(result: Iterable[Any], where: str) -> dict[str, Any]:
 
 def _joined(labels: list[Array | None]) -> Array | None:
     there = [array for array in labels if array is not None]
+    if there and _are_ragged(there[0]):
+        longest = max(array.shape[1] for array in there)
+        behind = [[(0, 0), (0, longest - array.shape[1]), *[(0, 0)] * (array.ndim - 2)] for array in there]
+        there = [np.pad(array, width, constant_values=-1) for array, width in zip(there, behind, strict=True)]
     return np.concatenate(there) if there else None
+
+
+def _are_ragged(labels: Array) -> bool:
+    """Whether each batch may have as many rows as its longest example: boxes, and rows of whole numbers."""
+    return are_boxes(labels) or (labels.ndim == 2 and labels.dtype.kind in "iu")
 
 
 @contextmanager
@@ -70,7 +80,7 @@ def _read(batch: Any, where: str, source: str) -> tuple[tuple[Array, ...], Array
         inputs if isinstance(inputs, tuple) or (isinstance(inputs, list) and all(map(_is_array, inputs))) else None
     )
     arrays = tuple(read_inputs(array, f"{where}: inputs") for array in ((inputs,) if several is None else several))
-    if labels is not None and np.ndim(labels) == 0:
+    if labels is not None and not isinstance(labels, list | tuple) and np.ndim(labels) == 0:
         raise DataError(
             f"{where} is a single example ({source}): give batches, as DataLoader(data, batch_size=64) does, or return "
             "whole arrays, `return np.stack([x for x, _ in data]), np.array([y for _, y in data])`"
@@ -109,7 +119,10 @@ def _require_alike(first: Any, batch: Any, number: int, where: str) -> None:
 def _form(part: tuple[tuple[Array, ...], Array | None, list[str] | None]) -> str:
     inputs, labels, ids = part
     words = [f"inputs {list(array.shape[1:])}" for array in inputs]
-    words += ["no labels"] if labels is None else [f"labels {list(labels.shape[1:])}"]
+    if labels is None:
+        words.append("no labels")
+    else:
+        words.append(f"labels {['any', *labels.shape[2:]] if _are_ragged(labels) else list(labels.shape[1:])}")
     return ", ".join([*words, *([] if ids is None else ["ids"])])
 
 

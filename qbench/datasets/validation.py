@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.boxes import CLASS, are_boxes
+from qbench.datasets.boxes import CLASS, COLUMNS, are_boxes, join_boxes
 from qbench.errors import DataError, first_names
 
 NUMERIC = "biuf"
@@ -66,7 +66,11 @@ def require_split(dataset: Dataset, split: str) -> None:
 
 
 def read_labels(raw: Any, where: str) -> Array:
-    """The labels as int64 or floats, ``(n, 1)`` flattened to ``(n,)``; refuses text and objects."""
+    """The labels as int64 or floats, ``(n, 1)`` flattened to ``(n,)``; refuses text and objects. A list with boxes
+    (m, 6), or with whole numbers, for each example, as many as it has, is filled up with -1."""
+    filled = _fill_ragged(raw)
+    if filled is not None:
+        return filled
     array = _array(raw, f"{where}:", FILL_LABELS)
     if array.dtype.kind not in NUMERIC:
         raise DataError(
@@ -76,6 +80,27 @@ def read_labels(raw: Any, where: str) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     return array if array.dtype.kind == "f" else array.astype(np.int64)
+
+
+def _fill_ragged(raw: Any) -> Array | None:
+    """Labels of different lengths as one array; None where they are of one, or neither boxes nor whole numbers."""
+    if not isinstance(raw, list | tuple) or not all(isinstance(label, list | tuple | np.ndarray) for label in raw):
+        return None
+    try:
+        parts = [np.asarray(label) for label in raw]
+    except ValueError:
+        return None
+    if len({part.shape for part in parts}) < 2:
+        return None
+    full = [part for part in parts if part.size]
+    if all(part.ndim == 2 and part.shape[1] == COLUMNS and part.dtype.kind in "iuf" for part in full):
+        return join_boxes([part.reshape(-1, COLUMNS) for part in parts])
+    if all(part.ndim == 1 and part.dtype.kind in "iu" for part in full):
+        filled = np.full((len(parts), max(map(len, parts))), -1, dtype=np.int64)
+        for row, part in zip(filled, parts, strict=True):
+            row[: len(part)] = part
+        return filled
+    return None
 
 
 def read_inputs(raw: Any, where: str) -> Array:

@@ -3,7 +3,7 @@
 ``postprocess: {python: file.py:fn}`` beside a model is the user's code, a built-in has its own. ``fn(outputs)`` is
 given the outputs of a batch, floats as float32: an array where there is one (or ``output`` names one), else a dict of
 them by name, and returns an array whose first axis is the example, or a list with an array for each. Arrays of
-different lengths are filled up with -1 behind their end.
+different lengths are filled up with -1 behind their end, and texts become rows of code points.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ def _read_answers(returned: Any, count: int, place: str) -> Array:
     import numpy as np
 
     several = isinstance(returned, list | tuple)
+    if several and returned and all(isinstance(part, str) for part in returned):
+        returned = [[ord(letter) for letter in text] for text in returned]
     parts = [np.asarray(part) for part in returned] if several else list(np.asarray(returned))
     expected = f"expected an array of {count} examples, or a list with an array of numbers for each"
     if len(parts) != count:

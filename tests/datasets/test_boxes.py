@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from qbench import registry
 from qbench.datasets.base import Dataset, Examples
 from qbench.datasets.boxes import NO_BOX, are_boxes, join_boxes
-from qbench.datasets.validation import check_dataset
+from qbench.datasets.validation import check_dataset, read_labels
 from qbench.errors import DataError
 
 
@@ -62,3 +65,37 @@ def test_boxes_that_do_not_fit_are_told(column: int, value: float, words: str) -
     labels[0, 0, column] = value
     with pytest.raises(DataError, match=words):
         check_dataset(Two(), "train", replace(examples, labels=labels))
+
+
+BOX = [1.0, 2, 3, 4, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ([[BOX], [BOX, BOX]], [[BOX, [-1] * 6], [BOX, BOX]]),
+        ([np.zeros((0, 6)), np.array([BOX])], [[[-1] * 6], [BOX]]),
+        ([[7, 8], [9], []], [[7, 8], [9, -1], [-1, -1]]),
+        ([[7, 8], [9, 10]], [[7, 8], [9, 10]]),
+    ],
+)
+def test_labels_may_be_of_different_lengths(raw: list[Any], expected: list[Any]) -> None:
+    """Boxes, and rows of whole numbers, are filled up behind their end."""
+    labels = read_labels(raw, "labels")
+    assert labels.tolist() == expected
+    assert are_boxes(labels) == (np.ndim(expected) == 3)
+
+
+def test_batches_may_have_more_than_others(tmp_path: Path) -> None:
+    """A loader gives each batch as many rows as its longest image; the data set those of the longest of all."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def load(split):\n"
+        "    for count in (1, 3, 2):\n"
+        "        boxes = [np.full((m, 6), 1.0) for m in range(1, count + 1)]\n"
+        "        yield np.random.default_rng(count + 9 * (split == 'test')).random((count, 4)), boxes\n"
+    )
+    dataset = registry.load("dataset", "python")("mine.py:load", base=tmp_path, options={})
+    labels = np.asarray(dataset.load("train").labels)
+    assert labels.shape == (6, 3, 6)
+    assert (labels[..., 4] >= 0).sum(axis=1).tolist() == [1, 1, 2, 3, 1, 2]

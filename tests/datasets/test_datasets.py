@@ -1062,7 +1062,7 @@ def test_the_suite_decides_whether_whole_numbers_stay_whole(tmp_path: Path) -> N
         ("return np.array([[1], [1, 2]], dtype=object), None", r"example 0 is \[1\], example 1 is \[2\]"),
         ("return [[[1], [1, 2]], [[1], [1, 2]]], None", "inputs: the rows of an example have different lengths: fill"),
         (
-            "return np.ones((2, 3)), [[1], [1, 2]]",
+            "return np.ones((2, 3)), [[0.5], [0.5, 2]]",
             "labels: examples have different lengths.*return None in place of the",
         ),
         ("return np.array([None]), None", "inputs: inputs must be numbers, these are Python objects"),

@@ -15,6 +15,7 @@ from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
 from qbench.metrics.detection import BoxScore
 from qbench.metrics.regression import MAE, R2, RMSE, SPEARMAN
 from qbench.metrics.segmentation import MaskScore
+from qbench.metrics.texts import ErrorRate
 from qbench.metrics.topk import TOP1, TOP5, TopK
 
 NAMES = registry.names("metric")
@@ -46,6 +47,9 @@ def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.nda
         found = np.insert(boxes, 4, random.random((len(LABELS), 3)), axis=2).astype(np.float32)
         found[..., :4] += 0 if perfect else random.normal(size=(len(LABELS), 3, 4)) * 5
         return found, labels
+    if isinstance(metric, ErrorRate):
+        texts = 97 + (np.arange(len(LABELS) * 6).reshape(len(LABELS), 6) * 7 + LABELS[:, None]) % 20
+        return (texts if perfect else texts + random.integers(0, 2, texts.shape)).astype(np.float32), texts
     if metric.percent:
         noise = random.normal(size=(len(LABELS), CLASSES))
         return (np.eye(CLASSES)[LABELS] if perfect else noise).astype(np.float32), LABELS
@@ -281,7 +285,7 @@ def test_top_k_is_there_for_any_k(name: str) -> None:
 @pytest.mark.parametrize("name", ["top0", "top", "top-1", "top1x", "recall:", "recall:-1", "recall:03", "top<k>"])
 def test_what_only_looks_like_such_a_name_is_unknown(name: str) -> None:
     """The error names what can be written, the families too."""
-    with pytest.raises(UnknownName, match=r"recall:<class>, .* top<k>, \{python: file.py:function\}"):
+    with pytest.raises(UnknownName, match=r"recall:<class>, .* top<k>, wer, \{python: file.py:function\}"):
         registry.load("metric", name)
 
 

@@ -41,6 +41,7 @@ def test_answers_of_different_lengths_are_filled_up(tmp_path: Path) -> None:
     assert (made[1] == FILL).all()
     assert answers(tmp_path, "def fn(outputs): return [[7, 8], []]", ROWS).tolist() == [[7, 8], [-1, -1]]
     assert answers(tmp_path, "def fn(outputs): return [1.5, 2]", ROWS).tolist() == [1.5, 2.0]
+    assert answers(tmp_path, "def fn(outputs): return ['ab', '']", ROWS).tolist() == [[97, 98], [-1, -1]]
 
 
 def test_batches_are_joined_to_the_longest() -> None:
@@ -59,7 +60,7 @@ def test_batches_are_joined_to_the_longest() -> None:
             "def fn(outputs): return [outputs[0]]",
             r"mine\.py: fn\(\) returned 1 answers for 2 examples; expected an array",
         ),
-        ("def fn(outputs): return ['a', 'b']", "returned an array of <U1; expected an array of 2 examples"),
+        ("def fn(outputs): return ['a', b'b']", r"returned an array of <U1; expected an array of 2 examples"),
         ("def fn(outputs): return [np.ones((1, 6)), np.ones((1, 5))]", "differ in more than their number of rows"),
         ("def fn(outputs): return [np.ones((1, 6)), np.ones(6)]", "differ in more than their number of rows"),
         ("def fn(outputs): return outputs['boxes']", r"mine\.py:2: IndexError"),
