@@ -110,6 +110,16 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
     return _finish(contest, "ONNX", shown, data, checks, beside, findings)
 
 
+def _count_bytes(file: Path) -> int:
+    """Those of a file and, of an ONNX file, of the files beside it that hold its weights."""
+    files = {file}
+    if file.suffix.lower() == ".onnx":
+        from qbench.quant.artifacts import onnx_file
+
+        files |= onnx_file.list_external(file)
+    return sum(each.stat().st_size for each in files)
+
+
 def _finish(
     contest: Contest,
     title: str,
@@ -123,7 +133,7 @@ def _finish(
     return FileCheck(
         file=str(contest.file),
         format=title,
-        bytes=contest.file.stat().st_size,
+        bytes=_count_bytes(contest.file),
         inputs=inputs,
         data=data,
         runtimes=checks,

@@ -16,6 +16,7 @@ from qbench import registry
 from qbench.check import core_peak, race, text
 from qbench.check.check_file import check_file
 from qbench.errors import CaseError, UsageError
+from qbench.quant.artifacts import onnx_file
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,24 @@ def test_a_sound_file_is_held_against_its_own_fp32(tmp_path):
     assert check.inputs == ("x 1x32x48x48 float32",)
     assert first.peak_share is not None
     assert f"{100 * first.peak_share:.0f} % of the core's peak" in "\n".join(text.list_lines(check))
+
+
+def test_weights_beside_a_file_belong_to_it(tmp_path):
+    """They are read, and counted; a location that leads out of the folder is not looked at."""
+    whole = people_files.sound(tmp_path / "whole.onnx")
+    model, apart = onnx.load(str(whole)), tmp_path / "apart.onnx"
+    onnx.save(model, str(apart), save_as_external_data=True, location="apart.onnx.data", size_threshold=0)
+    check = check_file(apart, seconds=0.05)
+    assert {finding.code for finding in check.findings if not finding.code.endswith("elsewhere")} <= {
+        "slower",
+        "conversions",
+    }
+    assert check.bytes == apart.stat().st_size + (tmp_path / "apart.onnx.data").stat().st_size
+    outside = onnx.load(str(apart), load_external_data=False)
+    for tensor in outside.graph.initializer:
+        tensor.external_data[0].value = f"../{tmp_path.name}/../{tmp_path.parent.name}/secret"
+    (tmp_path / "outside.onnx").write_bytes(outside.SerializeToString())
+    assert onnx_file.list_external(tmp_path / "outside.onnx") == set()
 
 
 def test_the_fp32_that_is_named_is_raced(tmp_path):

@@ -27,6 +27,21 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def list_external(file: Path) -> set[Path]:
+    """The files below an ONNX file's folder that hold weights of it; empty where the file cannot be read."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        tensors = onnx.load(str(file), load_external_data=False).graph.initializer
+    except (OSError, DecodeError):
+        return set()
+    folder = file.resolve().parent
+    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    places = {(folder / name).resolve() for name in names}
+    return {place for place in places if place.is_relative_to(folder) and place.is_file()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeclaredInput:
     """An input as a file declares it: ``dtype`` is numpy's name of its type (None: not a tensor); ``sizes``, the
