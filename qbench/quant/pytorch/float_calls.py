@@ -6,9 +6,9 @@ float, and with it what hands its values on; each input keeps the scale of its o
 weights read is left as it is: their kernels take one scale.
 
 And where no layer with weights follows, nothing is won by bytes: sums and products that make boxes of what the last
-layers give stay float, with all behind them. Of 96 pixels one step is 0.4, and each operator adds its own: mean average
-precision of shapes-detector against fp32, onednn by FX, -14.8 points with int8 there (objects are found as well, ap50
--0.2, their boxes lie 1 pixel beside), -0.1 so, in 0.91 of the time.
+layers give stay float, with all behind them. Of 96 pixels one step is 0.4, and each operator adds its own. Mean average
+precision of shapes-detector against fp32, in points, with int8 in both places and so: onednn by FX -7.8 and -0.1 (in
+0.9 of the time), qnnpack -7.8 and -0.2, ExecuTorch -5.9 and -0.1 (qbench run suites/detection.yaml).
 
 Scores of a detector with three heads joined to boxes, against fp32, on onednn (FX), qnnpack, Inductor and ExecuTorch:
 0 to 26 dB with one scale, 48 to 77 dB so (random weights; in qbench's files for ONNX Runtime and OpenVINO, where joins
