@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,11 @@ def compare_predictions(answers: OwnAnswers, predictions: Path, of: int) -> AsCa
     """How an fp32 case's predictions lie beside the network's own answers; raises ``EvaluateError`` where they are of
     another network."""
     with np.load(predictions, allow_pickle=False) as archive:
-        rows = archive["outputs"][answers.positions].astype(np.float64)
+        outputs = archive["outputs"]
         names = [str(name) for name in archive["ids"]]
+    kept = answers.positions < len(outputs)  # beside answers those of the first examples are kept
+    answers = replace(answers, positions=answers.positions[kept], outputs=answers.outputs[kept])
+    rows = outputs[answers.positions].astype(np.float64)
     if rows.shape != answers.outputs.shape:
         raise EvaluateError(
             f"its outputs have the shape {rows.shape[1:]}, the network's own {answers.outputs.shape[1:]}"

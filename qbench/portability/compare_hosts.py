@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from qbench.decide.cases import p50
 from qbench.decide.judged import Judged
-from qbench.metrics.base import list_outputs
+from qbench.metrics.base import ANSWERS, list_outputs
 from qbench.metrics.validation import choose_classes
 from qbench.models.base import OWN_FILE
+from qbench.models.postprocess import lengthen_answers
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.quant.target import ADD_IN_16_BITS
 from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status, TargetFacts
@@ -186,12 +187,23 @@ def _pair_outputs(run: StoredRun, record: Record, base: Record) -> list[tuple[Ar
     if "outputs" not in ours or "outputs" not in theirs:
         return []
     if positions is None:
-        # Beside answers, those of the first examples are kept (``evaluate.worker.MOST_BYTES``).
-        kept = {name: min(len(ours[name]), len(theirs[name])) for name in list_outputs(ours) if name in theirs}
-        return [(ours[name][:count], theirs[name][:count]) for name, count in kept.items()]
+        if any(ANSWERS in part and len(part["outputs"]) < len(part[ANSWERS]) for part in (ours, theirs)):
+            return _pair_answers(ours, theirs)
+        return [(ours[name], theirs[name]) for name in list_outputs(ours) if name in theirs]
     if not positions.size or positions.max() >= len(theirs["outputs"]):
         return []
     return [(ours[name], theirs[name][positions]) for name in list_outputs(ours) if name in theirs]
+
+
+def _pair_answers(ours: dict[str, Array], theirs: dict[str, Array]) -> list[tuple[Array, Array]]:
+    """The answers of all examples, where large outputs are kept of the first ones alone; where one host has no answers,
+    the outputs that both have."""
+    new, old = ours.get(ANSWERS), theirs.get(ANSWERS)
+    if new is None or old is None or new.ndim != old.ndim:
+        count = min(len(ours["outputs"]), len(theirs["outputs"]))
+        return [(ours["outputs"][:count], theirs["outputs"][:count])]
+    longest = max(new.shape[1], old.shape[1]) if new.ndim > 1 else 0
+    return [(lengthen_answers(new, longest), lengthen_answers(old, longest)) if longest else (new, old)]
 
 
 def _find_largest(new: Array, old: Array) -> float:

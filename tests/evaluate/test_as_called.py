@@ -37,6 +37,15 @@ def test_rounding_is_no_difference(tmp_path: Path) -> None:
     assert compared.worst == pytest.approx(1e-5, rel=0.1)
 
 
+def test_what_is_not_kept_is_not_compared(tmp_path: Path) -> None:
+    """Beside answers, large outputs are those of the first examples alone."""
+    file = tmp_path / "fp32.npz"
+    ids = np.asarray([f"test[{number}]" for number in range(400)])
+    np.savez(file, outputs=OUTPUTS[:30], answers=np.zeros((400, 5, 6)), ids=ids)
+    compared = compare_predictions(answers(OUTPUTS[::2], of=400), file, 400)
+    assert (compared.compared, compared.of, compared.differing) == (15, 400, 0)
+
+
 def test_another_network_is_refused_with_the_example_and_the_line(tmp_path: Path) -> None:
     """One example that a frozen decision changes is enough: the line is there to be mended."""
     changed = OUTPUTS.copy()

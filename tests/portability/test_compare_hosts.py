@@ -89,6 +89,25 @@ def test_a_second_output_that_differs_is_seen(run_of):
     assert (limited.outputs.differing, limited.outputs.largest, limited.outputs.agreement) == (7, 0.25, 1.0)
 
 
+@pytest.mark.parametrize("more", [0.0, 0.25])
+def test_answers_are_compared_where_outputs_are_not_kept(run_of, more):
+    """Of all examples, and also where one host found a row more than the other in each."""
+    run = run_of(right_answers(), right_answers())
+    for number in range(4):
+        file = run.folder / f"predictions/{number}.npz"
+        boxes = np.full((N, 3 if number == 3 else 2, 6), -1, dtype=np.float32)
+        boxes[:, 0] = 1
+        boxes[-7:, 0] += more * (number == 3)
+        with np.load(file) as stored:
+            arrays = {**stored, "outputs": stored["outputs"][:5], "answers": boxes}
+        np.savez(file, **arrays)
+    read = read_run(run.folder)
+    native, limited = (next(r for r in read.records if r.case.id == case) for case in (STATIC, f"{STATIC}/avx2"))
+    change = compare_outputs(read, limited, replace(native, accuracy=replace(native.accuracy, flips=None)))
+    assert change is not None
+    assert (change.n, change.differing, change.largest) == (N, 7 if more else 0, more)
+
+
 def test_outputs_that_choose_no_class_agree_on_none(run_of):
     """Where the metric counts no flips, how often the same class is chosen is not known, and is not 100 %."""
     run = run_of(right_answers(), right_answers() * 0.5)
