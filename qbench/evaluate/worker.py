@@ -23,7 +23,7 @@ from qbench.quant.analysis import input_drift
 
 Array = NDArray[Any]
 # Outputs of a detector for 500 images are gigabytes, its answers are not; to compare outputs, so many are enough.
-MOST_BYTES = 2**28
+MOST_BYTES = 2**26
 MEMORY_SHARE = 4  # the activations of one batch may take one part in so many of the memory that is there
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
