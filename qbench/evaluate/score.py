@@ -18,7 +18,7 @@ from qbench.files import atomic
 from qbench.metrics.base import ANSWERS, Metric, name_outputs, take_answers, values_file
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.user_metric import UserMetric
-from qbench.models.postprocess import lengthen_answers
+from qbench.models.postprocess import find_form, fit_answers
 from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 from qbench.record.schema import Accuracy, OutputScore
@@ -75,8 +75,9 @@ def score_here(
     if ANSWERS in predictions:  # they are made of all outputs
         described = None if baseline is None else _describe_outputs(file, fp32 or baseline, outputs.names)
         outputs = ONE_OUTPUT
-        base, exact = (_as_long(part, predictions) for part in (base, exact))
-        predictions = _as_long(predictions, base) or predictions
+        form = find_form([part["outputs"] for part in (predictions, base, exact) if part is not None])
+        base, exact = (None if part is None else _fit(part, form) for part in (base, exact))
+        predictions = _fit(predictions, form)
     loaded = metric.load()
     if not isinstance(loaded, UserMetric):
         accuracy = score_outputs(loaded, predictions, base, classes, exact, outputs)
@@ -96,12 +97,9 @@ def _describe_outputs(file: Path, fp32: Path, names: Sequence[str]) -> tuple[Out
     )
 
 
-def _as_long(predictions: dict[str, Array] | None, other: dict[str, Array] | None) -> dict[str, Array] | None:
-    """Predictions with answers as long as those of another variant, filled up: one may have found more."""
-    if predictions is None or other is None or predictions["outputs"].ndim < 2 or other["outputs"].ndim < 2:
-        return predictions
-    ours, longest = predictions["outputs"], other["outputs"].shape[1]
-    return predictions if ours.shape[1] >= longest else {**predictions, "outputs": lengthen_answers(ours, longest)}
+def _fit(predictions: dict[str, Array], form: tuple[int, ...]) -> dict[str, Array]:
+    """Predictions with answers of the form of another variant's, filled up: one may have found more."""
+    return {**predictions, "outputs": fit_answers(predictions["outputs"], form)}
 
 
 def _score_by_user(

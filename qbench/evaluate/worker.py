@@ -107,7 +107,8 @@ class EvaluationSession:
             every = self._all_outputs(inputs)
             outputs = {place: output[begin - first :] for place, output in _take_usable(every, end - first).items()}
             if self._make_answers is not None:
-                answers.append(self._make_answers(every)[begin - first :])
+                copies = [output.copy() for output in every]  # the user's function may write into them
+                answers.append(self._make_answers(copies)[begin - first :])
                 outputs = {place: output[: count_kept(begin, output)] for place, output in outputs.items()}
             rows.append(outputs)
             outside += self._outside(tuple(array[begin - first :] for array in inputs))

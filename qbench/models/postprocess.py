@@ -108,15 +108,27 @@ def join_answers(parts: Sequence[Array]) -> Array:
     """The answers of several batches as one array, as long as the longest of all."""
     import numpy as np
 
-    if parts[0].ndim < 2:
-        return np.concatenate(parts)
-    longest = max(part.shape[1] for part in parts)
-    return np.concatenate([lengthen_answers(part, longest) for part in parts])
+    form = find_form(parts)
+    return np.concatenate([fit_answers(part, form) for part in parts])
 
 
-def lengthen_answers(answers: Array, length: int) -> Array:
-    """Answers (n, m, …) with ``length`` rows for each example, filled up."""
+def find_form(parts: Sequence[Array]) -> tuple[int, ...]:
+    """The shape behind the first axis into which the answers of several batches, or variants, fit: as long as the
+    longest, and where one found nothing and does not tell what it looked for, as the others have it."""
+    fullest = max(parts, key=lambda part: (part.ndim, part.shape[1:]))
+    if fullest.ndim < 2:
+        return ()
+    alike = [part for part in parts if part.shape[2:] == fullest.shape[2:] and part.ndim == fullest.ndim]
+    return max(part.shape[1] for part in alike), *fullest.shape[2:]
+
+
+def fit_answers(answers: Array, form: tuple[int, ...]) -> Array:
+    """Answers with so many rows for each example, filled up; as they are where they are of another form."""
     import numpy as np
 
-    behind = [(0, 0), (0, length - answers.shape[1]), *[(0, 0)] * (answers.ndim - 2)]
+    if answers.ndim == 2 and len(form) > 1 and bool((answers == FILL).all()):  # empty lists have no columns
+        return np.full((len(answers), *form), FILL, dtype=answers.dtype)
+    if answers.ndim != 1 + len(form) or answers.ndim < 2 or answers.shape[2:] != form[1:]:
+        return answers
+    behind = [(0, 0), (0, form[0] - answers.shape[1]), *[(0, 0)] * (answers.ndim - 2)]
     return np.pad(answers, behind, constant_values=FILL)

@@ -14,7 +14,7 @@ from qbench.decide.judged import Judged
 from qbench.metrics.base import ANSWERS, list_outputs
 from qbench.metrics.validation import choose_classes
 from qbench.models.base import OWN_FILE
-from qbench.models.postprocess import lengthen_answers
+from qbench.models.postprocess import find_form, fit_answers
 from qbench.quant.recipe import FRAMEWORK_DEFAULT
 from qbench.quant.target import ADD_IN_16_BITS
 from qbench.record.schema import NATIVE, CaseKey, HostFacts, Record, Status, TargetFacts
@@ -199,11 +199,11 @@ def _pair_answers(ours: dict[str, Array], theirs: dict[str, Array]) -> list[tupl
     """The answers of all examples, where large outputs are kept of the first ones alone; where one host has no answers,
     the outputs that both have."""
     new, old = ours.get(ANSWERS), theirs.get(ANSWERS)
-    if new is None or old is None or new.ndim != old.ndim:
+    if new is None or old is None:
         count = min(len(ours["outputs"]), len(theirs["outputs"]))
         return [(ours["outputs"][:count], theirs["outputs"][:count])]
-    longest = max(new.shape[1], old.shape[1]) if new.ndim > 1 else 0
-    return [(lengthen_answers(new, longest), lengthen_answers(old, longest)) if longest else (new, old)]
+    form = find_form((new, old))
+    return [(fit_answers(new, form), fit_answers(old, form))]
 
 
 def _find_largest(new: Array, old: Array) -> float:

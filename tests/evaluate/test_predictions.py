@@ -437,6 +437,17 @@ def test_answers_are_made_of_all_outputs_of_each_batch(tmp_path, data, monkeypat
         assert answer.tolist() == pytest.approx([*(row[:length] + 3), *[-1] * (made.shape[1] - length)])
 
 
+def test_what_a_postprocess_writes_into_outputs_stays_with_it(tmp_path, data, runner):
+    """The outputs that are kept are the network's."""
+    text = "outputs.__imul__(0)[:, :2]"
+    session = evaluate_worker.EvaluationSession(
+        artifact(tmp_path, data, expected="as built"), data, 8, postprocess=answering(tmp_path, text, names=())
+    )
+    part = session.predict(0, 16, 8)
+    assert (part.answers == 0).all()
+    assert (part.outputs != 0).any()
+
+
 def test_outputs_beside_answers_are_kept_as_far_as_there_is_room(tmp_path, data, runner, monkeypatch):
     """Of the first examples alone, whoever predicts them; answers are there for all."""
     monkeypatch.setattr(evaluate_worker, "MOST_BYTES", 20 * 11 * 4)

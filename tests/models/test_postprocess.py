@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qbench.errors import EvaluateError
-from qbench.models.postprocess import FILL, Postprocess, fill_up, join_answers
+from qbench.models.postprocess import FILL, Postprocess, fill_up, find_form, fit_answers, join_answers
 
 
 def own(folder: Path, text: str, **facts: object) -> Postprocess:
@@ -51,6 +51,18 @@ def test_batches_are_joined_to_the_longest() -> None:
     assert (joined[0] == 1).all()
     assert (joined[1:] == FILL).all()
     assert join_answers([np.ones(2), np.zeros(1)]).tolist() == [1, 1, 0]
+
+
+def test_batches_without_any_answer_take_the_form_of_the_others() -> None:
+    """Empty lists do not tell that they would hold boxes."""
+    nothing, boxes = fill_up([np.array([])] * 2, "fn"), fill_up([np.ones((2, 6))], "fn")
+    joined = join_answers([nothing, boxes])
+    assert joined.shape == (3, 2, 6)
+    assert (joined[:2] == FILL).all()
+    assert fit_answers(nothing, find_form([nothing, boxes])).shape == (2, 2, 6)
+    assert join_answers([nothing, nothing]).shape == (4, 1)
+    other = np.ones((2, 5))
+    assert fit_answers(other, (2, 6)) is other, "what is no empty answer is left to the metric to refuse"
 
 
 @pytest.mark.parametrize(
