@@ -80,4 +80,5 @@ def count_edits(written: Sequence[Hashable], reference: Sequence[Hashable]) -> i
     return int(row[-1])
 
 
-CER, WER = ErrorRate("cer"), ErrorRate("wer")
+CER = ErrorRate("cer")
+WER = ErrorRate("wer")
