@@ -51,9 +51,9 @@ def test_ndcg_is_that_of_scikit_learn(seed: int, k: int) -> None:
     vectors, labels, gains = search(seed)
     expected = [ndcg_score([row], [similar], k=k, ignore_ties=True) for row, similar in rank(vectors, labels, gains)]
     metric = registry.load("metric", f"ndcg@{k}")
-    assert metric.per_example(vectors, labels).tolist() == pytest.approx(expected, abs=1e-6)
+    assert metric.per_example(vectors, labels).tolist() == pytest.approx(expected, abs=1e-9)
     exact = [row.astype(np.float64) for row in vectors]
-    assert metric.value(np.array(exact), labels) == pytest.approx(np.mean(expected), abs=1e-6)
+    assert metric.value(np.array(exact), labels) == pytest.approx(np.mean(expected), abs=1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 4, 20])
