@@ -1,7 +1,7 @@
-"""Boxes as labels and as answers: rows of numbers, filled up so that every image has as many.
+"""Boxes as labels: rows of numbers, filled up so that every image has as many.
 
 A label is a row ``x1, y1, x2, y2, class, crowd`` in pixels of what the network is given; ``crowd`` is 1 for a region of
-many many objects that are not told apart (COCO's ``iscrowd``), else 0. A row of -1 alone is no box.
+many objects that are not told apart (COCO's ``iscrowd``), else 0. A row of -1 alone is no box.
 """
 
 from __future__ import annotations

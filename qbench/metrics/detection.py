@@ -64,9 +64,9 @@ class BoxScore(WholeMetric):
 
     def facts(self, outputs: Array, labels: Array) -> Array:
         """What each image's boxes match, shape (n, rows, 4), as many rows as the image that needs most."""
-        found = [self._match_image(*pair) for pair in zip(outputs, labels, strict=True)]
-        rows = np.full((len(found), max(map(len, found)), _FACTS), -1.0)
-        for image, facts in zip(rows, found, strict=True):
+        matches = [self._match_image(*pair) for pair in zip(outputs, labels, strict=True)]
+        rows = np.full((len(matches), max(map(len, matches)), _FACTS), -1.0)
+        for image, facts in zip(rows, matches, strict=True):
             image[: len(facts)] = facts
         return rows
 

@@ -1,9 +1,10 @@
 """``minilm``: the sentence encoder all-MiniLM-L6-v2, an embedding (n, 384) of each text; ``minilm-sentiment``: the same
 with a linear head that tells good reviews from bad.
 
-Inputs: token ids and mask, both (n, length) int64, as the data sets of texts give them (``sentiment``, ``csv``) ->
-(n, 2) logits. The encoder's weights come with its package; the head is fitted once, on the encoder's fp32 outputs for
-texts of the data set ``sentiment`` that are not evaluated, and kept in the cache: every variant has the same one.
+Inputs: token ids and mask, both (n, length) int64, as the data sets of texts give them (``sentiment``, ``csv``); with
+the head, outputs are (n, 2) logits. The encoder's weights come with its package; the head is fitted once, on the
+encoder's fp32 outputs for texts of the data set ``sentiment`` that are not evaluated, and kept in the cache: every
+variant has the same one.
 Sources: Devlin et al., "BERT" (2019), arXiv:1810.04805; Wang et al., "MiniLM" (2020), arXiv:2002.10957.
 """
 
