@@ -172,11 +172,30 @@ def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "<img " not in build_report(folder).read_text(encoding="utf-8")
 
 
+def test_a_classifier_takes_no_pictures_from_a_detector(tmp_path: Path) -> None:
+    """Files without scenes are passed over, wherever they stand in the list."""
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    classes = {"outputs": np.eye(N, dtype=np.float32), "labels": np.arange(N)}
+    _, without = made_run(tmp_path / "classes", classes, classes, IDS)
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    alone = scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    assert alone > 0
+    assert scenes.keep_here([*without, *pairs], Raw((images,)), folder, progress=quiet) == alone
+
+
 def test_features_have_no_pictures(tmp_path: Path) -> None:
     """Nor have classes of images."""
     folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
     assert scenes.keep_here(pairs, Raw((np.zeros((N, 5)),)), folder, progress=quiet) == 0
     classes = {"outputs": np.eye(N, dtype=np.float32), "labels": np.arange(N)}
     folder, pairs = made_run(tmp_path / "classes", classes, classes, IDS)
-    assert scenes.keep_here(pairs, Raw((np.zeros((N, 3, 8, 8)),)), folder, progress=quiet) == 0
+    assert (
+        scenes.keep_here(
+            pairs,
+            Raw((np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8),)),
+            folder,
+            progress=quiet,
+        )
+        == 0
+    )
     assert not (folder / scenes.FOLDER).exists()
