@@ -69,11 +69,14 @@ def score_here(
 ) -> Accuracy:
     """``score`` in this process."""
     progress("score", 0.9)
-    base, exact = (None if part is None else take_answers(load_predictions(part)) for part in (baseline, fp32))
-    predictions = take_answers(load_predictions(file))
+    predictions = load_predictions(file)
+    base, exact = (None if part is None else load_predictions(part) for part in (baseline, fp32))
     described = None
+    if ANSWERS in predictions and base is not None:
+        described = _describe_outputs(predictions, base if exact is None else exact, outputs.names)
+    predictions = take_answers(predictions)
+    base, exact = (None if part is None else take_answers(part) for part in (base, exact))
     if ANSWERS in predictions:  # they are made of all outputs
-        described = None if baseline is None else _describe_outputs(file, fp32 or baseline, outputs.names)
         outputs = ONE_OUTPUT
         form = find_form([part["outputs"] for part in (predictions, base, exact) if part is not None])
         base, exact = (None if part is None else _fit(part, form) for part in (base, exact))
@@ -87,10 +90,11 @@ def score_here(
     return replace(accuracy, inputs=input_fits(predictions))
 
 
-def _describe_outputs(file: Path, fp32: Path, names: Sequence[str]) -> tuple[OutputScore, ...]:
+def _describe_outputs(
+    predictions: dict[str, Array], fp32: dict[str, Array], names: Sequence[str]
+) -> tuple[OutputScore, ...]:
     """How far each output of a network is from fp32's, where answers made of them are judged."""
-    ours, theirs = load_predictions(file), load_predictions(fp32)
-    distances = [_measure_distance(ours, theirs, name_outputs(place)) for place in range(len(names))]
+    distances = [_measure_distance(predictions, fp32, name_outputs(place)) for place in range(len(names))]
     return tuple(
         OutputScore(name=name, judged=None, metric=None if distance is None else DISTANCE, value=distance)
         for name, distance in zip(names, distances, strict=True)
