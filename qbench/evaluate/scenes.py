@@ -22,7 +22,7 @@ from qbench.evaluate.predictions import load_predictions
 from qbench.evaluate.thumbnails import PLAIN, SUFFIXES, Pictures, find_pictures
 from qbench.files import atomic, regular_file
 from qbench.metrics.base import take_answers
-from qbench.metrics.box_overlaps import match_boxes, measure_overlaps
+from qbench.metrics.box_overlaps import CLASS, COLUMNS, SCORE, match_boxes, measure_overlaps
 from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 
@@ -35,7 +35,6 @@ MOST = 4  # of a variant
 SIDE = 192  # pixels of the longer side of either half
 LEAST_SCORE = 0.3  # of a box that is drawn, of the highest one of all
 SAME_OBJECT = 0.5  # the overlap from which on two boxes are of one object
-_COLUMNS, _SCORE, _CLASS = 6, 4, 5
 _COLOURS = (
     *((230, 75, 60), (0, 170, 90), (50, 110, 230), (235, 160, 0), (150, 80, 200), (0, 175, 200), (235, 90, 165)),
     (130, 150, 40),
@@ -87,9 +86,9 @@ def read_scenes(predictions: Mapping[str, Array]) -> SceneAnswers | None:
     outputs, labels = stored.get("outputs"), stored.get("labels")
     if outputs is None or labels is None or labels.ndim != 3 or not outputs.size or len(outputs) != len(labels):
         return None
-    if labels.dtype.kind == "f" and outputs.ndim == 3 and outputs.shape[2] == labels.shape[2] == _COLUMNS:
-        shown = outputs[..., _CLASS] >= 0
-        highest = float(outputs[..., _SCORE][shown].max()) if shown.any() else 0.0
+    if labels.dtype.kind == "f" and outputs.ndim == 3 and outputs.shape[2] == labels.shape[2] == COLUMNS:
+        shown = outputs[..., CLASS] >= 0
+        highest = float(outputs[..., SCORE][shown].max()) if shown.any() else 0.0
         return SceneAnswers(boxes=outputs, least=LEAST_SCORE * highest)
     if labels.dtype.kind in "iu" and outputs.ndim == 4 and outputs.shape[2:] == labels.shape[1:]:
         masks = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
@@ -105,8 +104,8 @@ def compare_scene(int8: SceneAnswers, fp32: SceneAnswers, position: int) -> Scen
     new, old = (_list_shown(answers, position) for answers in (int8, fp32))
     lost = found = same = 0
     overlaps = list[float]()
-    for kind in np.unique(np.concatenate([new[:, _CLASS], old[:, _CLASS]])):
-        ours, theirs = (boxes[boxes[:, _CLASS] == kind][:, :4].astype(np.float64) for boxes in (new, old))
+    for kind in np.unique(np.concatenate([new[:, CLASS], old[:, CLASS]])):
+        ours, theirs = (boxes[boxes[:, CLASS] == kind][:, :4].astype(np.float64) for boxes in (new, old))
         nobody = np.zeros(len(theirs), dtype=bool)
         matched = match_boxes(ours, theirs, nobody, np.array([SAME_OBJECT]))[0][:, 0]
         lost, found = lost + len(theirs) - int(matched.sum()), found + int((~matched).sum())
@@ -120,8 +119,8 @@ def compare_scene(int8: SceneAnswers, fp32: SceneAnswers, position: int) -> Scen
 def _list_shown(answers: SceneAnswers, position: int) -> Array:
     assert answers.boxes is not None
     boxes = answers.boxes[position]
-    boxes = boxes[(boxes[:, _CLASS] >= 0) & (boxes[:, _SCORE] >= answers.least)]
-    shown: Array = boxes[np.argsort(-boxes[:, _SCORE], kind="stable")]
+    boxes = boxes[(boxes[:, CLASS] >= 0) & (boxes[:, SCORE] >= answers.least)]
+    shown: Array = boxes[np.argsort(-boxes[:, SCORE], kind="stable")]
     return shown
 
 
@@ -188,7 +187,7 @@ def _draw(half: Any, answers: SceneAnswers, position: int, ratio: float) -> Any:
     for box in _list_shown(answers, position)[::-1]:
         corners = [float(np.clip(value, -1e6, 1e6)) * ratio for value in box[:4]]
         if corners[2] >= corners[0] and corners[3] >= corners[1]:
-            drawing.rectangle(corners, outline=_COLOURS[int(box[_CLASS]) % len(_COLOURS)], width=2)
+            drawing.rectangle(corners, outline=_COLOURS[int(box[CLASS]) % len(_COLOURS)], width=2)
     return half
 
 

@@ -6,6 +6,9 @@ import numpy as np
 
 from qbench.metrics.base import Array
 
+COLUMNS = 6  # of outputs and of labels
+SCORE, CLASS = 4, 5  # columns of an output
+
 
 def match_boxes(boxes: Array, objects: Array, crowd: Array, overlaps: Array) -> tuple[Array, Array]:
     """Which of the boxes (best first) take an object, and which take a crowd and do not count, shape (boxes, overlaps).

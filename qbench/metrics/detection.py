@@ -15,14 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
-from qbench.metrics.box_overlaps import match_boxes
+from qbench.metrics.box_overlaps import CLASS, COLUMNS, SCORE, match_boxes
 from qbench.metrics.validation import NO_LABELS, numbers_problem
 
-COLUMNS = 6  # of outputs and of labels
 OVERLAPS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0.0, 1.0, 101)
 MOST_BOXES = 100  # of an image and class, the best ones
-_SCORE, _CLASS = 4, 5  # columns of an output
 _LABEL_CLASS, _CROWD = 4, 5  # columns of a label
 # What a row of facts holds: a box's class, score, and the overlaps at which it is right or does not count, as bits; or
 # of class k, as -2 - k, how many objects of it the image has.
@@ -55,7 +53,7 @@ class BoxScore(WholeMetric):
             )
         if not (_are_counted(labels)).any():
             return "no image has a box; evaluate on some that have"
-        chosen = outputs[..., _CLASS]
+        chosen = outputs[..., CLASS]
         if (chosen != np.round(chosen)).any() or (classes is not None and chosen.max(initial=-1) >= classes):
             worst = chosen.ravel()[np.argmax(np.abs(chosen - np.round(chosen)))] if classes is None else chosen.max()
             limit = "" if classes is None else f", 0 to {classes - 1}"
@@ -72,18 +70,16 @@ class BoxScore(WholeMetric):
 
     def _match_image(self, outputs: Array, labels: Array) -> Array:
         parts = [np.empty((0, _FACTS))]
-        for number in np.unique(np.concatenate([outputs[:, _CLASS], labels[:, _LABEL_CLASS]])):
+        for number in np.unique(np.concatenate([outputs[:, CLASS], labels[:, _LABEL_CLASS]])):
             if number < 0:
                 continue
-            boxes = outputs[outputs[:, _CLASS] == number]
-            boxes = boxes[np.argsort(-boxes[:, _SCORE], kind="stable")][:MOST_BOXES].astype(np.float64)
+            boxes = outputs[outputs[:, CLASS] == number]
+            boxes = boxes[np.argsort(-boxes[:, SCORE], kind="stable")][:MOST_BOXES].astype(np.float64)
             objects = labels[labels[:, _LABEL_CLASS] == number].astype(np.float64)
             objects = objects[np.argsort(objects[:, _CROWD], kind="stable")]
             right, ignored = match_boxes(boxes[:, :4], objects[:, :4], objects[:, _CROWD] > 0, self._overlaps)
             bits = 2.0 ** np.arange(len(self._overlaps))
-            parts.append(
-                np.stack([np.full(len(boxes), number), boxes[:, _SCORE], right @ bits, ignored @ bits], axis=1)
-            )
+            parts.append(np.stack([np.full(len(boxes), number), boxes[:, SCORE], right @ bits, ignored @ bits], axis=1))
             if count := int((objects[:, _CROWD] == 0).sum()):
                 parts.append(np.array([[_FIRST_COUNT - number, 0.0, count, 0.0]]))
         return np.concatenate(parts)

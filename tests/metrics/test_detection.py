@@ -12,7 +12,7 @@ import pytest
 
 from qbench.datasets import boxes
 from qbench.evaluate.one_output import score_predictions
-from qbench.metrics import detection
+from qbench.metrics import box_overlaps, detection
 from qbench.metrics.detection import AP50, MAP
 
 
@@ -94,7 +94,7 @@ def test_an_image_more_or_less_is_that_row_more_or_less() -> None:
 
 def test_data_sets_and_scores_agree_on_what_a_box_is() -> None:
     """They do not import each other."""
-    assert (boxes.COLUMNS, boxes.CLASS, boxes.CROWD) == (detection.COLUMNS, detection._LABEL_CLASS, detection._CROWD)
+    assert (boxes.COLUMNS, boxes.CLASS, boxes.CROWD) == (box_overlaps.COLUMNS, detection._LABEL_CLASS, detection._CROWD)
     assert (boxes.NO_BOX[:, detection._LABEL_CLASS] < 0).all()
 
 
