@@ -27,6 +27,7 @@ from qbench.datasets import preprocessing
 from qbench.errors import EvaluateError
 from qbench.evaluate import batch_size as evaluate_batch_size
 from qbench.evaluate import older_cpu, worker, worker_pool
+from qbench.evaluate.worker import Evaluation
 from qbench.evaluate.worker_pool import compute_outputs
 from qbench.files import atomic, regular_file
 from qbench.hosts.base import NATIVE, Host
@@ -185,13 +186,16 @@ def predict(
     size = artifact.built.fixed_batch or (
         batch_size if artifact.mode == "dynamic" else older_cpu.BATCH if predicted else None
     )
-    result = compute_outputs(
-        artifact,
-        data,
-        size,
+    evaluation = Evaluation(
+        artifact=artifact,
+        data=data,
+        size=size,
         same_answers=same_answers and host == NATIVE,
         predicted=predicted,
         postprocess=postprocess,
+    )
+    result = compute_outputs(
+        evaluation,
         environment=_environment(host),
         slots=slots or Slots(1),
         start_worker=start_worker,

@@ -44,33 +44,40 @@ class PartOutputs:
     sums: Sums = field(default_factory=dict)
 
 
-class EvaluationSession:
-    """An artifact on one thread, proven to give here what it gave where it was built, where it must (``same_answers``);
-    or, ``predicted``, what it gives on an older CPU.
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What to evaluate: an artifact on the examples of ``data``.
 
     ``size``: the only batch size to use, that of a dynamic variant's case or the one that the artifact takes; None
-    where the outputs do not depend on it. ``postprocess`` makes answers of the outputs.
+    where the outputs do not depend on it. ``same_answers``: it must give what it gave where it was built;
+    ``predicted``: what it gives on an older CPU is computed. ``postprocess`` makes answers of the outputs.
     """
 
-    def __init__(
-        self,
-        artifact: Artifact,
-        data: Data,
-        size: int | None,
-        same_answers: bool = True,
-        predicted: bool = False,
-        postprocess: Postprocess | None = None,
-    ) -> None:
-        self._artifact, self._data, self._size = artifact, data, size
-        self._make_answers = None if postprocess is None else postprocess.load()
+    artifact: Artifact
+    data: Data
+    size: int | None = None
+    same_answers: bool = True
+    predicted: bool = False
+    postprocess: Postprocess | None = None
+
+
+class EvaluationSession:
+    """An artifact on one thread, proven to give here what it gave where it was built, where it must."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        artifact, data = evaluation.artifact, evaluation.data
+        self._artifact, self._data, self._size = artifact, data, evaluation.size
+        self._make_answers = None if evaluation.postprocess is None else evaluation.postprocess.load()
         self._several = False
-        self._examples = data.evaluation_examples().inputs  # mapped once: opening a file again takes half a millisecond
+        examples = data.evaluation_examples()  # mapped once: opening a file again takes half a millisecond
+        self._examples, self._labels = examples.inputs, examples.labels
         backend: Backend = registry.load("backend", artifact.backend)
-        self._predicted = OlderCpuRunner(artifact.file) if predicted else None
+        self._predicted = OlderCpuRunner(artifact.file) if evaluation.predicted else None
         self._runner: Runner = self._predicted or backend.load(artifact.file, threads=1)
         self._context = self._runner.context()  # held, and left with this process: one that is collected ends
         self._context.__enter__()
-        if same_answers and self._runner.digest(data.probe(artifact.built.fixed_batch or 1)) != artifact.built.expected:
+        expected = artifact.built.expected if evaluation.same_answers else None
+        if expected is not None and self._runner.digest(data.probe(artifact.built.fixed_batch or 1)) != expected:
             raise EvaluateError(
                 "reloaded in a fresh process, the artifact gives other outputs than where it was built; "
                 "`qbench clean` and run again, and report it if it stays"
@@ -108,7 +115,8 @@ class EvaluationSession:
             outputs = {place: output[begin - first :] for place, output in _take_usable(every, end - first).items()}
             if self._make_answers is not None:
                 copies = [output.copy() for output in every]  # the user's function may write into them
-                answers.append(self._make_answers(copies)[begin - first :])
+                labels = None if self._labels is None else self._labels[first:end]
+                answers.append(self._make_answers(copies, labels)[begin - first :])
                 outputs = {place: output[: count_kept(begin, output)] for place, output in outputs.items()}
             rows.append(outputs)
             outside += self._outside(tuple(array[begin - first :] for array in inputs))
@@ -175,17 +183,10 @@ def join_rows(parts: Sequence[Mapping[int, Array]]) -> dict[int, Array]:
     return {place: np.concatenate([part[place] for part in parts]) for place in {0: None, **dict.fromkeys(places)}}
 
 
-def open_predictor(
-    artifact: Artifact,
-    data: Data,
-    size: int | None,
-    same_answers: bool = True,
-    predicted: bool = False,
-    postprocess: Postprocess | None = None,
-) -> EvaluationSession:
+def open_predictor(evaluation: Evaluation) -> EvaluationSession:
     """The predictor, in a process that does nothing else."""
     _keep_memory()
-    return EvaluationSession(artifact, data, size, same_answers, predicted, postprocess)
+    return EvaluationSession(evaluation)
 
 
 def fill_batch(inputs: Inputs, size: int) -> Inputs:

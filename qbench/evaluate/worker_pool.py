@@ -11,12 +11,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from qbench.build import Artifact
-from qbench.data import Data
 from qbench.errors import CaseError, NodeLost, WorkerError
 from qbench.evaluate.older_cpu import Sums
-from qbench.evaluate.worker import PartOutputs, join_rows, open_predictor
-from qbench.models.postprocess import Postprocess, join_answers
+from qbench.evaluate.worker import Evaluation, PartOutputs, join_rows, open_predictor
+from qbench.models.postprocess import join_answers
 from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
 from qbench.progress.callback import Progress
@@ -39,43 +37,26 @@ class Outputs:
 
 
 def compute_outputs(
-    artifact: Artifact,
-    data: Data,
-    size: int | None,
+    evaluation: Evaluation,
     *,
-    same_answers: bool = True,
-    predicted: bool = False,
-    postprocess: Postprocess | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
     slots: Slots,
     start_worker: Callable[..., Any] = Worker,
     limits: Limits,
     progress: Progress,
 ) -> Outputs:
-    """The outputs, the same bit by bit however many processes share the work; ``size``, ``same_answers``, ``predicted``
-    and ``postprocess`` as ``worker.EvaluationSession`` has them, ``environment`` are variables of the processes.
-    ``start_worker`` starts one as ``child_process.Worker`` does, here or on another machine.
+    """The outputs, the same bit by bit however many processes share the work; ``environment`` are variables of the
+    processes. ``start_worker`` starts one as ``child_process.Worker`` does, here or on another machine.
 
     One process begins and finds the width; others join while ``slots`` has places to spare and memory is there. Raises
     ``EvaluateError``, ``WorkerError``.
     """
     with slots.occupy():
         helpers = _Helpers(
-            lambda: start_worker(
-                open_predictor,
-                artifact,
-                data,
-                size,
-                same_answers,
-                predicted,
-                postprocess,
-                limits=limits,
-                environment=environment,
-                name="evaluate",
-            ),
+            lambda: start_worker(open_predictor, evaluation, limits=limits, environment=environment, name="evaluate"),
             slots,
         )
-        parts = _OpenParts(data.evaluation_count, limits.seconds, progress)
+        parts = _OpenParts(evaluation.data.evaluation_count, limits.seconds, progress)
         try:
             with helpers.start_worker() as worker:
                 worker.ready()

@@ -21,6 +21,7 @@ from qbench.data_preparation import prepare_data
 from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker
+from qbench.evaluate.worker import Evaluation
 from qbench.metrics.spec import MetricSpec
 from qbench.models.postprocess import Postprocess, join_answers
 from qbench.process.child_process import Limits
@@ -90,7 +91,9 @@ def runner(monkeypatch):
 
 
 def predictor(tmp_path, data, size, **facts):
-    return evaluate_worker.EvaluationSession(artifact(tmp_path, data, expected="as built", **facts), data, size)
+    return evaluate_worker.EvaluationSession(
+        Evaluation(artifact=artifact(tmp_path, data, expected="as built", **facts), data=data, size=size)
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_an_output_that_a_part_lacks_is_left_out():
 def test_no_batch_reaches_beyond_what_was_asked_for(tmp_path, data, runner):
     """The values that are clipped are counted once for each example of the part, though batches overlap."""
     ranged = artifact(tmp_path, data, expected="as built", input_ranges=(InputRange(low=-9, high=0, step=0),))
-    part = evaluate_worker.EvaluationSession(ranged, data, None).predict(30, 41, 8)
+    part = evaluate_worker.EvaluationSession(Evaluation(artifact=ranged, data=data)).predict(30, 41, 8)
     assert part.outside == (np.count_nonzero(data.evaluation(30, 41)[0] > 0),)
     assert (part.start, part.stop) == (30, 41)
 
@@ -221,9 +224,7 @@ def evaluate(tmp_path, data, workers, *, seconds=60):
     slots, limits = Slots(len(workers)), Limits(seconds=seconds)
     try:
         return worker_pool.compute_outputs(
-            artifact(tmp_path, data),
-            data,
-            None,
+            Evaluation(artifact=artifact(tmp_path, data), data=data),
             slots=slots,
             start_worker=lambda *_, **__: next(pool),
             limits=limits,
@@ -422,7 +423,12 @@ def test_answers_are_made_of_all_outputs_of_each_batch(tmp_path, data, monkeypat
     rows = "row[: 1 + int(outputs['first'][i, 0]) % 3] + len(outputs['three'])"
     text = f"[{rows} for i, row in enumerate(outputs['pixels'])]"
     session = evaluate_worker.EvaluationSession(
-        artifact(tmp_path, data, expected="as built"), data, size, postprocess=answering(tmp_path, text)
+        Evaluation(
+            artifact=artifact(tmp_path, data, expected="as built"),
+            data=data,
+            size=size,
+            postprocess=answering(tmp_path, text),
+        )
     )
     width, first = session.predict_first()
     parts = [first, session.predict(first.stop, 70, width)]
@@ -430,18 +436,23 @@ def test_answers_are_made_of_all_outputs_of_each_batch(tmp_path, data, monkeypat
         (0, first.stop, first.stop),
         (first.stop, 70, 70 - first.stop),
     ]
-    made = join_answers([part.answers for part in parts])
+    answers = join_answers([part.answers for part in parts])
     pixels = data.evaluation(0, 70)[0].reshape(70, -1)[:, 20:30]
-    for answer, row in zip(made, pixels, strict=True):
+    for answer, row in zip(answers, pixels, strict=True):
         length = 1 + int(row[0]) % 3
-        assert answer.tolist() == pytest.approx([*(row[:length] + 3), *[-1] * (made.shape[1] - length)])
+        assert answer.tolist() == pytest.approx([*(row[:length] + 3), *[-1] * (answers.shape[1] - length)])
 
 
 def test_what_a_postprocess_writes_into_outputs_stays_with_it(tmp_path, data, runner):
     """The outputs that are kept are the network's."""
     text = "outputs.__imul__(0)[:, :2]"
     session = evaluate_worker.EvaluationSession(
-        artifact(tmp_path, data, expected="as built"), data, 8, postprocess=answering(tmp_path, text, names=())
+        Evaluation(
+            artifact=artifact(tmp_path, data, expected="as built"),
+            data=data,
+            size=8,
+            postprocess=answering(tmp_path, text, names=()),
+        )
     )
     part = session.predict(0, 16, 8)
     assert (part.answers == 0).all()
@@ -453,7 +464,7 @@ def test_outputs_beside_answers_are_kept_as_far_as_there_is_room(tmp_path, data,
     monkeypatch.setattr(evaluate_worker, "MOST_BYTES", 20 * 11 * 4)
     built = artifact(tmp_path, data, expected="as built")
     session = evaluate_worker.EvaluationSession(
-        built, data, 8, postprocess=answering(tmp_path, "outputs[:, :2]", names=())
+        Evaluation(artifact=built, data=data, size=8, postprocess=answering(tmp_path, "outputs[:, :2]", names=()))
     )
     parts = [session.predict(start, min(start + 24, 70), 8) for start in range(0, 70, 24)]
     assert [len(part.outputs) for part in parts] == [20, 0, 0]
