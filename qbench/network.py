@@ -39,13 +39,14 @@ PROBES = 4  # examples on which a network is tried before anything is built
 class Model:
     """A checked network: how to load it again, and the digests that name it. ``outputs``: the tensors that it returns,
     as ``output`` in a suite names them, first the one that counts. ``misfit``: why the metric cannot judge it, where
-    another can."""
+    another can. ``summary``: the metric's, which stands in place of a ``postprocess``."""
 
     reference: ModelReference
     weights: Path | None
     weights_digest: str
     code_digest: str
     notes: tuple[str, ...] = field(default=())
+    summary: Postprocess | None = None
     int8_digests: Mapping[str, str] = field(default_factory=dict)  # of the user's int8 files, by recipe
     outputs: tuple[str, ...] = ()
     misfit: str | None = None
@@ -53,12 +54,25 @@ class Model:
     @property
     def postprocess(self) -> Postprocess | None:
         """What makes answers of its outputs, given them by name where there are several and the suite names none."""
-        return _name_outputs(self.reference, self.outputs)
+        return self.summary or _name_outputs(self.reference, self.outputs)
 
 
 def _name_outputs(reference: ModelReference, outputs: tuple[str, ...]) -> Postprocess | None:
     own = reference.postprocess
     return None if own is None else replace(own, names=outputs if reference.output is None and len(outputs) > 1 else ())
+
+
+def _find_summary(reference: ModelReference, metric: MetricSpec) -> Postprocess | None:
+    """What the metric makes of outputs that are too large to keep; None where it takes them as they are. Raises
+    ``ModelError`` where a ``postprocess`` would have made something else of them."""
+    if not metric.load().summary:
+        return None
+    if reference.postprocess is not None:
+        raise ModelError(
+            f"{reference.name}: {metric.name} reads the logits of all tokens, not what a postprocess makes of them; "
+            "leave `postprocess` out, and say by `output:` which output the logits are where there are several"
+        )
+    return Postprocess(attribute=metric.name, of_metric=True)
 
 
 def prepare_model(
@@ -102,7 +116,8 @@ def prepare_model(
     if network.kind == "torch":
         _require_float(network, reference, data.evaluation(0, 1))
     outputs = dry_run.list_outputs(as_returned or network, data.evaluation(0, 1), reference.counted)
-    postprocess = _name_outputs(reference, outputs)
+    summary = _find_summary(reference, metric)
+    postprocess = summary or _name_outputs(reference, outputs)
     if postprocess is not None:
         tried = _try_postprocess(postprocess, network, data, reference.name)
     misfit = _require_judged(tried, data, metric, otherwise, reference.name)
@@ -123,6 +138,7 @@ def prepare_model(
         int8_digests={own.recipe: weights_file.int8_digest(own) for own in reference.int8},
         outputs=outputs,
         misfit=misfit,
+        summary=summary,
     )
 
 
@@ -286,10 +302,13 @@ def _try_network(network: Network, data: Data, name: str) -> Array:
 def _try_postprocess(postprocess: Postprocess, network: Network, data: Data, name: str) -> Array:
     """The answers that it makes of a few examples' outputs; raises ``ModelError`` where it cannot."""
     try:
-        outputs = dry_run.try_all_outputs(network, data.evaluation(0, min(PROBES, data.evaluation_count)))
-        return postprocess.load()(outputs)
+        count = min(PROBES, data.evaluation_count)
+        labels = data.evaluation_labels()
+        outputs = dry_run.try_all_outputs(network, data.evaluation(0, count))
+        return postprocess.load()(outputs, None if labels is None else labels[:count])
     except EvaluateError as error:
-        raise ModelError(f"{name}: postprocess: {error}") from error
+        where = name if postprocess.of_metric else f"{name}: postprocess"
+        raise ModelError(f"{where}: {error}") from error
 
 
 def _require_judged(

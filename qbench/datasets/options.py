@@ -20,8 +20,9 @@ from qbench.files import regular_file
 
 TRAIN_AND_TEST = ("train", "test")
 SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "docstrings"), TRAIN_AND_TEST
+    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "docstrings", "film-reviews"), TRAIN_AND_TEST
 )
+WINDOW = 128  # tokens of a window, where the suite does not say
 Model = TypeVar("Model", bound="DatasetOptions")
 
 
@@ -202,6 +203,29 @@ class RetrievalOptions(TokenOptions):
     seed: values.Seed = 0
 
 
+class TextsOptions(SplitOptions, TokenOptions):
+    """Of documents for language models; ``stride``: a window begins every so many tokens."""
+
+    loader: ClassVar[str] = "texts"
+    tokens: values.TokenKinds = ("ids",)
+    stride: values.Count = None
+
+    @model_validator(mode="after")
+    def _leave_no_gap(self) -> Self:
+        if self.stride is not None and self.stride > (self.length or WINDOW):
+            raise values.wrong(f"windows of {self.length or WINDOW} tokens would leave some out", "stride")
+        return self
+
+
+class FilmReviewsOptions(DatasetOptions):
+    """Of IMDB's reviews as documents; ``documents``: how many the split test has."""
+
+    loader: ClassVar[str] = "film-reviews"
+    documents: values.Count = 100
+    length: values.Count = None
+    stride: values.Count = None
+
+
 class CsvOptions(SplitOptions, TokenOptions):
     """Of texts in CSV files."""
 
@@ -250,6 +274,8 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         ShapesOptions,
         DocstringsOptions,
         RetrievalOptions,
+        TextsOptions,
+        FilmReviewsOptions,
         IdxOptions,
         SentimentOptions,
         CsvOptions,

@@ -61,10 +61,10 @@ class Sentiment(Dataset):
     def files(self) -> tuple[Path, ...]:
         """All that decides the examples: the texts, the tokenizer and the code that reads them."""
         code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, csv_file, splits))
-        return (_file(), self.tokens.file, *map(Path, code))
+        return (find_file(), self.tokens.file, *map(Path, code))
 
     def _read(self) -> Examples:
-        file = _file()
+        file = find_file()
         rows = read_csv(file, Columns(text="text", label="label", others=("source",)))
         sources = np.array([row.others[0].replace("_", "-") for row in rows])
         counts = {source: int((sources == source).sum()) for source in COUNTS}
@@ -89,7 +89,8 @@ def _advise() -> str:
     return f"{brought}, or put its {FILE} where QBENCH_DATA points to"
 
 
-def _file() -> Path:
+def find_file() -> Path:
+    """Where the reviews are; raises ``DataError`` where they are not on this machine."""
     for folder in fetch.search_folders(NAME):
         if (folder / FILE).is_file():
             return folder / FILE

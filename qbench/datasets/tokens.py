@@ -55,20 +55,17 @@ class Tokens:
             blocks.append(tuple(arrays[kind] for kind in self.kinds))
         return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
+    def encode_whole(self, texts: Sequence[str]) -> list[Array]:
+        """All token ids of each text, int64, as many as it has; raises ``DataError`` as ``encode`` does."""
+        tokenizer = self._open()
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        blocks = (tokenizer.encode_batch(list(texts[at : at + BLOCK])) for at in range(0, len(texts), BLOCK))
+        return [np.array(encoding.ids, dtype=np.int64) for block in blocks for encoding in block]
+
     def _tokenizer(self) -> Any:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            install = installation.install(["tokenizers"], "zoo")
-            raise DataError(f"{self.loader}: texts need tokenizers; {install}") from error
-        # The library raises bare Exception for all that is wrong with a file.
-        with reraise(
-            DataError,
-            lambda error: (
-                f"{self.loader}: tokenizer: {self.file} is no file of the library tokenizers (tokenizer.json): {error}"
-            ),
-        ):
-            tokenizer = Tokenizer.from_file(str(self.file))
+        """The tokenizer that gives every text ``length`` tokens."""
+        tokenizer = self._open()
         padding = tokenizer.padding or {}
         tokenizer.enable_padding(
             length=self.length,
@@ -82,6 +79,21 @@ class Tokens:
             )
         tokenizer.enable_truncation(self.length)
         return tokenizer
+
+    def _open(self) -> Any:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            install = installation.install(["tokenizers"], "zoo")
+            raise DataError(f"{self.loader}: texts need tokenizers; {install}") from error
+        # The library raises bare Exception for all that is wrong with a file.
+        with reraise(
+            DataError,
+            lambda error: (
+                f"{self.loader}: tokenizer: {self.file} is no file of the library tokenizers (tokenizer.json): {error}"
+            ),
+        ):
+            return Tokenizer.from_file(str(self.file))
 
     def _pad(self, tokenizer: Any, padding: Mapping[str, Any]) -> int:
         if self.pad is not None:

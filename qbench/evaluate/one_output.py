@@ -120,8 +120,9 @@ class _ScoredVariant:
         problem = None if self.values is None else find_no_score(self.values)
         if problem:
             raise EvaluateError(f"{metric.name} gives {problem}")
-        self.n = len(outputs) if self.values is None else len(self.values)
         self._facts = None if self.values is not None else metric.facts(outputs, reference)
+        rows = [rows for rows in (self.values, self._facts) if rows is not None]
+        self.n = len(rows[0]) if rows else len(outputs)
         self._known: dict[bytes, float] = {}
 
     @property
@@ -149,7 +150,7 @@ class _ScoredVariant:
         if self.values is not None and fp32.values is not None:
             delta, size = intervals.paired_delta(self.values, fp32.values, LEVEL), _root_mean_square(self.values)
         else:
-            delta, size = self._limit_change(fp32), abs(self.on(np.arange(self.n)))
+            delta, size = self._limit_change(fp32), abs(self.on(np.arange(self.n))) or self._metric.unseen
         return self._with_unseen(delta, fp32, size)
 
     def _limit_change(self, fp32: _ScoredVariant) -> Interval:

@@ -138,7 +138,7 @@ def no_clock() -> int:
 def _call_both(runner: Runner, postprocess: Postprocess) -> Call:
     """A call of a network and of what makes answers of its outputs."""
     make_answers = postprocess.load()
-    return lambda prepared: make_answers(runner.all_outputs(runner(prepared)))
+    return lambda prepared: make_answers(runner.all_outputs(runner(prepared)), None)
 
 
 def timed_calls(

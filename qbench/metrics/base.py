@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +43,7 @@ class Metric(ABC):
 
     ``against`` says what the reference is: the labels, or the outputs of the like-for-like fp32 on the same examples,
     for models without labels. The fp32 is then scored against its own outputs, which gives ``perfect``.
+    ``unseen`` is what one that was not seen may score where all of so many are perfect (0: nobody knows).
     ``percent`` says whether the value is a share between 0 and 1 that is shown in percent and compared in percentage
     points; else ``unit`` is the value's unit. ``higher_is_better`` orients deltas.
     """
@@ -53,6 +54,8 @@ class Metric(ABC):
     higher_is_better: bool = True
     unit: str = ""
     perfect: float | None = None
+    unseen: float = 0.0
+    summary: str = ""  # what names `summarize`; metrics with the same one share predictions
 
     @abstractmethod
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
@@ -65,6 +68,11 @@ class Metric(ABC):
     def value(self, outputs: Array, reference: Array) -> float:
         """The score over all examples."""
 
+    def summarize(self, outputs: Sequence[Array], labels: Array | None) -> Array:
+        """All that the metric needs of the outputs of a batch, where these are too large to keep: a row for each
+        example, made in the process that evaluates, and judged in their place. Of a metric with a ``summary``."""
+        raise NotImplementedError(f"{self.name} takes the outputs themselves")
+
     def per_example(self, outputs: Array, reference: Array) -> Array | None:
         """One float per example whose mean is ``value``, or None where the metric is not a mean. A metric of a part of
         the examples, which the reference alone decides, gives those of that part."""
@@ -74,7 +82,8 @@ class Metric(ABC):
         """All that ``of_facts`` needs, one small row per example (first axis n), or None where it has no such form.
 
         For metrics that are no mean: their score is taken without each example, and rows of facts are cheaper to draw
-        than rows of outputs. Where an example has several rows, as many as each needs, those behind its own are -1.
+        than rows of outputs. Where several examples are one unit, such as the windows of a document, it has one row.
+        Where an example has several rows, as many as each needs, those behind its own are -1.
         """
         return None
 

@@ -19,7 +19,7 @@ from qbench.errors import ModelError
 from qbench.models.postprocess import Postprocess
 
 NetworkKind = Literal["torch", "torchscript", "onnx"]
-LabelKind = Literal["classes", "boxes", "masks"]
+LabelKind = Literal["classes", "boxes", "masks", "tokens"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
 OWN_FILE = "file"
 FileFormat = Literal["onnx", "torchscript", "openvino"]
@@ -52,10 +52,11 @@ class BuiltIn:
     ``weights()``. ``from_data`` names the arguments of ``build`` that follow from the data set: ``channels`` of its
     images, number of ``classes``.
 
-    Its fp32 weights are made by ``training`` on ``dataset``, or come with a package: ``weights()`` is then the path of
-    a state dict (``.pth``, ``.safetensors``) or of the ``.onnx`` file. ``packages`` are the names it imports beyond
-    qbench's own dependencies, ``extra`` the extra that installs them. ``fitted_on()``, if any, gives the
-    ``datasets.base.Examples`` that weights of a package were fitted on here, so that none of them is evaluated.
+    Its fp32 weights are made by ``training`` on ``dataset``, which a suite may write as ``{dataset: data_value}``, or
+    come with a package: ``weights()`` is then the path of a state dict (``.pth``, ``.safetensors``) or of the ``.onnx``
+    file. ``packages`` are the names it imports beyond qbench's own dependencies, ``extra`` the extra that installs
+    them. ``fitted_on()``, if any, gives the ``datasets.base.Examples`` that weights of a package were fitted on here,
+    so that none of them is evaluated.
     ``labels``: what it learns; ``loss(outputs, labels)`` is that of a batch, None the cross-entropy of classes.
     ``postprocess`` makes answers of its first output, as ``models.postprocess`` has it.
     """
@@ -65,6 +66,7 @@ class BuiltIn:
     build: Callable[..., Any] | None
     kind: NetworkKind = "torch"
     dataset: str | None = None
+    data_value: str | None = None
     from_data: tuple[str, ...] = ()
     training: Training | None = None
     weights: Callable[[], Path] | None = None

@@ -3,29 +3,36 @@
 ``postprocess: {python: file.py:fn}`` beside a model is the user's code, a built-in has its own. ``fn(outputs)`` is
 given the outputs of a batch, floats as float32: an array where there is one (or ``output`` names one), else a dict of
 them by name, and returns an array whose first axis is the example, or a list with an array for each. Arrays of
-different lengths are filled up with -1 behind their end, and texts become rows of code points.
+different lengths are filled up with -1 behind their end, and texts become rows of code points. A metric that needs more
+than can be kept has the outputs summarized, with their labels, in the same way.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qbench import registry, user_code
+from qbench.cache import store
 from qbench.errors import EvaluateError
 
 if TYPE_CHECKING:  # a plan, which needs no numpy, has one of these
     from numpy.typing import NDArray
 
+    from qbench.metrics.base import Metric
+
 Array: TypeAlias = "NDArray[Any]"
+MakeAnswers: TypeAlias = "Callable[[Sequence[Array], Array | None], Array]"
 FILL = -1  # behind the end of what is shorter; of boxes, the class that is none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Postprocess:
-    """The function ``attribute`` of the user's ``file``, or that of the built-in network ``attribute`` (``file`` None).
+    """The function ``attribute`` of the user's ``file``, or without one that of the built-in network ``attribute``, or
+    the summary of the metric of that name (``of_metric``).
 
     ``timed``: it belongs to a call, in a measurement too. ``names``: how it is given the outputs, first the one that
     comes first; empty where it is given that one alone.
@@ -34,27 +41,35 @@ class Postprocess:
     attribute: str
     file: Path | None = None
     timed: bool = False
+    of_metric: bool = False
     names: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """What names it: the user's code as its text stands, with what it imports from beside it."""
+        if self.of_metric:
+            metric: Metric = registry.load("metric", self.attribute)
+            return f"{metric.summary}, {store.source_digest(sys.modules[type(metric).__module__])}"
         if self.file is None:
             return f"{self.attribute}, built in"
         return f"{self.attribute} {user_code.digest(self.file, user_code.read_sources(self.file))} {self.names}"
 
-    def load(self) -> Callable[[Sequence[Array]], Array]:
-        """A function from all outputs of a batch, in their order, to its answers; it raises ``EvaluateError`` where the
-        user's code does, or returns something else. Raises ``EvaluateError`` where there is no such function."""
+    def load(self) -> MakeAnswers:
+        """A function from all outputs of a batch, in their order, and its labels to its answers; it raises
+        ``EvaluateError`` where the user's code does, or returns something else. Raises ``EvaluateError`` where there is
+        no such function."""
+        if self.of_metric:
+            metric: Metric = registry.load("metric", self.attribute)
+            return metric.summarize
         if self.file is None:
-            own = registry.load("model", self.attribute).postprocess
-            return lambda outputs: _read_answers(own(outputs[0]), len(outputs[0]), self.attribute)
+            decode = registry.load("model", self.attribute).postprocess
+            return lambda outputs, _: _read_answers(decode(outputs[0]), len(outputs[0]), self.attribute)
         file = self.file
         function = user_code.attribute(file, self.attribute, error=EvaluateError)
         place = f"{file}: {self.attribute}()"
         if not callable(function):
             raise EvaluateError(f"{file}: '{self.attribute}' is {type(function).__name__}, not a function")
 
-        def make_answers(outputs: Sequence[Array]) -> Array:
+        def make_answers(outputs: Sequence[Array], _: Array | None = None) -> Array:
             if len(outputs) < len(self.names):
                 raise EvaluateError(f"{place} takes {len(self.names)} outputs, and there are {len(outputs)} of them")
             given = dict(zip(self.names, outputs, strict=False)) if self.names else outputs[0]

@@ -169,6 +169,7 @@ MODEL = BuiltIn(
     name="shapes-detector",
     summary="a one-stage detector of two scales with one concatenated head",
     dataset="shapes",
+    data_value="boxes",
     build=build,
     from_data=("classes",),
     labels="boxes",

@@ -66,6 +66,7 @@ MODEL = BuiltIn(
     name="shapes-unet",
     summary="a small U-Net, a class for each pixel",
     dataset="shapes",
+    data_value="masks",
     build=build,
     from_data=("channels", "classes"),
     labels="masks",

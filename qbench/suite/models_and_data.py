@@ -45,7 +45,7 @@ SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
-PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "coco", "retrieval", "csv", "huggingface", "python")
+PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "coco", "retrieval", "texts", "csv", "huggingface", "python")
 
 
 class SourceSpec(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import numpy as np
 from qbench import registry
 from qbench.data import DataRequest
 from qbench.datasets import validation
-from qbench.datasets.base import Dataset, Examples
+from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.boxes import are_boxes
 from qbench.errors import DataError, ModelError
-from qbench.models.base import BuiltIn
+from qbench.models.base import BuiltIn, LabelKind
 
 LARGEST = 1000  # class numbers below this are believed however few examples there are
 
@@ -39,6 +40,14 @@ class TrainingSet:
         return self.dataset.classes or int(self.labels.max()) + 1
 
 
+# Whether labels are of a kind, and not classes.
+_FIT: Mapping[LabelKind, Callable[[Array], bool]] = {
+    "boxes": are_boxes,
+    "masks": lambda labels: labels.ndim == 3 and labels.dtype.kind in "iu",
+    "tokens": lambda labels: labels.ndim == 2 and labels.dtype.kind in "iu",
+}
+
+
 def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
     """The training split of the data set that was asked for, else of the built-in's own."""
     dataset = open_dataset(request)
@@ -54,8 +63,7 @@ def choose_training_set(builtin: BuiltIn, request: DataRequest) -> TrainingSet:
         why = f"the examples of its split '{split}' have no labels"
     if builtin.dataset is None:
         raise ModelError(f"{builtin.name} cannot be trained on {dataset.name}: {why}")
-    value = builtin.labels if builtin.labels != "classes" else None
-    own_dataset: Dataset = registry.load("dataset", builtin.dataset)(value, base=Path(), options={})
+    own_dataset: Dataset = registry.load("dataset", builtin.dataset)(builtin.data_value, base=Path(), options={})
     no = f"{builtin.name} cannot be trained on {dataset.name} ({why})"
     note = f"{no}: it is trained on its own data set, {own_dataset.name}"
     return TrainingSet(dataset=own_dataset, split="train", examples=own_dataset.load("train"), note=note)
@@ -72,11 +80,12 @@ def open_dataset(request: DataRequest) -> Dataset:
 def _require_labels(builtin: BuiltIn, examples: Examples, where: str) -> None:
     labels, name = np.asarray(examples.labels), builtin.name
     if builtin.labels != "classes":
-        if not (are_boxes(labels) if builtin.labels == "boxes" else labels.ndim == 3 and labels.dtype.kind in "iu"):
+        if not _FIT[builtin.labels](labels):
+            value = builtin.data_value
+            own = builtin.dataset if value is None else f"{{{builtin.dataset}: {value}}}"
             raise DataError(
                 f"{where}: {name} learns {builtin.labels}, and these labels are {labels.dtype} of shape "
-                f"{labels.shape}; take its own data set (`dataset: {{{builtin.dataset}: {builtin.labels}}}`), or bring "
-                "your own model"
+                f"{labels.shape}; take its own data set (`dataset: {own}`), or bring your own model"
             )
         return
     fits = labels.ndim == 1 and labels.dtype.kind in "iub"

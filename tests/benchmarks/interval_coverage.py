@@ -26,6 +26,7 @@ from qbench.measure.paired_difference import difference_over_generations
 from qbench.metrics.base import WholeMetric
 from qbench.metrics.classes import F1
 from qbench.metrics.detection import AP50, MAP, BoxScore
+from qbench.metrics.next_token import NLL
 from qbench.metrics.regression import R2, RMSE, SPEARMAN
 from qbench.metrics.segmentation import MIOU
 from qbench.stats import intervals, jackknife, mcnemar, noninferiority
@@ -279,7 +280,7 @@ def _score_change(metric: WholeMetric, labels: Array, old: Array, new: Array) ->
 
 # --- scenes ----------------------------------------------------------------------------------------------------------
 
-SCENES = 5000  # of the population that samples are drawn from
+SCENES = DOCUMENTS = 5000  # of the population that samples are drawn from
 
 
 def scenes(samples: int) -> Iterator[Row]:
@@ -347,6 +348,50 @@ def counted_pixels(rng: np.random.Generator) -> tuple[Array, Array]:
     return facts[0], facts[1]
 
 
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def documents(samples: int) -> Iterator[Row]:
+    """token_flips, nll, token_kl and the change of nll by document: tokens of one flip together, and some documents are
+    three times as long as others. Turned round, so that a model on the margin passes above it."""
+    rng = np.random.default_rng(8)
+    facts = count_tokens(rng)
+
+    def score(rows: Array) -> float:
+        return -NLL.of_facts(rows)
+
+    for n in (20, 50, 100, 300):
+        for name in ("token_flips", "token_kl", "nll", "change of nll"):
+            now, (old, new) = Tally(), facts[name]
+            truth = score(new) - score(old)
+            for _ in range(samples):
+                drawn = rng.integers(0, DOCUMENTS, n)
+                if name == "change of nll":
+                    limits = _both(partial(jackknife.limit_change, score, new[drawn], old[drawn]))
+                else:
+                    limits = _both(partial(jackknife.limit_score, score, new[drawn]))
+                now.add(truth, limits)
+            yield Row(name, f"{-truth:.3g}, n {n}", now)
+
+
+def count_tokens(rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
+    """Of each document the sum over its tokens and their number, for fp32 and int8."""
+    counts = rng.lognormal(5.8, 0.6, DOCUMENTS).astype(int) + 2
+    hard = rng.normal(0, 1, DOCUMENTS)  # a document is hard as a whole
+    surprise = counts * (4.5 + 0.5 * hard) + rng.normal(0, 1, DOCUMENTS) * np.sqrt(counts) * 2.5
+    more = counts * rng.normal(0.004, 0.006, DOCUMENTS) + rng.normal(0, 1, DOCUMENTS) * np.sqrt(counts) * 0.05
+    flips = rng.binomial(counts, (0.025 * np.exp(0.5 * hard - 0.125)).clip(max=1))
+    divergence = counts * 3e-4 * np.exp(0.8 * rng.normal(0, 1, DOCUMENTS) - 0.32)
+    none = np.zeros(DOCUMENTS)
+    pairs = {
+        "token_flips": (none, flips),
+        "token_kl": (none, divergence),
+        "nll": (none, surprise),
+        "change of nll": (surprise, surprise + more),
+    }
+    return {name: tuple(np.stack([sums, counts], axis=1) for sums in pair) for name, pair in pairs.items()}  # type: ignore[misc]
+
+
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
@@ -394,6 +439,7 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "f1": f1,
     "regression": regression,
     "scenes": scenes,
+    "documents": documents,
     "speedups": speedups,
 }
 

@@ -28,7 +28,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import cifar10, huggingface, image, mnist, sentiment
+from qbench.datasets import cifar10, film_reviews, huggingface, image, mnist, sentiment
 from qbench.datasets.base import Dataset, Examples, positions, subset
 from qbench.datasets.overlap import find_shared
 from qbench.datasets.preprocessing import Preprocessing
@@ -167,6 +167,20 @@ def _docstrings(folder: Path) -> tuple[Any, dict[str, Any]]:
     return None, {"documents": 20}
 
 
+def _texts(folder: Path) -> tuple[Any, dict[str, Any]]:
+    for split in ("train", "test"):
+        (folder / split).mkdir(exist_ok=True)
+        for number in range(4):
+            (folder / split / f"{number}.txt").write_text(f"{split} " + "good film bad " * (number + 1))
+    return ".", {**_tokenizer(folder), "length": 5}
+
+
+def _film_reviews(folder: Path) -> tuple[Any, dict[str, Any]]:
+    rows = [f"{text} {number},{label},imdb" for number in range(4) for text, label in REVIEWS]
+    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
+    return None, {"length": 4}
+
+
 def _idx(folder: Path) -> tuple[Any, dict[str, Any]]:
     write_idx(folder)
     return ".", {"classes": 3}
@@ -273,6 +287,8 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "shapes": _shapes,
     "retrieval": _retrieval,
     "docstrings": _docstrings,
+    "texts": _texts,
+    "film-reviews": _film_reviews,
     "idx": _idx,
     "python": _python,
     "imagenet": _imagenet,
@@ -293,6 +309,7 @@ class TestContract:
         monkeypatch.setattr(mnist, "COUNTS", {"train": 6, "test": 4})
         monkeypatch.setattr(cifar10, "BATCH", 4)
         monkeypatch.setattr(sentiment, "COUNTS", {"rotten-tomatoes": 3, "imdb": 3})
+        monkeypatch.setattr(film_reviews, "TRAINED_ON", 12)
         monkeypatch.setitem(sys.modules, "datasets", hugging_face())
         monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name: "4.1.0")
         assert name in EXAMPLES, f"add a small example of the data set '{name}' to EXAMPLES"

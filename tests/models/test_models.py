@@ -53,9 +53,16 @@ SHAPES = {
     "digits-lstm": (1, 8, 8),
     "shapes-detector": (3, 96, 96),
     "shapes-unet": (3, 96, 96),
+    "reviews-decoder": (128,),
 }
+TOKENS = {"reviews-decoder": 2048}  # those that take numbers of tokens, and how many there are
 # What of one example a network gives, where these are not scores of ten classes.
-OUTPUTS = {"efficientnet-lite0": (1000,), "shapes-detector": (4 + 3, 12 * 12 + 6 * 6), "shapes-unet": (4, 96, 96)}
+OUTPUTS = {
+    "efficientnet-lite0": (1000,),
+    "shapes-detector": (4 + 3, 12 * 12 + 6 * 6),
+    "shapes-unet": (4, 96, 96),
+    "reviews-decoder": (128, 2048),
+}
 SOURCES = registry.names("source")
 
 
@@ -145,7 +152,10 @@ def usable(name: str) -> BuiltIn:
 
 def example(name: str, n: int = 3) -> torch.Tensor:
     """Seeded noise of the shape that the network takes."""
-    return torch.randn(n, *SHAPES[name], generator=torch.Generator().manual_seed(0))
+    seed = torch.Generator().manual_seed(0)
+    if name in TOKENS:
+        return torch.randint(TOKENS[name], (n, *SHAPES[name]), generator=seed)
+    return torch.randn(n, *SHAPES[name], generator=seed)
 
 
 @pytest.mark.parametrize("name", BUILT_INS)

@@ -19,7 +19,7 @@ def own(folder: Path, text: str, **facts: object) -> Postprocess:
 
 def answers(folder: Path, text: str, *outputs: np.ndarray, **facts: object) -> np.ndarray:
     """What it makes of the outputs of a batch."""
-    made: np.ndarray = own(folder, text, **facts).load()(outputs)
+    made: np.ndarray = own(folder, text, **facts).load()(outputs, None)
     return made
 
 
@@ -108,6 +108,6 @@ def test_a_built_in_has_its_own() -> None:
     outputs[0, :4, 5], outputs[0, 5, 5] = (20, 30, 10, 8), 0.9
     outputs[0, :4, 6], outputs[0, 5, 6] = (21, 30, 10, 8), 0.8  # of the same object
     outputs[0, :4, 7], outputs[0, 4, 7] = (21, 30, 10, 8), 0.7  # of another class
-    made = Postprocess(attribute="shapes-detector").load()((outputs,))
+    made = Postprocess(attribute="shapes-detector").load()((outputs,), None)
     assert made[0].tolist() == [[15, 26, 25, 34, pytest.approx(0.9), 1], [16, 26, 26, 34, pytest.approx(0.7), 0]]
     assert (made[1] == FILL).all()

@@ -253,7 +253,7 @@ def test_a_training_that_diverges_says_what_to_lower(root: Path) -> None:
 # --- which models -----------------------------------------------------------------------------------------------
 
 
-TRAINABLE = "digits-cnn, digits-lstm, mobilenet-small, resnet20, shapes-detector, shapes-unet"
+TRAINABLE = "digits-cnn, digits-lstm, mobilenet-small, resnet20, reviews-decoder, shapes-detector, shapes-unet"
 MINE = "{name: mine, source: {python: 'net.py:build'}}"
 
 
