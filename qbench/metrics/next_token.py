@@ -23,7 +23,7 @@ import numpy as np
 
 from qbench.errors import EvaluateError
 from qbench.metrics.base import Array, WholeMetric
-from qbench.metrics.validation import NO_LABELS, numbers_problem, outputs_problem
+from qbench.metrics.validation import NO_LABELS, numbers_problem
 
 MOST_LIKELY, DRAWN = 16, 16
 BLOCK = 2**22  # logits at a time, in double precision
@@ -64,7 +64,7 @@ class NextToken(WholeMetric):
         """Why these are no summaries of positions."""
         if labels is None:
             return NO_LABELS
-        if problem := numbers_problem(outputs, labels) or outputs_problem(outputs):
+        if problem := numbers_problem(outputs, labels):
             return problem
         if outputs.ndim != 3 or not (outputs[:, :, _DOCUMENT] >= 0).any():
             return f"no token counts in outputs of shape {outputs.shape}; give documents of two tokens or more"
@@ -95,7 +95,7 @@ class AgainstFp32(NextToken):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """As for all, but that no labels are needed beside the summaries."""
-        return super().problem(outputs, outputs if labels is None else labels, classes)
+        return super().problem(outputs, outputs, classes)
 
 
 class TokenFlips(AgainstFp32):

@@ -13,6 +13,7 @@ from qbench.errors import UnknownName
 from qbench.metrics.base import MeanMetric, Metric
 from qbench.metrics.classes import BALANCED_ACCURACY, F1, PRECISION, RECALL
 from qbench.metrics.detection import BoxScore
+from qbench.metrics.next_token import NextToken
 from qbench.metrics.regression import MAE, R2, RMSE, SPEARMAN
 from qbench.metrics.segmentation import MaskScore
 from qbench.metrics.texts import ErrorRate
@@ -33,6 +34,14 @@ def metric_of(name: str) -> Metric:
 def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Outputs and what they are held against: fp32's outputs, class labels for percentages, numbers otherwise."""
     random = np.random.default_rng(0)
+    if isinstance(metric, NextToken):
+        labels = np.concatenate(
+            [np.arange(len(LABELS))[:, None], random.integers(0, CLASSES, (len(LABELS), 4))], axis=1
+        )
+        fp32 = 60 * np.eye(CLASSES, dtype=np.float32)[labels[:, 1:]]
+        noise = random.normal(size=fp32.shape).astype(np.float32)
+        outputs, reference = (metric.summarize([each], labels) for each in (fp32 if perfect else 50 * noise, fp32))
+        return outputs, (labels if metric.against == "labels" else reference)
     if metric.against == "fp32":
         fp32 = random.normal(size=(len(LABELS), CLASSES)).astype(np.float32)
         return (fp32.copy() if perfect else fp32 + random.normal(size=fp32.shape).astype(np.float32)), fp32
