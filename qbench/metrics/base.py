@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +37,15 @@ def list_outputs(predictions: Iterable[str]) -> list[str]:
     """The names of the outputs in a file of predictions, the first one first."""
     behind = sorted(int(name.partition(".")[2]) for name in predictions if name.startswith("outputs."))
     return [name_outputs(place) for place in (0, *behind)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """What the values, or facts, of a metric are of where that is not one example each: row u of ``members`` (units,
+    k) has the places of the examples that make unit u, ``among`` those of the examples that each is scored among."""
+
+    members: Array
+    among: Array
 
 
 class Metric(ABC):
@@ -76,6 +86,10 @@ class Metric(ABC):
         For metrics that are no mean: their score is taken without each example, and rows of facts are cheaper to draw
         than rows of outputs. Where an example has several rows, as many as each needs, those behind its own are -1.
         """
+        return None
+
+    def units(self, reference: Array) -> Units | None:
+        """What each value, or row of facts, is of; None where it is one example each, in their order."""
         return None
 
     def of_facts(self, facts: Array) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qbench.metrics.base import Array, MeanMetric
+from qbench.metrics.base import Array, MeanMetric, Units
 from qbench.metrics.validation import NO_LABELS, numbers_problem
 
 _BLOCK = 256  # queries that are compared with all documents at once
@@ -48,19 +48,21 @@ class RankScore(MeanMetric):
 
     def per_example(self, outputs: Array, labels: Array) -> Array:
         """One number for each query that counts, in their order."""
-        numbers = labels[:, 0, 0]
-        documents, queries = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
-        places = {int(number): place for place, number in enumerate(numbers[documents])}
+        documents, relevant = _read_labels(labels)
         lengths = np.linalg.norm(outputs, axis=1, keepdims=True).astype(np.float64)
         vectors = outputs / np.where(lengths > 0, lengths, 1.0)
-        relevant = {int(query): _find_relevant(labels[query], places) for query in queries}
-        counted = [query for query, found in relevant.items() if found]
+        queries = list(relevant)
         values = list[float]()
-        for start in range(0, len(counted), _BLOCK):
-            block = counted[start : start + _BLOCK]
+        for start in range(0, len(queries), _BLOCK):
+            block = queries[start : start + _BLOCK]
             similar = vectors[block] @ vectors[documents].T
             values += [self._score(row, relevant[query]) for query, row in zip(block, similar, strict=True)]
         return np.array(values)
+
+    def units(self, labels: Array) -> Units:
+        """Each query that counts, among the documents."""
+        documents, relevant = _read_labels(labels)
+        return Units(members=np.array(list(relevant), dtype=np.intp).reshape(-1, 1), among=documents)
 
     def _score(self, similar: Array, relevant: dict[int, int]) -> float:
         """Of one query: how similar each document is, and its relevant ones' places and gains."""
@@ -74,6 +76,15 @@ class RankScore(MeanMetric):
         best = np.sort(gains)[::-1][: self._k]
         ideal = (best / np.log2(2 + np.arange(len(best)))).sum()
         return float((gains[seen] / np.log2(2 + ranks[seen])).sum() / ideal)
+
+
+def _read_labels(labels: Array) -> tuple[Array, dict[int, dict[int, int]]]:
+    """Where the documents stand, and of each query that counts, by its place, the relevant ones among them."""
+    numbers = labels[:, 0, 0]
+    documents = np.flatnonzero(numbers >= 0)
+    places = {int(number): place for place, number in enumerate(numbers[documents])}
+    relevant = {int(query): _find_relevant(labels[query], places) for query in np.flatnonzero(numbers < 0)}
+    return documents, {query: gains for query, gains in relevant.items() if gains}
 
 
 def _find_relevant(label: Array, places: dict[int, int]) -> dict[int, int]:

@@ -300,10 +300,23 @@ class StoredRun:
         one that no example has a part in (a number for all, of a score of the user's own)."""
         stored = self.judged_predictions(record)
         n, values = len(stored.get("outputs", ())), self.values(record, fp32)
-        if n and values is not None and len(values) == n:
-            return example_scores(values, stored)
-        facts = self._facts(record, stored, fp32) if n else None
-        return None if facts is None else example_scores(facts, stored, facts=True)
+        if not n:
+            return None
+        if values is not None:
+            scores = self._with_keys(values, stored)
+            if scores is not None:
+                return scores
+        facts = self._facts(record, stored, fp32)
+        return None if facts is None else self._with_keys(facts, stored, facts=True)
+
+    def _with_keys(self, rows: Array, stored: Mapping[str, Array], *, facts: bool = False) -> ExampleScores | None:
+        """Values, or facts, with the keys of what they are of; None where that is not known, as of values of a part of
+        the examples."""
+        metric, units = self._metric, None
+        if metric is not None and metric.against == "labels":
+            units = metric.units(stored["labels"])
+        count = len(stored["outputs"]) if units is None else len(units.members)
+        return example_scores(rows, stored, facts=facts, units=units) if len(rows) == count else None
 
     def _facts(self, record: Record, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
         """What a metric that no example has alone is made from, one row an example; None where it has no such form."""
@@ -312,7 +325,7 @@ class StoredRun:
             return None
         held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=record)
         reference = held.get("labels" if metric.against == "labels" else "outputs")
-        if reference is None or len(reference) != len(stored["outputs"]):
+        if reference is None or _unfit(metric, stored["outputs"], reference):
             return None
         return metric.facts(stored["outputs"], reference)
 
