@@ -202,7 +202,14 @@ class RetrievalOptions(TokenOptions):
     seed: values.Seed = 0
 
 
-class CsvOptions(SplitOptions, TokenOptions):
+class CsvFormat(DatasetOptions):
+    """How a CSV file is written."""
+
+    delimiter: values.Character = ","
+    encoding: values.Text = "utf-8"
+
+
+class CsvOptions(SplitOptions, TokenOptions, CsvFormat):
     """Of texts in CSV files."""
 
     loader: ClassVar[str] = "csv"
@@ -210,8 +217,15 @@ class CsvOptions(SplitOptions, TokenOptions):
     label: values.Text = "label"
     split: values.Text = "split"
     classes: values.NamedClasses = None
-    delimiter: values.Character = ","
-    encoding: values.Text = "utf-8"
+
+
+class PairsOptions(SplitOptions, TokenOptions, CsvFormat):
+    """Of pairs of texts; ``texts``: their two columns, ``score``: that of how alike they are."""
+
+    loader: ClassVar[str] = "pairs"
+    texts: values.TwoColumns = ("sentence1", "sentence2")
+    score: values.Text = "score"
+    split: values.Text = "split"
 
 
 class HuggingFaceOptions(SplitOptions, TokenOptions, ImageOptions, ClassOptions):
@@ -253,6 +267,7 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         IdxOptions,
         SentimentOptions,
         CsvOptions,
+        PairsOptions,
         HuggingFaceOptions,
         PythonOptions,
     )

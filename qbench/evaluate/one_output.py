@@ -120,8 +120,8 @@ class _ScoredVariant:
         problem = None if self.values is None else find_no_score(self.values)
         if problem:
             raise EvaluateError(f"{metric.name} gives {problem}")
-        self.n = len(outputs) if self.values is None else len(self.values)
         self._facts = None if self.values is not None else metric.facts(outputs, reference)
+        self.n = next(len(rows) for rows in (self.values, self._facts, outputs) if rows is not None)
         self._known: dict[bytes, float] = {}
 
     @property
@@ -195,8 +195,9 @@ class _ScoredVariant:
 
 
 def _agreement(outputs: Array, baseline: Array, labels: Array | None) -> float | None:
-    """The share of examples with the same top-1 class; None where outputs are not scores of classes."""
-    if not _are_classes(outputs, labels) or baseline.shape != outputs.shape:
+    """The share of examples with the same top-1 class; None where outputs are not scores of classes, or labels tell
+    that they are embeddings of texts."""
+    if not _are_classes(outputs, labels) or baseline.shape != outputs.shape or (labels is not None and labels.ndim > 1):
         return None
     return float(np.mean(choose_classes(outputs) == choose_classes(baseline)))
 
