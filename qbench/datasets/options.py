@@ -187,14 +187,20 @@ class SentimentOptions(SplitOptions, TokenOptions):
     loader: ClassVar[str] = "sentiment"
 
 
-class DocstringsOptions(TokenOptions):
+class SearchOptions(TokenOptions):
+    """What embeds the documents of an index: the ``variant`` that is judged, or ``fp32``, where the index stays."""
+
+    corpus: values.Corpus = values.CORPORA[0]
+
+
+class DocstringsOptions(SearchOptions):
     """Of the documentation of Python's library; ``documents``: how many of them."""
 
     loader: ClassVar[str] = "docstrings"
     documents: values.Count = 1000
 
 
-class RetrievalOptions(TokenOptions):
+class RetrievalOptions(SearchOptions):
     """Of documents and queries; ``held_out``: how many documents that no query asks for calibrate, by ``seed``."""
 
     loader: ClassVar[str] = "retrieval"

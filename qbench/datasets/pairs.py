@@ -70,13 +70,12 @@ class Pairs(Dataset):
         check_dataset(self, split, examples)
         return examples
 
-    def sample(self, split: str, samples: int | None, seed: int) -> Examples:
-        """Whole pairs, as many as ``samples`` texts make."""
-        everything = super().sample(split, None, seed)
-        if samples is None or samples > len(everything):
-            return super().sample(split, samples, seed)
-        pairs = positions(len(everything) // 2, (samples + 1) // 2, seed)
-        return everything.take(np.stack([2 * pairs, 2 * pairs + 1], axis=1).ravel()[:samples])
+    def draw(self, n: int, samples: int, seed: int) -> Array:
+        """Whole pairs, as many as ``samples`` texts make; of an odd number the last text is alone."""
+        if not 1 <= samples <= n:
+            return super().draw(n, samples, seed)
+        pairs = positions(n // 2, (samples + 1) // 2, seed)
+        return np.stack([2 * pairs, 2 * pairs + 1], axis=1).ravel()[:samples]
 
 
 def _make_labels(pairs: Sequence[Pair]) -> Array:

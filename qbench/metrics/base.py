@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -88,6 +89,10 @@ class Metric(ABC):
         """
         return None
 
+    def find_fixed(self, labels: Array) -> Array:
+        """The places of the examples whose outputs are fp32's whatever the variant, such as an index that stays."""
+        return np.array([], dtype=np.intp)
+
     def units(self, reference: Array) -> Units | None:
         """What each value, or row of facts, is of; None where it is one example each, in their order."""
         return None
@@ -95,6 +100,21 @@ class Metric(ABC):
     def of_facts(self, facts: Array) -> float:
         """The score of examples by their facts; ``value`` is that of all."""
         raise NotImplementedError(f"{self.name} has no facts")
+
+
+def keep_fixed(metric: Metric, outputs: Array, labels: Array | None, fp32: Array | None) -> Array:
+    """The outputs of a variant as they are judged: where ``metric.find_fixed`` says so, those of its ``fp32`` (None: it
+    is fp32). Raises ``ValueError`` where those have another shape."""
+    if fp32 is None or labels is None or metric.against != "labels" or len(labels) != len(outputs):
+        return outputs
+    places = metric.find_fixed(labels)
+    if not len(places):
+        return outputs
+    if fp32.shape != outputs.shape:
+        raise ValueError(f"the outputs have the shape {outputs.shape}, those of its fp32 {fp32.shape}")
+    judged = outputs.copy()
+    judged[places] = fp32[places]
+    return judged
 
 
 class MeanMetric(Metric):

@@ -1,9 +1,10 @@
 """Scores of search: each query's documents by the cosine of their embeddings, as BEIR and MTEB rank them.
 
 Outputs are embeddings (n, size) of documents and queries alike, both by the variant that is judged. Labels are whole
-numbers (n, 1 + most relevant documents of a query, 2): of a document the row 0 is ``(its number, -1)``; of a query it
-is ``(-1, -1)``, and the rows behind are ``(number of a relevant document, how relevant)``; rows of -1 are none. The
-unit is the query: those of which no relevant document is among the examples do not count.
+numbers (n, 1 + most relevant documents of a query, 2): of a document the row 0 is ``(its number, -1)``, or ``(its
+number, -2)`` where the index stays and fp32 has embedded it; of a query it is ``(-1, -1)``, and the rows behind are
+``(number of a relevant document, how relevant)``; rows of -1 are none. The unit is the query: those of which no
+relevant document is among the examples do not count.
 
 ``ndcg@k``: the gain of the first k hits, each divided by log2(1 + rank), of the best order's (trec_eval's
 ``ndcg_cut``); ``recall@k``: the share of a query's relevant documents among the first k; ``mrr@k``: 1 / rank of the
@@ -19,6 +20,7 @@ import numpy as np
 from qbench.metrics.base import Array, MeanMetric, Units
 from qbench.metrics.validation import NO_LABELS, numbers_problem
 
+BY_FP32 = -2  # of a document in an index that stays
 _BLOCK = 256  # queries that are compared with all documents at once
 
 
@@ -58,6 +60,11 @@ class RankScore(MeanMetric):
             similar = vectors[block] @ vectors[documents].T
             values += [self._score(row, relevant[query]) for query, row in zip(block, similar, strict=True)]
         return np.array(values)
+
+    def find_fixed(self, labels: Array) -> Array:
+        """The documents that fp32 embeds."""
+        is_label = labels.ndim == 3 and labels.shape[2] == 2
+        return np.flatnonzero(labels[:, 0, 1] == BY_FP32) if is_label else super().find_fixed(labels)
 
     def units(self, labels: Array) -> Units:
         """Each query that counts, among the documents."""

@@ -24,7 +24,7 @@ from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Accuracy, Record
-from qbench.record.stored_run import MetricInfo, SuiteInfo
+from qbench.record.stored_run import MetricInfo, SuiteInfo, read_run
 from qbench.stats.interval_type import Interval
 
 N = 1000
@@ -321,3 +321,24 @@ def test_compare_pairs_queries_too(tmp_path: Path, capsys: pytest.CaptureFixture
         compare(str(base), str(new), as_json=True)
         (delta,) = (d for d in json.loads(capsys.readouterr().out)["deltas"] if d["case"] == CASE)
         assert delta["paired"] == 300
+
+
+def test_a_stored_run_is_read_as_it_was_judged_where_the_index_stays(tmp_path: Path) -> None:
+    """What a baseline keeps is of int8's queries over fp32's documents: its mean is the record's score."""
+    from qbench.metrics.retrieval import BY_FP32, RankScore
+
+    folder = search_run(tmp_path / "run", 0.0)
+    with np.load(folder / "predictions" / "fp32.npz") as stored:
+        arrays = dict(stored)
+    arrays["labels"][:400, 0, 1] = BY_FP32
+    np.savez(folder / "predictions" / "fp32.npz", **arrays)
+    noisy = arrays["outputs"] + np.random.default_rng(4).normal(size=arrays["outputs"].shape).astype(np.float32)
+    np.savez(folder / "predictions" / "int8.npz", **{**arrays, "outputs": noisy})
+    mixed = np.concatenate([arrays["outputs"][:400], noisy[400:]])
+    kept = baseline_examples.to_text(read_run(folder))
+    assert kept is not None
+    (tmp_path / "kept.json").write_text(kept)
+    values = baseline_examples.read(tmp_path / "kept.json")[CASE].values
+    assert values.mean() == pytest.approx(RankScore("ndcg", 10).value(mixed, arrays["labels"]), abs=1e-6)
+    (folder / "predictions" / "fp32.npz").unlink()
+    assert baseline_examples.to_text(read_run(folder, lenient=True)) is None
