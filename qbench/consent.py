@@ -29,7 +29,7 @@ from qbench.quant import training_code
 from qbench.record.stored_run import SuiteInfo
 from qbench.suite import Suite
 
-Part = Literal["models", "data", "metric"]
+Part = Literal["models", "postprocess", "data", "metric"]
 PARTS: tuple[Part, ...] = get_args(Part)
 LIST, MOST_SUITES, MOST_BYTES = "suites-run-here.json", 1000, 4 * 2**20
 _LOCK_SECONDS = 10.0  # to write the list takes milliseconds
@@ -151,7 +151,7 @@ def _list_named(suite: Suite) -> Iterator[_Named]:
         if model.postprocess is not None:
             own = model.postprocess.model_dump(mode="json", exclude_defaults=True)
             python = _find_python(suite.base, model.postprocess.python)
-            yield _Named(part="models", kind=f"postprocess of {model.name}", written=own, python=python)
+            yield _Named(part="postprocess", kind=f"postprocess of {model.name}", written=own, python=python)
     qat = suite.quantize.qat
     for kind in training_code.KINDS:  # the losses and loops of the user's own that QAT calls
         targets = dict.fromkeys(getattr(keys, kind) for keys in (qat, *qat.backends.values()))

@@ -57,7 +57,7 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
     read = _read_examples(dataset, request)
     progress("compare calibration, training and evaluation examples", 0.6)
     shared = _require_no_overlap(dataset, request, read)
-    notes = _list_notes(request, read)
+    notes = (*dataset.notes, *_list_notes(request, read))
     progress("keep the examples", 0.8)
     data = _store_examples(dataset, read, root)
     return replace(

@@ -60,6 +60,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "film-reviews": "qbench.datasets.film_reviews:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",
         "csv": "qbench.datasets.csv_texts:open_dataset",
+        "pairs": "qbench.datasets.pairs:open_dataset",
         "huggingface": "qbench.datasets.huggingface:open_dataset",
         "sentiment": "qbench.datasets.sentiment:open_dataset",
         "python": "qbench.datasets.python:open_dataset",

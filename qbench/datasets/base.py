@@ -67,11 +67,13 @@ def subset(examples: Examples, samples: int, seed: int) -> Examples:
 
 
 class Dataset(ABC):
-    """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown."""
+    """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown; ``notes`` are
+    what a reader of scores must know of them."""
 
     name: str
     splits: tuple[str, ...]
     classes: int | None = None
+    notes: tuple[str, ...] = ()
     preprocessing: Preprocessing = Preprocessing()
     # The split that was read whole last: several draws from it read it once.
     _whole: tuple[str, Examples] | None = None
@@ -86,9 +88,13 @@ class Dataset(ABC):
             self._whole = (split, self.load(split))
         examples = self._whole[1]
         try:
-            return examples if samples is None else subset(examples, samples, seed)
+            return examples if samples is None else examples.take(self.draw(len(examples), samples, seed))
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
+
+    def draw(self, n: int, samples: int, seed: int) -> Array:
+        """``positions``; of a data set whose examples belong together, those of whole groups."""
+        return positions(n, samples, seed)
 
     def count(self, split: str) -> int:
         """How many examples a split holds; a data set of files counts them without reading them."""

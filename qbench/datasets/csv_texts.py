@@ -22,14 +22,13 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets import tokens
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.csv_file import Columns, Row, read_csv, read_header
+from qbench.datasets.csv_file import Columns, Row, choose_delimiter, list_files, read_csv, read_header
 from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
 NAME = "csv"
-ENDINGS = (".csv", ".tsv")
 SHOWN = 5
 
 
@@ -108,8 +107,7 @@ class CsvTexts(Dataset):
 
 
 def _source(file: Path, options: opt.CsvOptions) -> Source:
-    is_tsv = file.suffix.lower() == ".tsv" and "delimiter" not in options.model_fields_set
-    delimiter = "\t" if is_tsv else options.delimiter
+    delimiter = choose_delimiter(file, options)
     names = read_header(file, delimiter=delimiter, encoding=options.encoding)
     # A column that the suite names must be there; one with the usual name may.
     named = options.model_fields_set
@@ -158,23 +156,8 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _files(source: Path) -> dict[str, Path]:
-    """Files by split; the split is ``""`` for a file of all."""
-    if not source.is_dir():
-        return {"": source}
-    files = sorted(file for file in source.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
-    if not files:
-        raise DataError(
-            f"{NAME}: {source}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
-        )
-    twice = sorted({file.stem for file in files if sum(sibling.stem == file.stem for sibling in files) > 1})
-    if twice:
-        raise DataError(f"{NAME}: {source}: two files are called {twice[0]}; keep one a split")
-    return {file.stem: file for file in files}
-
-
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:
     """The file's or folder's splits; reads the first lines, and the texts only where a column names the splits."""
     keys = opt.read(opt.CsvOptions, options)
     source = opt.read_path(NAME, value, base)
-    return CsvTexts(_files(source), f"{NAME}:{value}", keys, base)
+    return CsvTexts(list_files(NAME, source), f"{NAME}:{value}", keys, base)

@@ -3,7 +3,7 @@
 Nothing is fetched: the texts stand in the source files of the Python that runs qbench, which are read and not imported;
 another Python has a few others. Documents and queries of ``test`` are those of three of four files, ``train`` has the
 documents of the others. Options are those of ``tokens`` (``length`` is 64) and ``documents``, how many there are
-(1,000).
+(1,000), and ``corpus`` as ``retrieval`` has it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qbench.datasets import options as opt
 from qbench.datasets import tokens
 from qbench.datasets.base import Dataset, Examples
 from qbench.datasets.preprocessing import Preprocessing
-from qbench.datasets.search import SearchTask, Text
+from qbench.datasets.search import SearchTask, Text, describe_corpus
 from qbench.datasets.splits import SPLITS
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
@@ -40,6 +40,7 @@ class Docstrings(Dataset):
     preprocessing = Preprocessing(to_float=False)
 
     def __init__(self, options: opt.DocstringsOptions, base: Path) -> None:
+        self.corpus, self.notes = options.corpus, describe_corpus(options.corpus)
         self.tokens = tokens.read_tokens(options, base, length=LENGTH)
         self._most = options.documents or 0
 
@@ -56,7 +57,7 @@ class Docstrings(Dataset):
             queries = [Text(id=name, text=first) for name, first, _ in chosen]
             relevant = {name: {name: 1} for name, _, _ in chosen}
             task = SearchTask(documents=documents, queries=queries, relevant=relevant)
-        examples = task.make_examples(self.tokens)
+        examples = task.make_examples(self.tokens, corpus=self.corpus)
         check_dataset(self, split, examples)
         return examples
 

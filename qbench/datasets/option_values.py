@@ -17,6 +17,7 @@ from qbench.datasets.npz_keys import LAYOUTS
 TOKENS = ("ids", "mask", "types")
 ORDERS = ("rgb", "bgr")
 FITS = ("letterbox", "stretch")
+CORPORA = ("variant", "fp32")
 
 
 def wrong(what: str, *at: str) -> PydanticCustomError:
@@ -90,6 +91,13 @@ def _read_text(value: Any) -> str:
     return value
 
 
+def _read_two(value: Any) -> tuple[str, str]:
+    names = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(names) != 2 or not all(isinstance(name, str) and name for name in names) or names[0] == names[1]:
+        raise wrong(f"expected the names of two columns, got {value!r}")
+    return names[0], names[1]
+
+
 def _read_path(value: Any) -> str | Path | None:
     if value is not None and (not isinstance(value, str | Path) or not str(value)):
         raise wrong(f"expected a path, got {value!r}")
@@ -138,11 +146,13 @@ Channels = Annotated[int, PlainValidator(partial(_read_choice, allowed=(3, 1)))]
 Layout = Annotated[Literal["nchw", "nhwc"], PlainValidator(partial(_read_choice, allowed=("nchw", "nhwc")))]
 Order = Annotated[str, PlainValidator(partial(_read_choice, allowed=ORDERS))]
 Fit = Annotated[str, PlainValidator(partial(_read_choice, allowed=FITS))]
+Corpus = Annotated[str, PlainValidator(partial(_read_choice, allowed=CORPORA))]
 Stored = Annotated[str, PlainValidator(partial(_read_choice, allowed=LAYOUTS))]
 Whether = Annotated[bool, PlainValidator(partial(_read_choice, allowed=(True, False)))]
 Numbers = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=False))]
 Above0 = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=True))]
 Text = Annotated[str, PlainValidator(_read_text)]
+TwoColumns = Annotated[tuple[str, str], PlainValidator(_read_two)]
 Size = Annotated[tuple[int, int] | None, PlainValidator(_read_size)]
 Seed = Annotated[int, PlainValidator(_read_seed)]
 Share = Annotated[float, PlainValidator(_read_share)]

@@ -188,14 +188,20 @@ class SentimentOptions(SplitOptions, TokenOptions):
     loader: ClassVar[str] = "sentiment"
 
 
-class DocstringsOptions(TokenOptions):
+class SearchOptions(TokenOptions):
+    """What embeds the documents of an index: the ``variant`` that is judged, or ``fp32``, where the index stays."""
+
+    corpus: values.Corpus = values.CORPORA[0]
+
+
+class DocstringsOptions(SearchOptions):
     """Of the documentation of Python's library; ``documents``: how many of them."""
 
     loader: ClassVar[str] = "docstrings"
     documents: values.Count = 1000
 
 
-class RetrievalOptions(TokenOptions):
+class RetrievalOptions(SearchOptions):
     """Of documents and queries; ``held_out``: how many documents that no query asks for calibrate, by ``seed``."""
 
     loader: ClassVar[str] = "retrieval"
@@ -226,7 +232,14 @@ class FilmReviewsOptions(DatasetOptions):
     stride: values.Count = None
 
 
-class CsvOptions(SplitOptions, TokenOptions):
+class CsvFormat(DatasetOptions):
+    """How a CSV file is written."""
+
+    delimiter: values.Character = ","
+    encoding: values.Text = "utf-8"
+
+
+class CsvOptions(SplitOptions, TokenOptions, CsvFormat):
     """Of texts in CSV files."""
 
     loader: ClassVar[str] = "csv"
@@ -234,8 +247,15 @@ class CsvOptions(SplitOptions, TokenOptions):
     label: values.Text = "label"
     split: values.Text = "split"
     classes: values.NamedClasses = None
-    delimiter: values.Character = ","
-    encoding: values.Text = "utf-8"
+
+
+class PairsOptions(SplitOptions, TokenOptions, CsvFormat):
+    """Of pairs of texts; ``texts``: their two columns, ``score``: that of how alike they are."""
+
+    loader: ClassVar[str] = "pairs"
+    texts: values.TwoColumns = ("sentence1", "sentence2")
+    score: values.Text = "score"
+    split: values.Text = "split"
 
 
 class HuggingFaceOptions(SplitOptions, TokenOptions, ImageOptions, ClassOptions):
@@ -279,6 +299,7 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         IdxOptions,
         SentimentOptions,
         CsvOptions,
+        PairsOptions,
         HuggingFaceOptions,
         PythonOptions,
     )

@@ -4,8 +4,8 @@ and ``qrels/<split>.tsv``.
 A document is ``{"_id": …, "title": …, "text": …}`` (title and text are joined), a query ``{"_id": …, "text": …}``; a
 line of judgements names a query, a document and how relevant it is (0: not at all), below a first line of names. A
 split has all documents, but those held out, and the queries that its judgements name. The split ``calibrate`` has the
-documents that are held out: ``held_out`` (256, at most a tenth of all) of those that no query asks for. Other options
-are those of ``tokens``.
+documents that are held out: ``held_out`` (256, at most a tenth of all) of those that no query asks for.
+``corpus: fp32``: the documents are embedded by fp32 whatever embeds the queries. Other options are those of ``tokens``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qbench.datasets import options as opt
 from qbench.datasets import tokens
 from qbench.datasets.base import Dataset, Examples, positions
 from qbench.datasets.preprocessing import Preprocessing
-from qbench.datasets.search import SearchTask, Text
+from qbench.datasets.search import SearchTask, Text, describe_corpus
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 from qbench.files import regular_file
@@ -38,6 +38,7 @@ class Retrieval(Dataset):
 
     def __init__(self, folder: Path, name: str, options: opt.RetrievalOptions, base: Path) -> None:
         self.name = name
+        self.corpus, self.notes = options.corpus, describe_corpus(options.corpus)
         self.tokens = tokens.read_tokens(options, base)
         documents = _read_texts(folder / "corpus.jsonl")
         queries = _read_texts(folder / "queries.jsonl")
@@ -61,7 +62,7 @@ class Retrieval(Dataset):
     def load(self, split: str) -> Examples:
         """Documents and queries of a split; ids are theirs."""
         require_split(self, split)
-        examples = self._tasks[split].make_examples(self.tokens)
+        examples = self._tasks[split].make_examples(self.tokens, corpus=self.corpus)
         check_dataset(self, split, examples)
         return examples
 

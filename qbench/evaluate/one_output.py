@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import EvaluateError
-from qbench.metrics.base import Metric
+from qbench.metrics.base import Metric, keep_fixed
 from qbench.metrics.validation import choose_classes, find_no_score
 from qbench.record.schema import Accuracy, Flips
 from qbench.stats import intervals, jackknife
@@ -37,11 +37,12 @@ def score_predictions(
     another variant, whose score is then not perfect; without a baseline the predictions are fp32's own. Raises
     ``EvaluateError`` where the outputs do not fit the metric (NaN, another shape, no labels), or it gives no number.
     """
-    outputs, labels = predictions["outputs"], predictions.get("labels")
+    outputs, labels, exact = predictions["outputs"], predictions.get("labels"), fp32 or baseline
+    outputs = _keep_fixed(metric, outputs, labels, exact)
     problem = metric.problem(outputs, labels, classes)
     if problem:
         raise EvaluateError(problem)
-    reference = find_reference(metric, predictions, fp32 or baseline)
+    reference = find_reference(metric, predictions, exact)
     variant = _ScoredVariant(metric, outputs, reference)
     if variant.n == 0:
         raise EvaluateError(
@@ -69,7 +70,7 @@ def score_predictions(
     return replace(
         accuracy,
         delta=(_from_perfect(metric, estimate) if fp32 is None else None)
-        or variant.change(_ScoredVariant(metric, baseline["outputs"], reference)),
+        or variant.change(_ScoredVariant(metric, _keep_fixed(metric, baseline["outputs"], labels, exact), reference)),
         agreement=_agreement(outputs, baseline["outputs"], labels),
         flips=_flips(outputs, baseline["outputs"], labels),
     )
@@ -88,6 +89,13 @@ def find_reference(metric: Metric, predictions: dict[str, Array], baseline: dict
     if not np.isfinite(fp32).all():
         raise EvaluateError(f"outputs of its fp32 are NaN or infinite, so {metric.name} has nothing to hold it against")
     return fp32
+
+
+def _keep_fixed(metric: Metric, outputs: Array, labels: Array | None, fp32: dict[str, Array] | None) -> Array:
+    try:
+        return keep_fixed(metric, outputs, labels, None if fp32 is None else fp32["outputs"])
+    except ValueError as error:
+        raise EvaluateError(str(error)) from error
 
 
 def _require_score(metric: Metric, value: float) -> float:
@@ -121,8 +129,7 @@ class _ScoredVariant:
         if problem:
             raise EvaluateError(f"{metric.name} gives {problem}")
         self._facts = None if self.values is not None else metric.facts(outputs, reference)
-        rows = [rows for rows in (self.values, self._facts) if rows is not None]
-        self.n = len(rows[0]) if rows else len(outputs)
+        self.n = next(len(rows) for rows in (self.values, self._facts, outputs) if rows is not None)
         self._known: dict[bytes, float] = {}
 
     @property
@@ -196,8 +203,9 @@ class _ScoredVariant:
 
 
 def _agreement(outputs: Array, baseline: Array, labels: Array | None) -> float | None:
-    """The share of examples with the same top-1 class; None where outputs are not scores of classes."""
-    if not _are_classes(outputs, labels) or baseline.shape != outputs.shape:
+    """The share of examples with the same top-1 class; None where outputs are not scores of classes, or labels tell
+    that they are embeddings of texts."""
+    if not _are_classes(outputs, labels) or baseline.shape != outputs.shape or (labels is not None and labels.ndim > 1):
         return None
     return float(np.mean(choose_classes(outputs) == choose_classes(baseline)))
 

@@ -31,10 +31,12 @@ from qbench.gating.baseline import Baseline, artifact_file
 from qbench.gating.evidence import differing_host, is_same_file, list_updates
 from qbench.gating.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
 from qbench.gating.sequential_test import ANALYSES, NotRun, Rerun
+from qbench.gating.timed_postprocess import find_timed
 from qbench.gating.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
 from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
+from qbench.models.postprocess import Postprocess
 from qbench.modes import float_of
 from qbench.plan.planner import measuring_cores
 from qbench.process import imports
@@ -77,17 +79,19 @@ class Rerunner:
         self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
     ) -> dict[str, Rerun | NotRun]:
         cores = measuring_cores(suite, fingerprint.allowed_cores())
-        data = _prepare_data(run, suite_to_open(run, suite, self.suite_file))
+        opened = suite_to_open(run, suite, self.suite_file)
+        data = _prepare_data(run, opened)
         self.progress.stage("gate", len(cases))
         prepared: dict[str, LiveCase | NotRun] = {}
         for old, new in cases:
             files = _find_files(old, new, baseline, trust_beside=self.trust_beside)
-            if isinstance(files, NotRun):
-                live: LiveCase | NotRun = files
+            timed = opened if isinstance(opened, NotRun) else find_timed(opened, run, new)
+            obstacle = next((part for part in (files, data, timed) if isinstance(part, NotRun)), None)
+            live: LiveCase | NotRun
+            if obstacle is not None:
+                live = obstacle
             else:
-                live = (
-                    data if isinstance(data, NotRun) else self._prepare(new, files, run, baseline, data, cores, suite)
-                )
+                live = self._prepare(new, files, run, baseline, data, timed, cores, suite)  # type: ignore[arg-type]
             prepared[new.case.id] = live
             if isinstance(live, NotRun):
                 self.progress.note(f"{new.case.id}: not run again: {live.reason}")
@@ -151,6 +155,7 @@ class Rerunner:
         run: StoredRun,
         baseline: Baseline,
         data: Data,
+        timed: Postprocess | None,
         cores: tuple[int, ...],
         suite: Suite,
     ) -> LiveCase | NotRun:
@@ -160,15 +165,15 @@ class Rerunner:
             return NotRun(reason=reason)
         rules = _list_rules(suite, new)
         specs = {
-            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data), baseline),
-            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
+            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data, timed), baseline),
+            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data, timed),
         }
         fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
         fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
         if fp32 is None or fp32_file is None:
             rules = replace(rules, promise=None)  # the run's own figure is judged
         else:
-            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data)
+            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data, timed)
         return LiveCase(
             case=new.case.id,
             specs=specs,
@@ -250,7 +255,9 @@ def _explain_obstacle(new: Record, run: StoredRun, baseline: Baseline, cores: tu
     )
 
 
-def _describe_worker(record: Record, name: str, file: Path, cores: tuple[int, ...], data: Data) -> WorkerSpec:
+def _describe_worker(
+    record: Record, name: str, file: Path, cores: tuple[int, ...], data: Data, timed: Postprocess | None
+) -> WorkerSpec:
     key = record.case
     return WorkerSpec(
         case=name,
@@ -262,4 +269,5 @@ def _describe_worker(record: Record, name: str, file: Path, cores: tuple[int, ..
         inputs=data.evaluation(0, min(data.evaluation_count, INPUTS * key.batch_size)),
         environment=registry.load("host", key.host).environment(),
         precision=float_of(key.mode),
+        postprocess=timed,
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -36,6 +38,15 @@ def list_outputs(predictions: Iterable[str]) -> list[str]:
     """The names of the outputs in a file of predictions, the first one first."""
     behind = sorted(int(name.partition(".")[2]) for name in predictions if name.startswith("outputs."))
     return [name_outputs(place) for place in (0, *behind)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """What the values, or facts, of a metric are of where that is not one example each: row u of ``members`` (units,
+    k) has the places of the examples that make unit u, ``among`` those of the examples that each is scored among."""
+
+    members: Array
+    among: Array
 
 
 class Metric(ABC):
@@ -87,9 +98,32 @@ class Metric(ABC):
         """
         return None
 
+    def find_fixed(self, labels: Array) -> Array:
+        """The places of the examples whose outputs are fp32's whatever the variant, such as an index that stays."""
+        return np.array([], dtype=np.intp)
+
+    def units(self, reference: Array) -> Units | None:
+        """What each value, or row of facts, is of; None where it is one example each, in their order."""
+        return None
+
     def of_facts(self, facts: Array) -> float:
         """The score of examples by their facts; ``value`` is that of all."""
         raise NotImplementedError(f"{self.name} has no facts")
+
+
+def keep_fixed(metric: Metric, outputs: Array, labels: Array | None, fp32: Array | None) -> Array:
+    """The outputs of a variant as they are judged: where ``metric.find_fixed`` says so, those of its ``fp32`` (None: it
+    is fp32). Raises ``ValueError`` where those have another shape."""
+    if fp32 is None or labels is None or metric.against != "labels" or len(labels) != len(outputs):
+        return outputs
+    places = metric.find_fixed(labels)
+    if not len(places):
+        return outputs
+    if fp32.shape != outputs.shape:
+        raise ValueError(f"the outputs have the shape {outputs.shape}, those of its fp32 {fp32.shape}")
+    judged = outputs.copy()
+    judged[places] = fp32[places]
+    return judged
 
 
 class MeanMetric(Metric):

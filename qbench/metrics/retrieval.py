@@ -1,9 +1,10 @@
 """Scores of search: each query's documents by the cosine of their embeddings, as BEIR and MTEB rank them.
 
 Outputs are embeddings (n, size) of documents and queries alike, both by the variant that is judged. Labels are whole
-numbers (n, 1 + most relevant documents of a query, 2): of a document the row 0 is ``(its number, -1)``; of a query it
-is ``(-1, -1)``, and the rows behind are ``(number of a relevant document, how relevant)``; rows of -1 are none. The
-unit is the query: those of which no relevant document is among the examples do not count.
+numbers (n, 1 + most relevant documents of a query, 2): of a document the row 0 is ``(its number, -1)``, or ``(its
+number, -2)`` where the index stays and fp32 has embedded it; of a query it is ``(-1, -1)``, and the rows behind are
+``(number of a relevant document, how relevant)``; rows of -1 are none. The unit is the query: those of which no
+relevant document is among the examples do not count.
 
 ``ndcg@k``: the gain of the first k hits, each divided by log2(1 + rank), of the best order's (trec_eval's
 ``ndcg_cut``); ``recall@k``: the share of a query's relevant documents among the first k; ``mrr@k``: 1 / rank of the
@@ -16,9 +17,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qbench.metrics.base import Array, MeanMetric
+from qbench.metrics.base import Array, MeanMetric, Units
 from qbench.metrics.validation import NO_LABELS, numbers_problem
 
+BY_FP32 = -2  # of a document in an index that stays
 _BLOCK = 256  # queries that are compared with all documents at once
 
 
@@ -48,19 +50,26 @@ class RankScore(MeanMetric):
 
     def per_example(self, outputs: Array, labels: Array) -> Array:
         """One number for each query that counts, in their order."""
-        numbers = labels[:, 0, 0]
-        documents, queries = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
-        places = {int(number): place for place, number in enumerate(numbers[documents])}
+        documents, relevant = _read_labels(labels)
         lengths = np.linalg.norm(outputs, axis=1, keepdims=True).astype(np.float64)
         vectors = outputs / np.where(lengths > 0, lengths, 1.0)
-        relevant = {int(query): _find_relevant(labels[query], places) for query in queries}
-        counted = [query for query, found in relevant.items() if found]
+        queries = list(relevant)
         values = list[float]()
-        for start in range(0, len(counted), _BLOCK):
-            block = counted[start : start + _BLOCK]
+        for start in range(0, len(queries), _BLOCK):
+            block = queries[start : start + _BLOCK]
             similar = vectors[block] @ vectors[documents].T
             values += [self._score(row, relevant[query]) for query, row in zip(block, similar, strict=True)]
         return np.array(values)
+
+    def find_fixed(self, labels: Array) -> Array:
+        """The documents that fp32 embeds."""
+        is_label = labels.ndim == 3 and labels.shape[2] == 2
+        return np.flatnonzero(labels[:, 0, 1] == BY_FP32) if is_label else super().find_fixed(labels)
+
+    def units(self, labels: Array) -> Units:
+        """Each query that counts, among the documents."""
+        documents, relevant = _read_labels(labels)
+        return Units(members=np.array(list(relevant), dtype=np.intp).reshape(-1, 1), among=documents)
 
     def _score(self, similar: Array, relevant: dict[int, int]) -> float:
         """Of one query: how similar each document is, and its relevant ones' places and gains."""
@@ -74,6 +83,15 @@ class RankScore(MeanMetric):
         best = np.sort(gains)[::-1][: self._k]
         ideal = (best / np.log2(2 + np.arange(len(best)))).sum()
         return float((gains[seen] / np.log2(2 + ranks[seen])).sum() / ideal)
+
+
+def _read_labels(labels: Array) -> tuple[Array, dict[int, dict[int, int]]]:
+    """Where the documents stand, and of each query that counts, by its place, the relevant ones among them."""
+    numbers = labels[:, 0, 0]
+    documents = np.flatnonzero(numbers >= 0)
+    places = {int(number): place for place, number in enumerate(numbers[documents])}
+    relevant = {int(query): _find_relevant(labels[query], places) for query in np.flatnonzero(numbers < 0)}
+    return documents, {query: gains for query, gains in relevant.items() if gains}
 
 
 def _find_relevant(label: Array, places: dict[int, int]) -> dict[int, int]:

@@ -3,18 +3,23 @@
 An example of one run is found in the other by its content (the values of its inputs and its label), whatever its
 place or name; and where its content changed, say since images are cut to another size, by its id and label. Equal
 contents are told apart by counting them.
+
+Where a metric has another unit, its values are of units: a query, which is the same where its text and all documents
+that it is held against are, and by its name where those are others; a pair of texts.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from qbench.metrics.base import Units
 
     Array = NDArray[Any]
 
@@ -57,19 +62,39 @@ class Paired:
         return self.n == self.of_new == self.of_old and not self.by_id
 
 
-def example_scores(values: Array, predictions: Mapping[str, Array], *, facts: bool = False) -> ExampleScores:
-    """``values`` with the keys that stored predictions (``contents``, ``ids``, ``labels``) give."""
-    n = len(values)
+def example_scores(
+    values: Array, predictions: Mapping[str, Array], *, facts: bool = False, units: Units | None = None
+) -> ExampleScores:
+    """``values`` with the keys that stored predictions (``contents``, ``ids``, ``labels``) give; ``units``: what each
+    value is of (None: of one example each, in their order)."""
+    n = len(values) if units is None else len(predictions["outputs"])
     labels = _rows(predictions.get("labels"), n)
     contents = predictions.get("contents")
-    has_contents = contents is not None and len(contents) == n
+    rows = None if contents is None or len(contents) != n else list(_joined(contents, labels))
     named = [str(name) for name in predictions.get("ids", ())]
     if len(named) != n:
         named = [str(place) for place in range(n)]
     mere_positions = named == [str(place) for place in range(n)]
-    ids = None if has_contents and mere_positions else _keys(name.encode() for name in _with(named, labels))
-    rows = _keys(_joined(contents, labels)) if contents is not None and has_contents else None
-    return ExampleScores(values=values, facts=facts, contents=rows, ids=ids)
+    ids = None if rows is not None and mere_positions else [name.encode() for name in _with(named, labels)]
+    if units is not None:
+        rows = None if rows is None else _join_members(rows, units.members, _digest(rows, units.among))
+        ids = None if ids is None else _join_members(ids, units.members, b"")
+    return ExampleScores(
+        values=values,
+        facts=facts,
+        contents=None if rows is None else _keys(rows),
+        ids=None if ids is None else _keys(ids),
+    )
+
+
+def _join_members(rows: Sequence[bytes], members: Array, context: bytes) -> list[bytes]:
+    """A row for each unit, whatever the order of its members."""
+    return [_digest(rows, places) + context for places in members]
+
+
+def _digest(rows: Sequence[bytes], places: Iterable[int]) -> bytes:
+    digests = sorted(hashlib.sha256(rows[place]).digest() for place in places)
+    return hashlib.sha256(b"".join(digests)).digest()
 
 
 def pair(new: ExampleScores, old: ExampleScores) -> Paired:

@@ -285,7 +285,7 @@ class StoredRun:
         says which of several outputs (default: the record's own).
         """
         of = of or record
-        metric, stored = self._metric, self.judged_predictions(record, of=of)
+        metric, stored = self._metric, self._as_judged(record, fp32, of)
         if metric is None:
             return self._kept_values(record, len(stored.get("outputs", ())))
         held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=of)
@@ -298,12 +298,42 @@ class StoredRun:
     def examples(self, record: Record, fp32: Record | None = None) -> ExampleScores | None:
         """What the record's score rests on, example by example; None where no predictions are stored or the score is
         one that no example has a part in (a number for all, of a score of the user's own)."""
-        stored = self.judged_predictions(record)
+        stored = self._as_judged(record, fp32, record)
         n, values = len(stored.get("outputs", ())), self.values(record, fp32)
-        if n and values is not None and len(values) == n:
-            return example_scores(values, stored)
-        facts = self._facts(record, stored, fp32) if n else None
-        return None if facts is None else example_scores(facts, stored, facts=True)
+        if not n:
+            return None
+        if values is not None:
+            scores = self._with_keys(values, stored)
+            if scores is not None:
+                return scores
+        facts = self._facts(record, stored, fp32)
+        return None if facts is None else self._with_keys(facts, stored, facts=True)
+
+    def _as_judged(self, record: Record, fp32: Record | None, of: Record) -> dict[str, Array]:
+        """``judged_predictions``, of which those that are fp32's whatever the variant are taken from there; none where
+        that cannot be."""
+        from qbench.metrics.base import keep_fixed
+
+        stored = self.judged_predictions(record, of=of)
+        labels = stored.get("labels")
+        if self._metric is None or labels is None or "outputs" not in stored:
+            return stored
+        if not len(self._metric.find_fixed(labels)) or record.case.mode == "fp32":
+            return stored
+        exact = {} if fp32 is None else self.judged_predictions(fp32, of=of)
+        try:
+            return {**stored, "outputs": keep_fixed(self._metric, stored["outputs"], labels, exact["outputs"])}
+        except (KeyError, ValueError):
+            return {}
+
+    def _with_keys(self, rows: Array, stored: Mapping[str, Array], *, facts: bool = False) -> ExampleScores | None:
+        """Values, or facts, with the keys of what they are of; None where that is not known, as of values of a part of
+        the examples."""
+        metric, units = self._metric, None
+        if metric is not None and metric.against == "labels":
+            units = metric.units(stored["labels"])
+        count = len(stored["outputs"]) if units is None else len(units.members)
+        return example_scores(rows, stored, facts=facts, units=units) if len(rows) == count else None
 
     def _facts(self, record: Record, stored: Mapping[str, Array], fp32: Record | None) -> Array | None:
         """What a metric that no example has alone is made from, one row an example; None where it has no such form."""
@@ -312,7 +342,7 @@ class StoredRun:
             return None
         held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=record)
         reference = held.get("labels" if metric.against == "labels" else "outputs")
-        if reference is None or len(reference) != len(stored["outputs"]):
+        if reference is None or _unfit(metric, stored["outputs"], reference):
             return None
         return metric.facts(stored["outputs"], reference)
 

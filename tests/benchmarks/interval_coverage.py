@@ -278,6 +278,31 @@ def _score_change(metric: WholeMetric, labels: Array, old: Array, new: Array) ->
     return float(metric.value(new, labels) - metric.value(old, labels))
 
 
+PAIRS = 20_000  # of the population that samples are drawn from
+
+
+def pairs(samples: int) -> Iterator[Row]:
+    """spearman of the cosines of pairs against grades from 0 to 5, and its change where int8 adds noise to them, more
+    to some pairs; ``halves``: grades in steps of a half, else of a fifth."""
+    rng = np.random.default_rng(11)
+    for name, steps, noise in (("fifths", 5, 0.05), ("halves", 2, 0.05), ("fifths, much noise", 5, 0.3)):
+        alike = rng.beta(1.2, 1.0, PAIRS)
+        grades = np.round(5 * np.clip(alike + rng.normal(0, 0.08, PAIRS), 0, 1) * steps) / steps
+        old = alike + rng.normal(0, 0.15, PAIRS)
+        new = old + noise * rng.normal(0, 1, PAIRS) * rng.lognormal(-0.5, 0.7, PAIRS)
+        facts = [SPEARMAN.facts(outputs, grades) for outputs in (new, old)]
+        truth = [SPEARMAN.of_facts(each) for each in facts]
+        for n in (50, 200, 500, 1000):
+            score, change = Tally(), Tally()
+            for _ in range(samples // (1 if n < 500 else 2)):
+                drawn = rng.integers(0, PAIRS, n)
+                ours, theirs = (SPEARMAN.facts(outputs[drawn], grades[drawn]) for outputs in (new, old))
+                score.add(truth[0], _both(partial(jackknife.limit_score, SPEARMAN.of_facts, ours)))
+                change.add(truth[0] - truth[1], _both(partial(jackknife.limit_change, SPEARMAN.of_facts, ours, theirs)))
+            yield Row("spearman of pairs", f"{name}, {truth[0]:.3f}, n {n}", score)
+            yield Row("change of spearman of pairs", f"{name}, {truth[0] - truth[1]:+.4f}, n {n}", change)
+
+
 # --- scenes ----------------------------------------------------------------------------------------------------------
 
 SCENES = DOCUMENTS = 5000  # of the population that samples are drawn from
@@ -438,6 +463,7 @@ PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "shares": shares,
     "f1": f1,
     "regression": regression,
+    "pairs": pairs,
     "scenes": scenes,
     "documents": documents,
     "speedups": speedups,

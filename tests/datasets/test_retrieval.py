@@ -129,3 +129,18 @@ def test_each_function_is_found_by_its_first_sentence(tmp_path: Path) -> None:
 def test_a_documentation_has_a_first_sentence_and_a_rest(text: str, first: str) -> None:
     """Enough of both, else it is no pair."""
     assert docstrings._split_first(text)[0] == first
+
+
+def test_an_index_that_stays_is_marked_and_said(tmp_path: Path) -> None:
+    """In the labels of documents alone, as the metric knows them, and in a note; the built-in has it, too."""
+    dataset = opened(write(tmp_path), corpus="fp32", held_out=3)
+    labels = np.asarray(dataset.load("test").labels)
+    metric = registry.load("metric", "ndcg@10")
+    assert metric.find_fixed(labels).tolist() == list(range(37))
+    assert (labels[37:, 0] == -1).all()
+    assert "only queries are embedded by each variant" in dataset.notes[0]
+    plain = opened(tmp_path, held_out=3)
+    assert metric.find_fixed(np.asarray(plain.load("test").labels)).tolist() == []
+    assert "built anew" in plain.notes[0]
+    with pytest.raises(DataError, match="corpus: expected one of variant, fp32, got 'int8'"):
+        opened(tmp_path, corpus="int8")

@@ -24,7 +24,7 @@ from qbench.gating.rules import judge_records
 from qbench.gating.verdict import Verdict
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Accuracy, Record
-from qbench.record.stored_run import MetricInfo, SuiteInfo
+from qbench.record.stored_run import MetricInfo, SuiteInfo, read_run
 from qbench.stats.interval_type import Interval
 
 N = 1000
@@ -256,3 +256,89 @@ def _own(old: np.ndarray, new: np.ndarray, sha: str) -> Verdict:
     )
     (verdict,) = (verdict for verdict in verdicts if verdict.rule == "mae regression")
     return verdict
+
+
+def search_run(folder: Path, noise: float, *, extra: int = 0, of: slice = slice(None)) -> Path:
+    """A run of 300 queries over 400 documents, its embeddings so noisy; ``extra``: documents more, ``of``: its rows."""
+    from qbench.metrics.retrieval import RankScore
+
+    random, queries, documents = np.random.default_rng(3), 300, 400 + extra
+    texts = random.normal(size=(400, 16)), random.normal(size=(100, 16))
+    vectors = np.concatenate([texts[0], texts[1][:extra], texts[0][:queries] + 0.9 * random.normal(size=(queries, 16))])
+    labels = np.full((documents + queries, 2, 2), -1, dtype=np.int64)
+    labels[:documents, 0, 0] = np.arange(documents)
+    labels[documents:, 1, 0], labels[documents:, 1, 1] = np.arange(queries), 1
+    names = [f"document {n}" for n in range(documents)] + [f"query {n}" for n in range(queries)]
+    stored = {
+        "outputs": (vectors + noise * np.random.default_rng(4).normal(size=vectors.shape)).astype(np.float32)[of],
+        "labels": labels[of],
+        "ids": np.array(names)[of],
+        "contents": overlap.digest_examples(Examples(inputs=(vectors,), labels=None))[of],
+    }
+    value = RankScore("ndcg", 10).value(stored["outputs"], stored["labels"])
+    metric = MetricInfo(name="ndcg@10")
+    described = info((FP32, CASE), metric=metric, suite=SuiteInfo(name="demo", text=SUITE.replace("METRIC", "ndcg@10")))
+    plain = Accuracy(metric="ndcg@10", value=value, low=value - 0.05, high=value + 0.05, n=queries)
+    changed = replace(plain, delta=Interval(value=0.0, low=-0.001, high=0.001))
+    records = [replace(fp32(), accuracy=plain), replace(int8(accuracy=changed), predictions="predictions/int8.npz")]
+    path = run_folder(folder, [replace(records[0], predictions="predictions/fp32.npz"), records[1]], described)
+    (path / "predictions").mkdir()
+    for name in ("fp32", "int8"):
+        np.savez(path / "predictions" / f"{name}.npz", **stored)
+    return path
+
+
+def test_queries_are_paired_with_those_that_the_baseline_keeps(tmp_path: Path) -> None:
+    """A loss of fp32 and int8 alike is found by query, far inside the limits of two scores that are not paired; the
+    same answers, in another order, are identical."""
+    baseline = write_baseline(search_run(tmp_path / "old", 0.0), tmp_path)
+    assert len(baseline_examples.read(examples_file(baseline))[CASE].values) == 300
+    worse = regression(search_run(tmp_path / "worse", 0.3), baseline)
+    assert worse.outcome == "FAIL"
+    assert "not paired" not in worse.text
+    assert worse.high is not None
+    assert worse.low is not None
+    assert worse.high - worse.low < 0.05
+    same = regression(search_run(tmp_path / "same", 0.0, of=slice(None, None, -1)), baseline)
+    assert same.outcome == "PASS"
+    assert "identical" in same.text
+
+
+def test_a_query_over_other_documents_is_the_same_by_its_name_alone(tmp_path: Path) -> None:
+    """A document more makes every query another task, which the verdict says; a query that is gone is not paired."""
+    baseline = write_baseline(search_run(tmp_path / "old", 0.0), tmp_path)
+    more = regression(search_run(tmp_path / "more", 0.0, extra=1), baseline)
+    assert "300 of them the same by id alone" in more.text
+    fewer = regression(search_run(tmp_path / "fewer", 0.0, of=slice(0, 650)), baseline)
+    assert "on 250 shared examples (baseline 300, run 250)" in fewer.text
+
+
+def test_compare_pairs_queries_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs, and a run and a baseline: by query, as JSON says."""
+    old, new = search_run(tmp_path / "old", 0.0), search_run(tmp_path / "worse", 0.3)
+    baseline = write_baseline(old, tmp_path)
+    for base in (old, baseline):
+        compare(str(base), str(new), as_json=True)
+        (delta,) = (d for d in json.loads(capsys.readouterr().out)["deltas"] if d["case"] == CASE)
+        assert delta["paired"] == 300
+
+
+def test_a_stored_run_is_read_as_it_was_judged_where_the_index_stays(tmp_path: Path) -> None:
+    """What a baseline keeps is of int8's queries over fp32's documents: its mean is the record's score."""
+    from qbench.metrics.retrieval import BY_FP32, RankScore
+
+    folder = search_run(tmp_path / "run", 0.0)
+    with np.load(folder / "predictions" / "fp32.npz") as stored:
+        arrays = dict(stored)
+    arrays["labels"][:400, 0, 1] = BY_FP32
+    np.savez(folder / "predictions" / "fp32.npz", **arrays)
+    noisy = arrays["outputs"] + np.random.default_rng(4).normal(size=arrays["outputs"].shape).astype(np.float32)
+    np.savez(folder / "predictions" / "int8.npz", **{**arrays, "outputs": noisy})
+    mixed = np.concatenate([arrays["outputs"][:400], noisy[400:]])
+    kept = baseline_examples.to_text(read_run(folder))
+    assert kept is not None
+    (tmp_path / "kept.json").write_text(kept)
+    values = baseline_examples.read(tmp_path / "kept.json")[CASE].values
+    assert values.mean() == pytest.approx(RankScore("ndcg", 10).value(mixed, arrays["labels"]), abs=1e-6)
+    (folder / "predictions" / "fp32.npz").unlink()
+    assert baseline_examples.to_text(read_run(folder, lenient=True)) is None

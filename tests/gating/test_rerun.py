@@ -22,8 +22,8 @@ from qbench.machine import fingerprint
 from qbench.measure.samples import BlockTiming
 from qbench.measure.worker import WorkerFacts, WorkerSpec
 from qbench.progress.live import Silent
-from qbench.record.schema import ArtifactFacts, Record
-from qbench.record.stored_run import RunInfo, StoredRun, SuiteInfo
+from qbench.record.schema import Accuracy, ArtifactFacts, OutputScore, Record
+from qbench.record.stored_run import POSTPROCESS, RunInfo, StoredRun, SuiteInfo
 from qbench.suite import Suite
 
 SUITE = suite.parse("suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
@@ -207,6 +207,65 @@ def test_data_of_a_suite_that_is_not_here_are_not_opened(tmp_path: Path) -> None
     reruns = rerunner()(stored([new], described), suite.parse(text), held([old]))[CASE]
     assert isinstance(reruns, NotRun)
     assert "gone.yaml is not there; name it with --suite" in reruns.reason
+
+
+DECODED = """suite: demo
+models:
+- {{name: net, source: {{python: 'net.py:build'}}, postprocess: {{python: '{file}:decode', timed: {timed}}}}}
+data: {{dataset: digits}}
+matrix: {{}}
+"""
+
+
+def decoding(folder: Path, timed: str = "true", *, digest: str | None = None) -> tuple[StoredRun, Suite, Path]:
+    """A run whose suite lies in a folder and has a postprocess, which it keeps the digest of."""
+    (folder / "decode.py").write_text("def decode(outputs): return outputs['boxes']")
+    (folder / "net.py").write_text("def build(): ...")
+    text = DECODED.format(file=folder / "decode.py", timed=timed)
+    (folder / "demo.yaml").write_text(text)
+    read = suite.read(folder / "demo.yaml")
+    (reference,) = read.references()
+    assert reference.own_postprocess is not None
+    kept = {f"{POSTPROCESS}net": digest or reference.own_postprocess.digest()}
+    described = replace(here(), suite=SuiteInfo(name="demo", file=str(folder / "demo.yaml"), text=text), digests=kept)
+    names = tuple(OutputScore(name=name, judged=None) for name in ("boxes", "scores"))
+    plain = Accuracy(metric="map", value=0.5, low=None, high=None, n=9, outputs=names)
+    return stored([fp32(), built(int8(accuracy=plain), "new")], described), suite.parse(text), folder / "demo.yaml"
+
+
+def test_what_is_timed_with_a_network_is_timed_with_both_artifacts(tmp_path: Path) -> None:
+    """By the names of its outputs, in each process; where the suite does not say so, and where the person did not run
+    the suite here or name it, it is not called."""
+    run, demo, file = decoding(tmp_path)
+    baseline, arms = held([fp32(), built(int8(), "old")]), Arms()
+    refused = rerunner(arms)(run, demo, baseline)[CASE]
+    assert isinstance(refused, NotRun)
+    assert "postprocess of net" in refused.reason
+    assert not arms.specs
+    rerunner(arms, suite_file=file)(run, demo, baseline)
+    assert {spec.case for spec in arms.specs} == {"baseline", "contender"}
+    for spec in arms.specs:
+        assert spec.postprocess is not None
+        assert (spec.postprocess.attribute, spec.postprocess.names) == ("decode", ("boxes", "scores"))
+    run, demo, file = decoding(tmp_path, "false")
+    arms = Arms()
+    rerunner(arms)(run, demo, baseline)
+    assert {spec.postprocess for spec in arms.specs} == {None}
+
+
+def test_another_function_than_the_run_timed_is_not_timed(tmp_path: Path) -> None:
+    """Neither one that was edited since, nor one that the suite on this disk names in its place."""
+    run, demo, file = decoding(tmp_path, digest="of another text")
+    baseline = held([fp32(), built(int8(), "old")])
+    edited = rerunner(suite_file=file)(run, demo, baseline)[CASE]
+    assert isinstance(edited, NotRun)
+    assert "decode() is no longer what this run timed; run the suite again" in edited.reason
+    run, demo, file = decoding(tmp_path)
+    (tmp_path / "decode.py").write_text("def decode(outputs): ...\ndef other(outputs): ...")
+    file.write_text(file.read_text().replace(":decode", ":other"))
+    replaced = rerunner(suite_file=file)(run, demo, baseline)[CASE]
+    assert isinstance(replaced, NotRun)
+    assert "times another postprocess than the run" in replaced.reason
 
 
 def pair_of(record: Record | None = None) -> tuple[StoredRun, Suite, Baseline]:

@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score
 from qbench import registry
 from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import score_predictions
-from qbench.metrics.retrieval import RankScore
+from qbench.metrics.retrieval import BY_FP32, RankScore
 
 
 def search(seed: int, documents: int = 30, queries: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,3 +127,43 @@ def test_any_number_of_hits_has_a_name(name: str) -> None:
     """And the score is a share."""
     metric = registry.load("metric", name)
     assert (metric.name, metric.percent, metric.higher_is_better) == (name, True, True)
+
+
+def staying(labels: np.ndarray) -> np.ndarray:
+    """The labels of the same texts in an index that stays."""
+    marked = labels.copy()
+    marked[labels[:, 0, 0] >= 0, 0, 1] = BY_FP32
+    return marked
+
+
+def test_in_an_index_that_stays_documents_are_those_of_fp32() -> None:
+    """A variant is judged by its queries alone; both it and another variant are held against the same documents."""
+    vectors, labels, _ = search(1, documents=200, queries=80)
+    random = np.random.default_rng(0)
+    ours, theirs = (vectors + 0.4 * random.normal(size=vectors.shape).astype(np.float32) for _ in range(2))
+    metric, documents = RankScore("ndcg", 10), labels[:, 0, 0] >= 0
+    mixed, others = (np.where(documents[:, None], vectors, outputs) for outputs in (ours, theirs))
+    fp32 = {"outputs": vectors, "labels": staying(labels)}
+    accuracy = score_predictions(metric, {**fp32, "outputs": ours}, fp32, None)
+    assert accuracy.value == pytest.approx(metric.value(mixed, labels), abs=1e-12)
+    assert abs(accuracy.value - metric.value(ours, labels)) > 1e-5
+    beside = score_predictions(metric, {**fp32, "outputs": ours}, {**fp32, "outputs": theirs}, None, fp32)
+    assert beside.value == accuracy.value
+    assert beside.delta is not None
+    assert beside.delta.value == pytest.approx(metric.value(mixed, labels) - metric.value(others, labels))
+    itself = score_predictions(metric, fp32, None, None)
+    assert itself.value == pytest.approx(metric.value(vectors, labels), abs=1e-12)
+    with pytest.raises(EvaluateError, match=r"outputs have the shape .*, those of its fp32"):
+        score_predictions(metric, {**fp32, "outputs": ours[:, :5]}, fp32, None)
+
+
+def test_what_moves_documents_alone_changes_nothing_in_an_index_that_stays() -> None:
+    """Without it, it does."""
+    vectors, labels, _ = search(1, documents=200, queries=80)
+    moved = vectors + (labels[:, :1, 0] >= 0) * np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)
+    metric = RankScore("ndcg", 10)
+    for marked, unchanged in ((staying(labels), True), (labels, False)):
+        fp32 = {"outputs": vectors, "labels": marked}
+        delta = score_predictions(metric, {**fp32, "outputs": moved}, fp32, None).delta
+        assert delta is not None
+        assert (delta.value == 0) is unchanged

@@ -8,6 +8,7 @@ import numpy as np
 
 from qbench.datasets import overlap
 from qbench.datasets.base import Examples
+from qbench.metrics.base import Units
 from qbench.record.example_scores import ExampleScores, example_scores, pair
 
 
@@ -87,3 +88,19 @@ def test_numbers_are_compared_as_a_baseline_keeps_them() -> None:
     )
     paired = pair(exact, example_scores)
     assert (paired.new == paired.old).all()
+
+
+def test_a_unit_of_several_examples_is_found_whatever_their_order_and_only_among_the_same() -> None:
+    """Both texts of a pair make its key, in either order; those that it is scored among do, too, but for its name."""
+    names = [f"text {place}" for place in range(6)]
+    described = {**stored(IMAGES, None, names), "outputs": np.zeros((6, 2))}
+    old = example_scores(VALUES[:2], described, units=Units(members=np.array([[0, 1], [2, 3]]), among=np.array([4])))
+    turned = Units(members=np.array([[3, 2], [1, 0]]), among=np.array([4]))
+    again = pair(example_scores(VALUES[:2][::-1], described, units=turned), old)
+    assert again.whole
+    assert (again.new == again.old).all()
+    beside = Units(members=np.array([[0, 1], [2, 3]]), among=np.array([4, 5]))
+    paired = pair(example_scores(VALUES[:2], described, units=beside), old)
+    assert (paired.n, paired.by_id) == (2, 2)
+    others = Units(members=np.array([[0, 3], [2, 5]]), among=np.array([4]))
+    assert pair(example_scores(VALUES[:2], described, units=others), old).n == 0

@@ -1,0 +1,39 @@
+"""Rules of qbench/gating/timed_postprocess.py that need no process; what is timed: tests/gating/test_rerun.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_records import fp32, info, int8
+
+from qbench import suite
+from qbench.gating.timed_postprocess import find_timed
+from qbench.models.postprocess import Postprocess
+from qbench.record.schema import Accuracy, OutputScore
+from qbench.record.stored_run import StoredRun
+
+TEXT = """suite: demo
+models:
+- {{name: net, source: {{python: 'net.py:build'}}, postprocess: {{python: 'd.py:f', timed: {timed}}}{more}}}
+data: {{dataset: digits}}
+matrix: {{}}
+"""
+
+
+def found(timed: str = "true", more: str = "", outputs: tuple[str, ...] = ("a", "b")) -> object:
+    """What is timed with a case of a network with these outputs."""
+    names = tuple(OutputScore(name=name, judged=None) for name in outputs)
+    record = int8(accuracy=Accuracy(metric="map", value=0.5, low=None, high=None, n=9, outputs=names))
+    run = StoredRun(folder=Path("r"), info=info(), records=(fp32(), record))
+    return find_timed(suite.parse(TEXT.format(timed=timed, more=more)), run, record)
+
+
+def test_it_is_given_outputs_by_name_where_there_are_several_and_the_suite_names_none() -> None:
+    """As evaluation and the run's own measurement give them; of a run without the digest as it is."""
+    both = found()
+    assert isinstance(both, Postprocess)
+    assert both.names == ("a", "b")
+    for alone in (found(outputs=("a",)), found(outputs=()), found(more=", output: a")):
+        assert isinstance(alone, Postprocess)
+        assert alone.names == ()
+    assert found(timed="false") is None
