@@ -42,10 +42,10 @@ def list_outputs(predictions: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """What the values, or facts, of a metric are of where that is not one example each: row u of ``members`` (units,
-    k) has the places of the examples that make unit u, ``among`` those of the examples that each is scored among."""
+    """What the values, or facts, of a metric are of where that is not one example each: ``members`` has the
+    places of the examples that make each unit, ``among`` those of the examples that each is scored among."""
 
-    members: Array
+    members: Sequence[Array]
     among: Array
 
 
@@ -103,7 +103,8 @@ class Metric(ABC):
         return np.array([], dtype=np.intp)
 
     def units(self, reference: Array) -> Units | None:
-        """What each value, or row of facts, is of; None where it is one example each, in their order."""
+        """What each value, or row of facts, is of; None where it is one example each, in their order. Of a metric
+        against fp32 ``reference`` may be any variant's outputs."""
         return None
 
     def of_facts(self, facts: Array) -> float:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from qbench.errors import EvaluateError
-from qbench.metrics.base import Array, WholeMetric
+from qbench.metrics.base import Array, Units, WholeMetric
 from qbench.metrics.validation import NO_LABELS, numbers_problem
 
 MOST_LIKELY, DRAWN = 16, 16
@@ -69,6 +69,16 @@ class NextToken(WholeMetric):
         if outputs.ndim != 3 or not (outputs[:, :, _DOCUMENT] >= 0).any():
             return f"no token counts in outputs of shape {outputs.shape}; give documents of two tokens or more"
         return None
+
+    def units(self, reference: Array) -> Units:
+        """Each document with a token that counts, by its number, as the windows that it is cut into."""
+        if self.against == "labels":
+            documents = np.where((reference[:, 1:] >= 0).any(axis=1), reference[:, 0], FILL)
+        else:
+            documents = reference[..., _DOCUMENT].max(axis=1)
+        numbers = np.unique(documents[documents >= 0])
+        members = [np.flatnonzero(documents == number) for number in numbers]
+        return Units(members=members, among=np.empty(0, dtype=np.intp))
 
     def of_facts(self, facts: Array) -> float:
         """The sum over the number of tokens; 0 where there are none (in a resample)."""

@@ -125,7 +125,7 @@ class Spearman(WholeMetric):
     def units(self, labels: Array) -> Units | None:
         """Each pair, of which nothing but the order depends on others; None where there are none."""
         is_of_pairs = labels.ndim == 2 and labels.shape[1] == 2
-        return Units(members=_match_pairs(labels), among=np.array([], dtype=np.intp)) if is_of_pairs else None
+        return Units(members=list(_match_pairs(labels)), among=np.array([], dtype=np.intp)) if is_of_pairs else None
 
     def of_facts(self, facts: Array) -> float:
         """The correlation of the mean ranks; the ranks of a resample are counted, not sorted."""

@@ -69,7 +69,7 @@ class RankScore(MeanMetric):
     def units(self, labels: Array) -> Units:
         """Each query that counts, among the documents."""
         documents, relevant = _read_labels(labels)
-        return Units(members=np.array(list(relevant), dtype=np.intp).reshape(-1, 1), among=documents)
+        return Units(members=[np.array([query]) for query in relevant], among=documents)
 
     def _score(self, similar: Array, relevant: dict[int, int]) -> float:
         """Of one query: how similar each document is, and its relevant ones' places and gains."""

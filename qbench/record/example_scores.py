@@ -87,7 +87,7 @@ def example_scores(
     )
 
 
-def _join_members(rows: Sequence[bytes], members: Array, context: bytes) -> list[bytes]:
+def _join_members(rows: Sequence[bytes], members: Iterable[Array], context: bytes) -> list[bytes]:
     """A row for each unit, whatever the order of its members."""
     return [_digest(rows, places) + context for places in members]
 

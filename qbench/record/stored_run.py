@@ -330,8 +330,8 @@ class StoredRun:
         """Values, or facts, with the keys of what they are of; None where that is not known, as of values of a part of
         the examples."""
         metric, units = self._metric, None
-        if metric is not None and metric.against == "labels":
-            units = metric.units(stored["labels"])
+        if metric is not None:
+            units = metric.units(stored["labels" if metric.against == "labels" else "outputs"])
         count = len(stored["outputs"]) if units is None else len(units.members)
         return example_scores(rows, stored, facts=facts, units=units) if len(rows) == count else None
 

@@ -46,7 +46,7 @@ def test_both_texts_of_a_pair_are_examples_beside_each_other(tmp_path: Path) -> 
     assert labels[0, 0] == labels[1, 0] != labels[2, 0] == labels[3, 0]
     units = SPEARMAN.units(labels)
     assert units is not None
-    assert units.members.tolist() == [[0, 1], [2, 3]]
+    assert [places.tolist() for places in units.members] == [[0, 1], [2, 3]]
 
 
 def test_a_pair_has_its_number_wherever_it_stands_and_another_where_it_comes_again(tmp_path: Path) -> None:

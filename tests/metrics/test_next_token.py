@@ -103,6 +103,8 @@ def test_the_unit_is_the_document(metric: object) -> None:
     facts = metric.facts(rows, reference)  # type: ignore[attr-defined]
     counts = [(labels[labels[:, 0] == document, 1:] >= 0).sum() for document in range(3)]
     assert facts[:, 1].tolist() == counts
+    units = metric.units(labels if metric is NLL else rows)  # type: ignore[attr-defined]
+    assert [places.tolist() for places in units.members] == [[0, 1], [2, 3], [4, 5]]
     predictions = {"outputs": rows, "labels": labels}
     base = {"outputs": reference, "labels": labels}
     accuracy = score_predictions(metric, predictions, base, None)  # type: ignore[arg-type]
