@@ -53,6 +53,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "masks": "qbench.datasets.masks:open_dataset",
         "coco": "qbench.datasets.coco:open_dataset",
         "shapes": "qbench.datasets.shapes:open_dataset",
+        "text-lines": "qbench.datasets.text_lines:open_dataset",
+        "rendered-text": "qbench.datasets.rendered_text:open_dataset",
         "retrieval": "qbench.datasets.retrieval:open_dataset",
         "docstrings": "qbench.datasets.docstrings:open_dataset",
         "idx": "qbench.datasets.idx:open_dataset",

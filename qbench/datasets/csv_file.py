@@ -20,11 +20,13 @@ LONGEST = 1 << 27  # characters of one field; the library's own limit of 131,072
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns are read. ``label`` None: the file has none. ``others`` are read, too."""
+    """Which columns are read. ``label`` None: the file has none. ``others`` are read, too. ``options``: what names them
+    in a suite."""
 
     text: str
     label: str | None
     others: tuple[str, ...] = ()
+    options: tuple[str, ...] = ("text", "label", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     """
     names = read_header(file, delimiter=delimiter, encoding=encoding)
     required = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
-    columns_read = [_place(file, names, name) for name in required]
+    columns_read = [_place(file, names, name, columns.options) for name in required]
     records = []
     with _rows(file, delimiter, encoding) as rows:
         next(rows)
@@ -73,7 +75,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     return records
 
 
-def _place(file: Path, names: list[str], name: str) -> int:
+def _place(file: Path, names: list[str], name: str, options: tuple[str, ...]) -> int:
     if names.count(name) == 1:
         return names.index(name)
     if name in names:
@@ -81,8 +83,8 @@ def _place(file: Path, names: list[str], name: str) -> int:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
     raise DataError(
-        f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write text:, label: or split: with "
-        "the name that it has"
+        f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write "
+        f"{', '.join(f'{key}:' for key in options[:-1])} or {options[-1]}: with the name that it has"
     )
 
 

@@ -17,6 +17,7 @@ from qbench.datasets.npz_keys import LAYOUTS
 TOKENS = ("ids", "mask", "types")
 ORDERS = ("rgb", "bgr")
 FITS = ("letterbox", "stretch")
+LINE_FITS = ("pad", "stretch")
 
 
 def wrong(what: str, *at: str) -> PydanticCustomError:
@@ -138,6 +139,7 @@ Channels = Annotated[int, PlainValidator(partial(_read_choice, allowed=(3, 1)))]
 Layout = Annotated[Literal["nchw", "nhwc"], PlainValidator(partial(_read_choice, allowed=("nchw", "nhwc")))]
 Order = Annotated[str, PlainValidator(partial(_read_choice, allowed=ORDERS))]
 Fit = Annotated[str, PlainValidator(partial(_read_choice, allowed=FITS))]
+LineFit = Annotated[str, PlainValidator(partial(_read_choice, allowed=LINE_FITS))]
 Stored = Annotated[str, PlainValidator(partial(_read_choice, allowed=LAYOUTS))]
 Whether = Annotated[bool, PlainValidator(partial(_read_choice, allowed=(True, False)))]
 Numbers = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=False))]

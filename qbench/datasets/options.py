@@ -20,7 +20,7 @@ from qbench.files import regular_file
 
 TRAIN_AND_TEST = ("train", "test")
 SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "docstrings"), TRAIN_AND_TEST
+    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "rendered-text", "docstrings"), TRAIN_AND_TEST
 )
 Model = TypeVar("Model", bound="DatasetOptions")
 
@@ -171,6 +171,12 @@ class ShapesOptions(NoOptions):
     loader: ClassVar[str] = "shapes"
 
 
+class RenderedTextOptions(NoOptions):
+    """Of the rendered lines and pages."""
+
+    loader: ClassVar[str] = "rendered-text"
+
+
 class ImagenetOptions(ImageFolderOptions):
     """Of ImageNet's images: resized, cropped and scaled as its networks expect it."""
 
@@ -202,16 +208,42 @@ class RetrievalOptions(TokenOptions):
     seed: values.Seed = 0
 
 
-class CsvOptions(SplitOptions, TokenOptions):
+class CsvFileOptions(SplitOptions):
+    """How a CSV file is read, and its columns of texts and splits."""
+
+    text: values.Text = "text"
+    split: values.Text = "split"
+    delimiter: values.Character = ","
+    encoding: values.Text = "utf-8"
+
+
+class CsvOptions(CsvFileOptions, TokenOptions):
     """Of texts in CSV files."""
 
     loader: ClassVar[str] = "csv"
-    text: values.Text = "text"
     label: values.Text = "label"
-    split: values.Text = "split"
     classes: values.NamedClasses = None
-    delimiter: values.Character = ","
-    encoding: values.Text = "utf-8"
+
+
+class TextLinesOptions(CsvFileOptions, ImageOptions):
+    """Of images of lines with their texts; ``fit``: how a line becomes one of ``size``."""
+
+    loader: ClassVar[str] = "text-lines"
+    image: values.Text = "image"
+    size: values.Size = (48, 320)
+    fit: values.LineFit = values.LINE_FITS[0]
+    mean: values.Numbers = (0.5,)
+    std: values.Above0 = (0.5,)
+
+    @model_validator(mode="after")
+    def _keep_whole(self) -> Self:
+        if self.resize is not None:
+            raise values.wrong(
+                f"a crop would cut letters; lines become `size` whole, by fit: {values.LINE_FITS}", "resize"
+            )
+        if self.size is None:
+            raise values.wrong("expected the height and width that the network takes", "size")
+        return self
 
 
 class HuggingFaceOptions(SplitOptions, TokenOptions, ImageOptions, ClassOptions):
@@ -248,11 +280,13 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         MasksOptions,
         CocoOptions,
         ShapesOptions,
+        RenderedTextOptions,
         DocstringsOptions,
         RetrievalOptions,
         IdxOptions,
         SentimentOptions,
         CsvOptions,
+        TextLinesOptions,
         HuggingFaceOptions,
         PythonOptions,
     )

@@ -45,7 +45,9 @@ SOURCES = ("python", "onnx", "torchscript")
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
-PATH_LOADERS = ("npz", "idx", "image-folder", "masks", "coco", "retrieval", "csv", "huggingface", "python")
+PATH_LOADERS = (
+    *("npz", "idx", "image-folder", "masks", "coco", "text-lines", "retrieval", "csv", "huggingface", "python"),
+)
 
 
 class SourceSpec(Section):
@@ -346,8 +348,8 @@ class DataSpec(Section):
         Field(
             description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
             "`{image-folder: dir, size: 32}`, `{masks: dir, classes: 21}`, "
-            "`{coco: instances.json, size: 640}`, `{retrieval: dir}`, `{idx: path}`, `{csv: texts.csv}`, "
-            "`{huggingface: path or name}`, `{python: file.py:function}`.",
+            "`{coco: instances.json, size: 640}`, `{text-lines: lines.csv}`, `{retrieval: dir}`, `{idx: path}`, "
+            "`{csv: texts.csv}`, `{huggingface: path or name}`, `{python: file.py:function}`.",
         ),
     ]
     calibrate: CalibrateSpec = Field(CalibrateSpec(), description="Examples for calibration.")
