@@ -33,6 +33,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "minilm": "qbench.models.minilm:ENCODER",
         "minilm-sentiment": "qbench.models.minilm:MODEL",
         "mobilenet-small": "qbench.models.mobilenet_small:MODEL",
+        "ppocr-detector": "qbench.models.ppocr:DETECTOR",
+        "ppocr-recognizer": "qbench.models.ppocr:RECOGNIZER",
         "resnet20": "qbench.models.resnet20:MODEL",
         "shapes-detector": "qbench.models.shapes_detector:MODEL",
         "shapes-unet": "qbench.models.shapes_unet:MODEL",
