@@ -5,6 +5,7 @@ A label is (1 + most relevant documents of a query, 2) whole numbers, as ``metri
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ import numpy as np
 from qbench.datasets.base import Array, Examples
 from qbench.datasets.tokens import Tokens
 
+SHOWN = 90  # letters of a text in the name of its example
+
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
@@ -20,6 +23,10 @@ class Text:
 
     id: str
     text: str
+
+    def name(self, kind: str) -> str:
+        """``query 12: how a file is …``: what it is, its id, and how it begins."""
+        return f"{kind} {self.id}: {textwrap.shorten(self.text, SHOWN, placeholder=' …')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +40,7 @@ class SearchTask:
     def make_examples(self, tokens: Tokens) -> Examples:
         """The documents, then the queries."""
         texts = [*self.documents, *self.queries]
-        ids = [f"document {each.id}" for each in self.documents] + [f"query {each.id}" for each in self.queries]
+        ids = [each.name("document") for each in self.documents] + [each.name("query") for each in self.queries]
         return Examples(inputs=tokens.encode([each.text for each in texts]), labels=self._make_labels(), ids=tuple(ids))
 
     def _make_labels(self) -> Array:
