@@ -17,7 +17,7 @@ from qbench.record.stored_run import StoredRun
 
 Array = NDArray[Any]
 MOST_QUERIES = 16
-COLUMNS = ("query", "fp32's first hit", "int8's first hit", "of")
+COLUMNS = ("query", "it asks", "fp32's first hit", "int8's first hit", "of")
 _BLOCK = 256  # queries that are compared with all documents at once
 
 
@@ -34,7 +34,9 @@ class ChangedSearches:
     """How many first hits each variant changes, a sentence each, and the queries that change in most of them."""
 
     sentences: tuple[str, ...] = ()
-    table: TextTable = field(default_factory=lambda: TextTable(columns=COLUMNS, rows=(), words=(0, 1, 2, 3)))
+    table: TextTable = field(
+        default_factory=lambda: TextTable(columns=COLUMNS, rows=(), words=tuple(range(len(COLUMNS))))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,9 @@ def list_searches(run: StoredRun) -> ChangedSearches:
         names_of, key=lambda change: (change.int8_is_right - change.fp32_is_right, -len(names_of[change]), change.query)
     )
     rows = tuple(_make_row(change, ids, names_of[change]) for change in order[:MOST_QUERIES] if change.query < len(ids))
-    return ChangedSearches(sentences=tuple(sentences), table=TextTable(columns=COLUMNS, rows=rows, words=(0, 1, 2, 3)))
+    return ChangedSearches(
+        sentences=tuple(sentences), table=TextTable(columns=COLUMNS, rows=rows, words=tuple(range(len(COLUMNS))))
+    )
 
 
 def _compare_hits(run: StoredRun) -> Iterator[tuple[str, list[_Change], int, Record]]:
@@ -144,8 +148,10 @@ def _make_row(change: _Change, ids: tuple[str, ...], names: list[str]) -> tuple[
         name = ids[place].removeprefix("document ") if place < len(ids) else str(place)
         return f"{name} (relevant)" if is_right else name
 
+    query, _, asked = ids[change.query].removeprefix("query ").partition(": ")
     return (
-        ids[change.query].removeprefix("query "),
+        query,
+        asked,
         show(change.fp32, change.fp32_is_right),
         show(change.int8, change.int8_is_right),
         ", ".join(names),

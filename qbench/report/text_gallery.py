@@ -18,6 +18,7 @@ from qbench.record.stored_run import StoredRun
 MOST_LINES = 24
 MOST_BYTES = 500_000  # of all pictures, before base64 adds a third
 MOST_LETTERS = 160  # of a text that is shown
+LEAST_ALIKE = 0.6  # of two texts that are compared letter by letter, difflib's ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +138,13 @@ def _make_picture(name: str, source: str, changes: Sequence[tuple[_Compared, Tex
 
 
 def split_pieces(text: str, reference: str) -> Iterable[Piece]:
-    """The text in pieces that are, are not, or are missing of the reference; both cut where they are long."""
+    """The text in pieces that are, are not, or are missing of the reference; one piece where most of it is another, and
+    none where it is empty. Both are cut where they are long."""
     text, reference = text[:MOST_LETTERS], reference[:MOST_LETTERS]
     matcher = difflib.SequenceMatcher(None, reference, text, autojunk=False)
+    if matcher.ratio() < LEAST_ALIKE:
+        yield from [Piece(text=text, kind="wrong")] * bool(text)
+        return
     for operation, low, high, start, end in matcher.get_opcodes():
         if operation == "equal":
             yield Piece(text=text[start:end], kind="same")
