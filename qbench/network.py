@@ -25,6 +25,7 @@ from qbench.errors import CaseError, EvaluateError, ModelError, out_of_memory
 from qbench.metrics.spec import MetricSpec
 from qbench.models import adapt, batch_dependence, dry_run, float32, trainer
 from qbench.models import weights as weights_file
+from qbench.models.alphabet import describe_unknown_letters
 from qbench.models.base import BuiltIn, ModelReference, Network
 from qbench.models.postprocess import Postprocess
 from qbench.models.quantized_module import describe_own_qconfig, why_not_float
@@ -120,6 +121,7 @@ def prepare_model(
     postprocess = summary or _name_outputs(reference, outputs)
     if postprocess is not None:
         tried = _try_postprocess(postprocess, network, data, reference.name)
+        notes += _say_unknown_letters(postprocess, data, reference.name)
     misfit = _require_judged(tried, data, metric, otherwise, reference.name)
     if reference.output is None and misfit is None and postprocess is None and metric.load().against == "labels":
         notes += _say_first(reference.name, outputs)
@@ -309,6 +311,13 @@ def _try_postprocess(postprocess: Postprocess, network: Network, data: Data, nam
     except EvaluateError as error:
         where = name if postprocess.of_metric else f"{name}: postprocess"
         raise ModelError(f"{where}: {error}") from error
+
+
+def _say_unknown_letters(postprocess: Postprocess, data: Data, name: str) -> tuple[str, ...]:
+    """That labels are texts which a recognizer cannot write, where its postprocess says which letters it has."""
+    alphabet = postprocess.read_alphabet()
+    problem = alphabet and describe_unknown_letters(alphabet, data.evaluation_labels(), data.evaluation_ids())
+    return (f"{name}: {problem}",) if problem else ()
 
 
 def _require_judged(

@@ -36,7 +36,6 @@ USED_BY_OTHERS = {
     "_repr_html_": "a notebook asks an object",
     "_repr_png_": "a notebook asks an object",
     "predict_outputs": "a script of the guide (hosts.md)",
-    "decode_best_path": "a postprocess of the user's calls it (data.md)",
 }
 # Who is called by what its decorator adds it to, whatever its name: pydantic, columns with a cell of their own.
 CALLED_BY_DECORATOR = {"model_validator", "field_validator", "field_serializer", "drawn"}

@@ -21,7 +21,7 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples, positions
 from qbench.datasets.boxes import NO_BOX, join_boxes
-from qbench.datasets.image import read_fitted, read_preprocessing, shape_of
+from qbench.datasets.image import is_below, read_fitted, read_preprocessing, shape_of
 from qbench.datasets.option_values import FITS
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, require_split
@@ -161,7 +161,7 @@ def read_instances(file: Path, folder: Path | None) -> Instances:
             problems.append(f"annotation {annotation.get('id', '?')}: {problem}")
         else:
             boxes[annotation["image_id"]].append(row)
-    missing = [name for image in names.values() if not _is_below(folder, name := str(image["file_name"]))]
+    missing = [name for image in names.values() if not is_below(folder, name := str(image["file_name"]))]
     if missing:
         problems.append(f"{len(missing)} images are not in {folder}: {first_names(missing, SHOWN)}")
     if problems:
@@ -179,11 +179,6 @@ def read_instances(file: Path, folder: Path | None) -> Instances:
             for number, image in names.items()
         ),
     )
-
-
-def _is_below(folder: Path, name: str) -> bool:
-    """Whether a name is that of a file in the folder: annotations may come from anybody."""
-    return ".." not in Path(name).parts and not Path(name).is_absolute() and (folder / name).is_file()
 
 
 def _read_json(file: Path) -> dict[str, Any]:

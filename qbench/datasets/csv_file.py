@@ -16,19 +16,18 @@ from qbench.datasets.options import CsvFormat
 from qbench.errors import DataError
 from qbench.files import regular_file
 
-ENDINGS = (".csv", ".tsv")
 LONGEST = 1 << 27  # characters of one field; the library's own limit of 131,072 is below some texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns are read. ``label`` None: the file has none. ``others`` are read, too; ``keys``: what names columns
+    """Which columns are read. ``label`` None: the file has none. ``others`` are read, too. ``options``: what names them
     in a suite."""
 
     text: str
     label: str | None
     others: tuple[str, ...] = ()
-    keys: str = "text:, label: or split:"
+    options: tuple[str, ...] = ("text", "label", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +38,6 @@ class Row:
     text: str
     label: str | None
     others: tuple[str, ...] = ()
-
-
-def list_files(loader: str, source: Path) -> dict[str, Path]:
-    """The files of a folder by split; a file alone has the split ``""``. Raises ``DataError`` where there are none."""
-    if not source.is_dir():
-        return {"": source}
-    files = sorted(file for file in source.iterdir() if file.suffix.lower() in ENDINGS and file.is_file())
-    if not files:
-        raise DataError(
-            f"{loader}: {source}: no {' or '.join(ENDINGS)} in this folder; one file a split, such as train.csv"
-        )
-    twice = sorted({file.stem for file in files if sum(sibling.stem == file.stem for sibling in files) > 1})
-    if twice:
-        raise DataError(f"{loader}: {source}: two files are called {twice[0]}; keep one a split")
-    return {file.stem: file for file in files}
 
 
 def choose_delimiter(file: Path, options: CsvFormat) -> str:
@@ -78,7 +62,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     """
     names = read_header(file, delimiter=delimiter, encoding=encoding)
     required = (columns.text, *([] if columns.label is None else [columns.label]), *columns.others)
-    columns_read = [_place(file, names, name, columns.keys) for name in required]
+    columns_read = [_place(file, names, name, columns.options) for name in required]
     records = []
     with _rows(file, delimiter, encoding) as rows:
         next(rows)
@@ -98,7 +82,7 @@ def read_csv(file: Path, columns: Columns, *, delimiter: str = ",", encoding: st
     return records
 
 
-def _place(file: Path, names: list[str], name: str, keys: str) -> int:
+def _place(file: Path, names: list[str], name: str, options: tuple[str, ...]) -> int:
     if names.count(name) == 1:
         return names.index(name)
     if name in names:
@@ -106,8 +90,8 @@ def _place(file: Path, names: list[str], name: str, keys: str) -> int:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
     raise DataError(
-        f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write {keys} with the name that it "
-        "has"
+        f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write "
+        f"{', '.join(f'{key}:' for key in options[:-1])} or {options[-1]}: with the name that it has"
     )
 
 

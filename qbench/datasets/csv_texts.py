@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +21,16 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets import tokens
 from qbench.datasets.base import Array, Dataset, Examples
-from qbench.datasets.csv_file import Columns, Row, choose_delimiter, list_files, read_csv, read_header
+from qbench.datasets.csv_file import Row
+from qbench.datasets.csv_source import Source, list_files, open_source
 from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import SPLITS, split_without_twins
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 
 NAME = "csv"
+KEYS = ("text", "label", "split")
 SHOWN = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """One file and what is read of it; ``split`` is the column of splits, None where there is none."""
-
-    file: Path
-    columns: Columns
-    split: str | None
-    delimiter: str
-    encoding: str
-
-    def rows(self) -> list[Row]:
-        """All rows of the file."""
-        return read_csv(self.file, self.columns, delimiter=self.delimiter, encoding=self.encoding)
 
 
 class CsvTexts(Dataset):
@@ -58,7 +44,7 @@ class CsvTexts(Dataset):
         self.tokens = tokens.read_tokens(options, base)
         self.names = options.classes if isinstance(options.classes, tuple) else None
         self.classes = len(options.classes) if isinstance(options.classes, tuple) else options.classes
-        self.sources = {split: _source(file, options) for split, file in files.items()}
+        self.sources = {split: open_source(file, options, KEYS) for split, file in files.items()}
         self._known: dict[str, Examples] | None = None
         lone = self.sources.get("")
         if lone is None:
@@ -88,14 +74,8 @@ class CsvTexts(Dataset):
     def _parted(self, source: Source) -> dict[str, Examples]:
         rows = source.rows()
         everything = self._of(source, rows)
-        if source.split is None:
-            index = split_without_twins(self.options, everything)
-        else:
-            of_row = np.array([row.others[0].strip() for row in rows])
-            if "" in of_row:
-                line = rows[int(np.flatnonzero(of_row == "")[0])].line
-                raise DataError(f"{source.file}:{line}: column '{source.split}' is empty; name the split")
-            index = {str(split): np.flatnonzero(of_row == split) for split in np.unique(of_row)}
+        by_column = source.split is not None
+        index = source.index_splits(rows) if by_column else split_without_twins(self.options, everything)
         return {split: everything.take(positions) for split, positions in index.items()}
 
     def _of(self, source: Source, rows: Sequence[Row]) -> Examples:
@@ -104,17 +84,6 @@ class CsvTexts(Dataset):
             labels=_labels(rows, self.names, source),
             ids=tuple(f"{source.file.name}:{row.line}" for row in rows),
         )
-
-
-def _source(file: Path, options: opt.CsvOptions) -> Source:
-    delimiter = choose_delimiter(file, options)
-    names = read_header(file, delimiter=delimiter, encoding=options.encoding)
-    # A column that the suite names must be there; one with the usual name may.
-    named = options.model_fields_set
-    label = options.label if "label" in named or options.label in names else None
-    split = options.split if "split" in named or options.split in names else None
-    columns = Columns(text=options.text, label=label, others=() if split is None else (split,))
-    return Source(file=file, columns=columns, split=split, delimiter=delimiter, encoding=options.encoding)
 
 
 def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 import warnings
 import zlib
@@ -55,6 +56,11 @@ def read_preprocessing(options: opt.ImageOptions) -> preprocessing.Preprocessing
     return preprocessing.read_preprocessing(
         options, scale=1 / 255, channel_axis=axis, reverse_channels=options.order != ORDERS[0]
     )
+
+
+def is_below(folder: Path, name: str) -> bool:
+    """Whether a name is that of a file in the folder: a list of images may come from anybody."""
+    return ".." not in Path(name).parts and not Path(name).is_absolute() and (folder / name).is_file()
 
 
 def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
@@ -181,6 +187,48 @@ def _fit(image: Image, shape: Shape, keep_ratio: bool) -> tuple[Array, list[floa
     canvas = make_image(mode, (width, height), (GREY,) * 3 if mode == "RGB" else GREY)
     canvas.paste(converted, corner)
     return np.array(canvas, dtype=np.uint8).reshape(height, width, shape.channels), moves
+
+
+def read_lines(files: Sequence[Path], shape: Shape, *, stretch: bool, padding: Sequence[int], where: str) -> Array:
+    """Lines of text as ``fit_line`` makes them, uint8 (n, channels, height, width) or channels last, turned as their
+    EXIF says; one error lists all unreadable files."""
+    images, problems = list[Array](), list[str]()
+
+    def read(image: Image) -> Array:
+        _require_usable(image)
+        _stand_upright(image)
+        return fit_line(image, shape, stretch=stretch, padding=padding)
+
+    for file in files:
+        try:
+            images.append(_decode(file, read))
+        except DataError as error:
+            problems.append(f"{file}: {error}")
+    _raise_unreadable(problems, len(files), where)
+    batch = np.stack(images)
+    return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+
+
+def fit_line(image: Image, shape: Shape, *, stretch: bool, padding: Sequence[int]) -> Array:
+    """A line of text scaled to the height of ``shape.size``, uint8 (height, width, channels): with ``padding``, one
+    number for each channel, behind its end where it is narrower than the width, squeezed to it where it is wider (or,
+    with ``stretch``, narrower). Transparent pixels become white paper."""
+    from PIL.Image import Resampling
+    from PIL.Image import new as make_image
+
+    assert shape.size is not None
+    height, width = shape.size
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        paper = make_image("RGBA", image.size, (255, 255, 255, 255))
+        paper.alpha_composite(image)
+        image = paper
+    mode = "RGB" if shape.channels == 3 else "L"
+    long = width if stretch else min(width, math.ceil(height * image.width / image.height))
+    scaled = image.convert(mode).resize((long, height), Resampling.BILINEAR)
+    canvas = make_image(mode, (width, height), tuple(padding) if mode == "RGB" else padding[0])
+    canvas.paste(scaled, (0, 0))
+    return np.array(canvas, dtype=np.uint8).reshape(height, width, shape.channels)
 
 
 def _cropped(image: Image, shape: Shape, resampling: int | None = None) -> Image:

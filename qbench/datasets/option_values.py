@@ -18,6 +18,7 @@ TOKENS = ("ids", "mask", "types")
 ORDERS = ("rgb", "bgr")
 FITS = ("letterbox", "stretch")
 CORPORA = ("variant", "fp32")
+LINE_FITS = ("pad", "stretch")
 
 
 def wrong(what: str, *at: str) -> PydanticCustomError:
@@ -147,6 +148,7 @@ Layout = Annotated[Literal["nchw", "nhwc"], PlainValidator(partial(_read_choice,
 Order = Annotated[str, PlainValidator(partial(_read_choice, allowed=ORDERS))]
 Fit = Annotated[str, PlainValidator(partial(_read_choice, allowed=FITS))]
 Corpus = Annotated[str, PlainValidator(partial(_read_choice, allowed=CORPORA))]
+LineFit = Annotated[str, PlainValidator(partial(_read_choice, allowed=LINE_FITS))]
 Stored = Annotated[str, PlainValidator(partial(_read_choice, allowed=LAYOUTS))]
 Whether = Annotated[bool, PlainValidator(partial(_read_choice, allowed=(True, False)))]
 Numbers = Annotated[tuple[float, ...], PlainValidator(partial(_read_numbers, positive=False))]

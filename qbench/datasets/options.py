@@ -20,7 +20,8 @@ from qbench.files import regular_file
 
 TRAIN_AND_TEST = ("train", "test")
 SPLITS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "docstrings", "film-reviews"), TRAIN_AND_TEST
+    ("digits", "mnist", "fashion-mnist", "cifar-10", "shapes", "rendered-text", "docstrings", "film-reviews"),
+    TRAIN_AND_TEST,
 )
 WINDOW = 128  # tokens of a window, where the suite does not say
 Model = TypeVar("Model", bound="DatasetOptions")
@@ -172,6 +173,12 @@ class ShapesOptions(NoOptions):
     loader: ClassVar[str] = "shapes"
 
 
+class RenderedTextOptions(NoOptions):
+    """Of the rendered lines and pages."""
+
+    loader: ClassVar[str] = "rendered-text"
+
+
 class ImagenetOptions(ImageFolderOptions):
     """Of ImageNet's images: resized, cropped and scaled as its networks expect it."""
 
@@ -239,13 +246,18 @@ class CsvFormat(DatasetOptions):
     encoding: values.Text = "utf-8"
 
 
-class CsvOptions(SplitOptions, TokenOptions, CsvFormat):
+class CsvFileOptions(SplitOptions, CsvFormat):
+    """How a CSV file is read, and its columns of texts and splits."""
+
+    text: values.Text = "text"
+    split: values.Text = "split"
+
+
+class CsvOptions(CsvFileOptions, TokenOptions):
     """Of texts in CSV files."""
 
     loader: ClassVar[str] = "csv"
-    text: values.Text = "text"
     label: values.Text = "label"
-    split: values.Text = "split"
     classes: values.NamedClasses = None
 
 
@@ -256,6 +268,27 @@ class PairsOptions(SplitOptions, TokenOptions, CsvFormat):
     texts: values.TwoColumns = ("sentence1", "sentence2")
     score: values.Text = "score"
     split: values.Text = "split"
+
+
+class TextLinesOptions(CsvFileOptions, ImageOptions):
+    """Of images of lines with their texts; ``fit``: how a line becomes one of ``size``."""
+
+    loader: ClassVar[str] = "text-lines"
+    image: values.Text = "image"
+    size: values.Size = (48, 320)
+    fit: values.LineFit = values.LINE_FITS[0]
+    mean: values.Numbers = (0.5,)
+    std: values.Above0 = (0.5,)
+
+    @model_validator(mode="after")
+    def _keep_whole(self) -> Self:
+        if self.resize is not None:
+            raise values.wrong(
+                f"a crop would cut letters; lines become `size` whole, by fit: {values.LINE_FITS}", "resize"
+            )
+        if self.size is None:
+            raise values.wrong("expected the height and width that the network takes", "size")
+        return self
 
 
 class HuggingFaceOptions(SplitOptions, TokenOptions, ImageOptions, ClassOptions):
@@ -292,6 +325,7 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         MasksOptions,
         CocoOptions,
         ShapesOptions,
+        RenderedTextOptions,
         DocstringsOptions,
         RetrievalOptions,
         TextsOptions,
@@ -300,6 +334,7 @@ OPTIONS: dict[str, type[DatasetOptions]] = {
         SentimentOptions,
         CsvOptions,
         PairsOptions,
+        TextLinesOptions,
         HuggingFaceOptions,
         PythonOptions,
     )

@@ -26,7 +26,8 @@ import numpy as np
 from qbench.datasets import options as opt
 from qbench.datasets import tokens
 from qbench.datasets.base import Array, Dataset, Examples, positions
-from qbench.datasets.csv_file import Columns, Row, choose_delimiter, list_files, read_csv, read_header
+from qbench.datasets.csv_file import Columns, Row, choose_delimiter, read_csv, read_header
+from qbench.datasets.csv_source import list_files
 from qbench.datasets.preprocessing import Preprocessing
 from qbench.datasets.splits import SPLITS, split_by_share
 from qbench.datasets.validation import check_dataset, require_split
@@ -96,7 +97,7 @@ def _read_pairs(file: Path, options: opt.PairsOptions) -> list[Pair]:
     names = read_header(file, delimiter=delimiter, encoding=options.encoding)
     has_split = "split" in options.model_fields_set or options.split in names
     others = (second, *((options.split,) if has_split else ()))
-    columns = Columns(text=first, label=options.score, others=others, keys="texts:, score: or split:")
+    columns = Columns(text=first, label=options.score, others=others, options=("texts", "score", "split"))
     rows = read_csv(file, columns, delimiter=delimiter, encoding=options.encoding)
     return [_read_pair(file, row, options) for row in rows]
 

@@ -6,6 +6,7 @@ are embedded by the variant that is judged, or with the option ``corpus: fp32`` 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import numpy as np
 from qbench.datasets.base import Array, Examples
 from qbench.datasets.tokens import Tokens
 
+SHOWN = 90  # letters of a text in the name of its example
 _BY_FP32 = -2  # as ``metrics.retrieval.BY_FP32``
 _NOTES = {
     "fp32": "search: the index is fp32's and stays; only queries are embedded by each variant",
@@ -33,6 +35,10 @@ class Text:
     id: str
     text: str
 
+    def name(self, kind: str) -> str:
+        """``query 12: how a file is …``: what it is, its id, and how it begins."""
+        return f"{kind} {self.id}: {textwrap.shorten(self.text, SHOWN, placeholder=' …')}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTask:
@@ -45,7 +51,7 @@ class SearchTask:
     def make_examples(self, tokens: Tokens, *, corpus: str) -> Examples:
         """The documents, then the queries; ``corpus``: what embeds the documents, ``fp32`` or the ``variant``."""
         texts = [*self.documents, *self.queries]
-        ids = [f"document {each.id}" for each in self.documents] + [f"query {each.id}" for each in self.queries]
+        ids = [each.name("document") for each in self.documents] + [each.name("query") for each in self.queries]
         return Examples(
             inputs=tokens.encode([each.text for each in texts]),
             labels=self._make_labels(corpus == "fp32"),

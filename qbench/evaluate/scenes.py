@@ -23,7 +23,6 @@ from qbench.evaluate.thumbnails import PLAIN, SUFFIXES, Pictures, find_pictures
 from qbench.files import atomic, regular_file
 from qbench.metrics.base import take_answers
 from qbench.metrics.box_overlaps import CLASS, COLUMNS, SCORE, match_boxes, measure_overlaps
-from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 
 if TYPE_CHECKING:
@@ -124,16 +123,9 @@ def _list_shown(answers: SceneAnswers, position: int) -> Array:
     return shown
 
 
-def keep(pairs: Sequence[tuple[Path, Path]], data: Data, folder: Path, *, limits: Limits, progress: Progress) -> int:
-    """Writes ``scenes/`` of a run's folder, in a child; returns how many pictures there are. ``pairs``: files of
-    predictions, of an int8 variant and of its fp32. Files whose answers are no scenes have
-    none; 0 where the examples are no images."""
-    count: int = call(keep_here, tuple(pairs), data, folder, limits=limits, progress=progress)
-    return count
-
-
 def keep_here(pairs: Sequence[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
-    """``keep`` in this process."""
+    """Writes ``scenes/`` of a run's folder; returns how many pictures there are. ``pairs``: files of predictions, of an
+    int8 variant and of its fp32. Files whose answers are no scenes have none; 0 where the examples are no images."""
     images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
     if images is None:
         return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from qbench.evaluate import flips
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic, regular_file
-from qbench.process.child_process import Limits, call
 from qbench.progress.callback import Progress
 
 if TYPE_CHECKING:
@@ -104,17 +103,11 @@ def thumbnail(pixels: Array) -> tuple[str, bytes]:
     return (".png" if plain else ".jpg"), stream.getvalue()
 
 
-def keep(pairs: Sequence[tuple[Path, Path]], data: Data, folder: Path, *, limits: Limits, progress: Progress) -> int:
-    """Writes ``flips/`` of a run's folder, in a child; returns how many images there are.
+def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
+    """Writes ``flips/`` of a run's folder; returns how many images there are.
 
     ``pairs``: files of predictions, of an int8 variant and of its fp32. 0 where the examples are no images.
     """
-    count: int = call(keep_here, tuple(pairs), data, folder, limits=limits, progress=progress)
-    return count
-
-
-def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
-    """``keep`` in this process."""
     images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
     if images is None:
         return 0

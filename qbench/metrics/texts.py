@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
+from qbench.metrics.text_rows import are_texts, count_edits, read_text
 from qbench.metrics.validation import NO_LABELS, numbers_problem
-
-_HIGHEST = 0x10FFFF  # of Unicode
 
 
 class ErrorRate(WholeMetric):
@@ -33,7 +32,7 @@ class ErrorRate(WholeMetric):
         if problem := numbers_problem(outputs, labels):
             return problem
         for what, rows in (("outputs are", outputs), ("labels are", labels)):
-            if rows.ndim != 2 or (rows != np.round(rows)).any() or rows.min() < -1 or rows.max() > _HIGHEST:
+            if not are_texts(rows):
                 return (
                     f"{what} {rows.dtype} of shape {rows.shape}; {self.name} takes texts as rows of Unicode code "
                     "points (n, length), -1 behind the end: write `postprocess: {python: file.py:function}` beside "
@@ -58,26 +57,6 @@ class ErrorRate(WholeMetric):
 
     def _split(self, text: str) -> Sequence[Hashable]:
         return text.split() if self.name == "wer" else text
-
-
-def read_text(codes: Array) -> str:
-    """The text of a row of code points, up to the first -1."""
-    end = np.flatnonzero(codes < 0)
-    return "".join(chr(int(code)) for code in codes[: end[0] if len(end) else None])
-
-
-def count_edits(written: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and exchanges that make one of the other (Levenshtein 1966)."""
-    if not reference or not written:
-        return max(len(reference), len(written))
-    numbers = {item: number for number, item in enumerate(dict.fromkeys((*written, *reference)))}
-    ours, theirs = (np.array([numbers[item] for item in items]) for items in (written, reference))
-    places = np.arange(len(theirs) + 1)
-    row = places.copy()
-    for count, item in enumerate(ours, 1):
-        best = np.concatenate([[count], np.minimum(row[1:] + 1, row[:-1] + (theirs != item))])
-        row = np.minimum.accumulate(best - places) + places  # insertions, from the left to the right
-    return int(row[-1])
 
 
 CER = ErrorRate("cer")

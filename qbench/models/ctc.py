@@ -1,4 +1,8 @@
-"""Texts of scores for each letter and step, as recognizers trained by CTC give them; for a ``postprocess``.
+"""Texts of scores for each letter and step, as recognizers trained by CTC give them; for a ``postprocess``:
+
+    from qbench.models.ctc import BestPath, read_alphabet
+
+    decode = BestPath(read_alphabet("recognizer.onnx"))
 
 Source: Graves et al., "Connectionist Temporal Classification" (2006), ICML, best path decoding.
 """
@@ -6,10 +10,36 @@ Source: Graves et al., "Connectionist Temporal Classification" (2006), ICML, bes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class BestPath:
+    """Called with scores (n, steps, letters) it returns the text of each example. ``alphabet`` names the letter of each
+    place but the ``blank``'s, in their order; qbench warns of texts with other letters."""
+
+    def __init__(self, alphabet: Sequence[str], *, blank: int = 0) -> None:
+        self.alphabet = tuple(alphabet)
+        self._blank = blank
+
+    def __call__(self, scores: NDArray[Any]) -> list[str]:
+        """``decode_best_path`` of these scores."""
+        return decode_best_path(scores, self.alphabet, blank=self._blank)
+
+
+def read_alphabet(file: Path | str) -> tuple[str, ...]:
+    """The letters of a recognizer of PaddleOCR's that rapidocr made an ONNX file of: those of the file's own list
+    ``character``, one a line, and a space behind them. Raises ``ValueError`` where it has no such list."""
+    import onnx
+
+    model = onnx.load(str(file), load_external_data=False)
+    characters = next((item.value for item in model.metadata_props if item.key == "character"), None)
+    if characters is None:
+        raise ValueError(f"{file}: it holds no list 'character' of its letters; give them as a list")
+    return *characters.split("\n"), " "
 
 
 def decode_best_path(scores: NDArray[Any], alphabet: Sequence[str], *, blank: int = 0) -> list[str]:

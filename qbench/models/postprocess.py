@@ -57,17 +57,12 @@ class Postprocess:
         """A function from all outputs of a batch, in their order, and its labels to its answers; it raises
         ``EvaluateError`` where the user's code does, or returns something else. Raises ``EvaluateError`` where there is
         no such function."""
+        function, file = self._find_function(), self.file
         if self.of_metric:
-            metric: Metric = registry.load("metric", self.attribute)
-            return metric.summarize
-        if self.file is None:
-            decode = registry.load("model", self.attribute).postprocess
-            return lambda outputs, _: _read_answers(decode(outputs[0]), len(outputs[0]), self.attribute)
-        file = self.file
-        function = user_code.attribute(file, self.attribute, error=EvaluateError)
+            return function
+        if file is None:
+            return lambda outputs, _: _read_answers(function(outputs[0]), len(outputs[0]), self.attribute)
         place = f"{file}: {self.attribute}()"
-        if not callable(function):
-            raise EvaluateError(f"{file}: '{self.attribute}' is {type(function).__name__}, not a function")
 
         def make_answers(outputs: Sequence[Array], _: Array | None = None) -> Array:
             if len(outputs) < len(self.names):
@@ -79,6 +74,32 @@ class Postprocess:
             )
 
         return make_answers
+
+    def read_alphabet(self) -> tuple[str, ...] | None:
+        """The letters of which its texts are made, where the function says it (``function.alphabet``, as that of
+        ``ctc.BestPath``); None elsewhere."""
+        function, file = self._find_function(), self.file
+
+        def read() -> tuple[str, ...] | None:
+            alphabet = getattr(function, "alphabet", None)
+            return None if alphabet is None else tuple(map(str, alphabet))
+
+        alphabet: tuple[str, ...] | None = (
+            read() if file is None else user_code.call(read, path=file, error=EvaluateError)
+        )
+        return alphabet
+
+    def _find_function(self) -> Callable[..., Any]:
+        if self.of_metric:
+            metric: Metric = registry.load("metric", self.attribute)
+            return metric.summarize
+        if self.file is None:
+            decode: Callable[..., Any] = registry.load("model", self.attribute).postprocess
+            return decode
+        function = user_code.attribute(self.file, self.attribute, error=EvaluateError)
+        if not callable(function):
+            raise EvaluateError(f"{self.file}: '{self.attribute}' is {type(function).__name__}, not a function")
+        return function  # type: ignore[no-any-return]
 
 
 def _read_answers(returned: Any, count: int, place: str) -> Array:

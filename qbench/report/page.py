@@ -29,6 +29,8 @@ from qbench.report.plots import trade_off
 from qbench.report.ruling import Rulings, rule
 from qbench.report.run_warnings import find_doubts, find_remarks
 from qbench.report.scene_gallery import ScenePicture, list_scenes
+from qbench.report.search_changes import ChangedSearches, list_searches
+from qbench.report.text_gallery import ChangedLines, list_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class Page:
     figures: tuple[Figure, ...]
     flipped: Flipped
     scenes: tuple[ScenePicture, ...]
+    lines: ChangedLines
+    searches: ChangedSearches
     draws: TextTable
     hosts: TextTable
     host_sentences: tuple[str, ...]
@@ -111,6 +115,8 @@ def page(
         figures=tuple(figure for figure in pictures if not figure.key.startswith(trade_off.KEY)),
         flipped=_flipped(run, changes),
         scenes=list_scenes(run),
+        lines=list_lines(run),
+        searches=list_searches(run),
         draws=draws.table(judged),
         hosts=portability_text.make_table(answers_by_host, info.metric),
         host_sentences=(

@@ -11,7 +11,7 @@ from qbench import registry
 from qbench.backends.base import Backend
 from qbench.data import Data
 from qbench.errors import CaseError
-from qbench.evaluate import scenes, thumbnails
+from qbench.evaluate import kept_pictures
 from qbench.evaluate.layer_clipping import ComparedVariant, rows
 from qbench.modes import is_int8
 from qbench.record.schema import Accuracy
@@ -61,8 +61,8 @@ def _describe_inputs(data: Data) -> str:
 
 
 def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluated) -> None:
-    """Writes the run folder's ``flips/`` and, of boxes and masks, ``scenes/``; without images the report still lists
-    every flip."""
+    """Writes the run folder's ``flips/``, of boxes and masks ``scenes/`` and of recognized texts ``lines/``; without
+    images the report still lists every flip."""
     pairs = {
         (evaluated[planned.case.id].predictions, evaluated[planned.reference.id].predictions)
         for planned in context.tracker.planned
@@ -73,8 +73,7 @@ def keep_flip_images(context: RunContext, prepared: Prepared, evaluated: Evaluat
         return
     report, folder = context.report_under("flips"), context.directory.path
     try:
-        thumbnails.keep(sorted(pairs), prepared.data, folder, limits=context.limits, progress=report)
-        scenes.keep(sorted(pairs), prepared.data, folder, limits=context.limits, progress=report)
+        kept_pictures.keep(sorted(pairs), prepared.data, folder, limits=context.limits, progress=report)
     except CaseError as error:
         context.progress.note(f"the report shows no images of changed examples: {error}")
 

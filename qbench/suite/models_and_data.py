@@ -46,17 +46,8 @@ WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth")
 NAME_LOADERS = ("digits",)  # nothing stands behind its name
 # What needs a path behind its name: `dataset: {npz: file.npz}`. A package's own loader may need none.
 PATH_LOADERS = (
-    "npz",
-    "idx",
-    "image-folder",
-    "masks",
-    "coco",
-    "retrieval",
-    "texts",
-    "csv",
-    "pairs",
-    "huggingface",
-    "python",
+    *("npz", "idx", "image-folder", "masks", "coco", "text-lines", "retrieval", "texts", "csv", "pairs"),
+    *("huggingface", "python"),
 )
 
 
@@ -358,9 +349,9 @@ class DataSpec(Section):
         Field(
             description="A built-in's name (`digits`), or one loader with its value and options: `{npz: file}`, "
             "`{image-folder: dir, size: 32}`, `{masks: dir, classes: 21}`, "
-            "`{coco: instances.json, size: 640}`, `{retrieval: dir}`, `{idx: path}`, `{csv: texts.csv}`, "
-            "`{pairs: sts.csv}`, "
-            "`{huggingface: path or name}`, `{python: file.py:function}`.",
+            "`{coco: instances.json, size: 640}`, `{text-lines: lines.csv}`, `{retrieval: dir}`, `{texts: dir}`, "
+            "`{idx: path}`, `{csv: texts.csv}`, `{pairs: sts.csv}`, `{huggingface: path or name}`, "
+            "`{python: file.py:function}`.",
         ),
     ]
     calibrate: CalibrateSpec = Field(CalibrateSpec(), description="Examples for calibration.")

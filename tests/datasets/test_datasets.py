@@ -157,6 +157,18 @@ def _pairs(folder: Path) -> tuple[Any, dict[str, Any]]:
     return "sts.csv", {**_tokenizer(folder), "length": 8}
 
 
+def _text_lines(folder: Path) -> tuple[Any, dict[str, Any]]:
+    rows = [(f"{number}.png", "abcd"[: number % 5], "train" if number < 3 else "test") for number in range(6)]
+    for number, (name, *_) in enumerate(rows):
+        Image.new("RGB", (30 + number, 12), (40 * number, 0, 0)).save(folder / name)
+    (folder / "lines.csv").write_text("\n".join(["image,text,split", *map(",".join, rows), ""]))
+    return "lines.csv", {"size": [16, 64]}
+
+
+def _rendered_text(folder: Path) -> tuple[Any, dict[str, Any]]:
+    return None, {}
+
+
 def _retrieval(folder: Path) -> tuple[Any, dict[str, Any]]:
     words = itertools.product(("good", "bad", "film"), repeat=3)
     texts = [{"_id": str(number), "text": " ".join(three)} for number, three in enumerate(words)]
@@ -292,6 +304,8 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "masks": _masks,
     "coco": _coco,
     "shapes": _shapes,
+    "text-lines": _text_lines,
+    "rendered-text": _rendered_text,
     "retrieval": _retrieval,
     "docstrings": _docstrings,
     "texts": _texts,

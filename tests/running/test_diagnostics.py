@@ -12,7 +12,7 @@ import pytest
 from qbench.datasets.base import Examples
 from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import WorkerError
-from qbench.evaluate import scenes, thumbnails
+from qbench.evaluate import kept_pictures
 from qbench.record.schema import Accuracy
 from qbench.running.diagnostics import explain_guessing, keep_flip_images, warn_of_guessing
 
@@ -100,14 +100,12 @@ def keep_images(predictions, notes=None):
 
 
 def test_each_pair_of_predictions_is_looked_at_once(monkeypatch):
-    """Cases that share their predictions are one pair; a case that could not be evaluated is none. Flips are drawn, and
-    scenes."""
+    """Cases that share their predictions are one pair; a case that could not be evaluated is none."""
     asked = []
-    for kind in (thumbnails, scenes):
-        monkeypatch.setattr(kind, "keep", lambda pairs, *_, **__: asked.append(pairs))
+    monkeypatch.setattr(kept_pictures, "keep", lambda pairs, *_, **__: asked.append(pairs))
     keep_images({FP32: "a", INT8: "b", MORE: "b"})
     keep_images({FP32: "a"})
-    assert asked == [[(Path("b"), Path("a"))]] * 2
+    assert asked == [[(Path("b"), Path("a"))]]
 
 
 def test_a_run_without_images_goes_on(monkeypatch):
@@ -116,7 +114,7 @@ def test_a_run_without_images_goes_on(monkeypatch):
     def fail(*_, **__):
         raise WorkerError("the disk is full")
 
-    monkeypatch.setattr(thumbnails, "keep", fail)
+    monkeypatch.setattr(kept_pictures, "keep", fail)
     notes = []
     keep_images({FP32: "a", INT8: "b"}, notes)
     assert notes == ["the report shows no images of changed examples: the disk is full"]
