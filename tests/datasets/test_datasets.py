@@ -28,7 +28,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import cifar10, film_reviews, huggingface, image, mnist, sentiment
+from qbench.datasets import cifar10, film_reviews, huggingface, image, mnist, reviews_file, sentiment
 from qbench.datasets.base import Dataset, Examples, positions
 from qbench.datasets.overlap import find_shared
 from qbench.datasets.preprocessing import Preprocessing
@@ -190,13 +190,13 @@ def _texts(folder: Path) -> tuple[Any, dict[str, Any]]:
     for split in ("train", "test"):
         (folder / split).mkdir(exist_ok=True)
         for number in range(4):
-            (folder / split / f"{number}.txt").write_text(f"{split} " + "good film bad " * (number + 1))
-    return ".", {**_tokenizer(folder), "length": 5}
+            (folder / split / f"{number}.txt").write_text("film " * (number + 1) + ("good" if split == "train" else "bad"))
+    return ".", {**_tokenizer(folder), "length": 8}
 
 
 def _film_reviews(folder: Path) -> tuple[Any, dict[str, Any]]:
     rows = [f"{text} {number},{label},imdb" for number in range(4) for text, label in REVIEWS]
-    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
+    (folder / reviews_file.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
     return None, {"length": 4}
 
 
@@ -247,7 +247,7 @@ def _csv(folder: Path) -> tuple[Any, dict[str, Any]]:
 
 def _sentiment(folder: Path) -> tuple[Any, dict[str, Any]]:
     rows = [f"{text},{label},{'imdb' if i % 2 else 'rotten_tomatoes'}" for i, (text, label) in enumerate(REVIEWS)]
-    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
+    (folder / reviews_file.FILE).write_text("\n".join(["text,label,source", *rows, ""]))
     return "all", {**_tokenizer(folder), "test_share": 0.5}
 
 

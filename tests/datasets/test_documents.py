@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.datasets.base import Dataset
-from qbench.datasets.texts import Windows, open_dataset
+from qbench.datasets.texts import open_dataset
+from qbench.datasets.windows import Windows
 from qbench.errors import DataError
 
 

