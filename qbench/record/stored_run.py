@@ -285,7 +285,7 @@ class StoredRun:
         says which of several outputs (default: the record's own).
         """
         of = of or record
-        metric, stored = self._metric, self._as_judged(record, fp32, of)
+        metric, stored = self._metric, self.as_judged(record, fp32, of)
         if metric is None:
             return self._kept_values(record, len(stored.get("outputs", ())))
         held = stored if metric.against == "labels" or fp32 is None else self.judged_predictions(fp32, of=of)
@@ -298,7 +298,7 @@ class StoredRun:
     def examples(self, record: Record, fp32: Record | None = None) -> ExampleScores | None:
         """What the record's score rests on, example by example; None where no predictions are stored or the score is
         one that no example has a part in (a number for all, of a score of the user's own)."""
-        stored = self._as_judged(record, fp32, record)
+        stored = self.as_judged(record, fp32, record)
         n, values = len(stored.get("outputs", ())), self.values(record, fp32)
         if not n:
             return None
@@ -309,7 +309,7 @@ class StoredRun:
         facts = self._facts(record, stored, fp32)
         return None if facts is None else self._with_keys(facts, stored, facts=True)
 
-    def _as_judged(self, record: Record, fp32: Record | None, of: Record) -> dict[str, Array]:
+    def as_judged(self, record: Record, fp32: Record | None, of: Record) -> dict[str, Array]:
         """``judged_predictions``, of which those that are fp32's whatever the variant are taken from there; none where
         that cannot be."""
         from qbench.metrics.base import keep_fixed

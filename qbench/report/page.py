@@ -31,6 +31,7 @@ from qbench.report.run_warnings import find_doubts, find_remarks
 from qbench.report.scene_gallery import ScenePicture, list_scenes
 from qbench.report.search_changes import ChangedSearches, list_searches
 from qbench.report.text_gallery import ChangedLines, list_lines
+from qbench.report.token_changes import ChangedTokens, list_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,7 @@ class Page:
     scenes: tuple[ScenePicture, ...]
     lines: ChangedLines
     searches: ChangedSearches
+    tokens: ChangedTokens
     draws: TextTable
     hosts: TextTable
     host_sentences: tuple[str, ...]
@@ -117,6 +119,7 @@ def page(
         scenes=list_scenes(run),
         lines=list_lines(run),
         searches=list_searches(run),
+        tokens=list_tokens(run),
         draws=draws.table(judged),
         hosts=portability_text.make_table(answers_by_host, info.metric),
         host_sentences=(

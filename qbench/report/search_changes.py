@@ -99,10 +99,10 @@ def list_searches(run: StoredRun) -> ChangedSearches:
 def _compare_hits(run: StoredRun) -> Iterator[tuple[str, list[_Change], int, Record]]:
     by_file: dict[str, FirstHits | None] = {}
 
-    def read(record: Record) -> FirstHits | None:
+    def read(record: Record, fp32: Record) -> FirstHits | None:
         file = str(record.predictions)
         if file not in by_file:
-            by_file[file] = read_hits(run.judged_predictions(record))
+            by_file[file] = read_hits(run.as_judged(record, fp32, record))
         return by_file[file]
 
     seen = set[str]()
@@ -114,7 +114,7 @@ def _compare_hits(run: StoredRun) -> Iterator[tuple[str, list[_Change], int, Rec
         if str(record.predictions) in seen:
             continue
         seen.add(str(record.predictions))
-        ours, theirs = read(record), read(fp32)
+        ours, theirs = read(record, fp32), read(fp32, fp32)
         if ours is None or theirs is None:
             continue
         name = f"{record.case.model} {variant(record)}" if len(models) > 1 else variant(record)

@@ -190,7 +190,9 @@ def _texts(folder: Path) -> tuple[Any, dict[str, Any]]:
     for split in ("train", "test"):
         (folder / split).mkdir(exist_ok=True)
         for number in range(4):
-            (folder / split / f"{number}.txt").write_text("film " * (number + 1) + ("good" if split == "train" else "bad"))
+            (folder / split / f"{number}.txt").write_text(
+                "film " * (number + 1) + ("good" if split == "train" else "bad")
+            )
     return ".", {**_tokenizer(folder), "length": 8}
 
 
