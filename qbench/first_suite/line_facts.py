@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from qbench.models.ctc import BestPath, read_alphabet
 
-read = BestPath(read_alphabet(Path(__file__).parent / {file!r}))
+read = BestPath(read_alphabet(Path(__file__).parent / {file}))
 '''
 
 
@@ -56,4 +57,4 @@ def write_reading(model: ModelFacts) -> tuple[str, str] | None:
     if model.letters is None or model.file is None or len(sizes) != 3 or sizes[2] not in (None, model.letters + 1):
         return None
     name = f"{model.name.replace('-', '_').replace('.', '_')}_texts.py"
-    return name, _READ.format(name=model.name, file=model.file)
+    return name, _READ.format(name=model.name, file=json.dumps(model.file))
