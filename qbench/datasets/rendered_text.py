@@ -35,7 +35,7 @@ NAME = "rendered-text"
 KINDS = ("lines", "pages")
 LINE = Shape(size=(48, 320), resize=None, channels=3, layout="nchw")
 PAGE = 480
-COUNTS = {"lines": {"train": 500, "test": 500}, "pages": {"train": 100, "test": 100}}
+COUNTS = {"lines": {"train": 500, "test": 500}, "pages": {"train": 100, "test": 300}}
 GREY = 128  # beside a line: what the network is given there is 0, as nearly as bytes can say it
 _FIRST_SEEDS = {"train": 0, "test": 1_000_000}
 _FONTS = (

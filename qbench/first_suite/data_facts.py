@@ -10,6 +10,7 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.first_suite.line_facts import choose_line_options, has_lines, write_reading
 from qbench.first_suite.model_facts import InputFacts, ModelFacts, quote, relative
 from qbench.first_suite.scene_facts import choose_mask_options, find_decoding, has_boxes, has_masks
 
@@ -74,7 +75,7 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
     if path.is_file() and path.suffix.lower() == ".npz":
         return _describe_arrays(path, model, folder)
     if path.is_file() and path.suffix.lower() == ".csv":
-        return _describe_texts(path, model, folder)
+        return _describe_lines(path, model, folder) if has_lines(path) else _describe_texts(path, model, folder)
     if ".py:" in text:
         file, _, function = text.rpartition(":")
         if not Path(file).is_file():
@@ -194,6 +195,25 @@ def _describe_boxes(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
         notes=(*facts.notes, *decoding.notes),
         code=decoding.code,
         postprocess=None if decoding.code is None else f"{decoding.code[0]}:decode",
+    )
+
+
+def _describe_lines(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+    options, notes = choose_line_options(model)
+    opened = _open("text-lines", str(path), dict(options))
+    facts = _describe_opened("text-lines", path, folder, opened, dict(options), notes)
+    code = write_reading(model)
+    if code is None:
+        why = "write `postprocess` beside the model (qbench/guide/data.md) and metric: cer, and texts are judged"
+        return replace(facts, against_fp32=why)
+    taken = f"its outputs were taken as (n, steps, {model.letters} letters and a blank); {code[0]}:read makes texts"
+    return replace(
+        facts,
+        labelled=True,
+        metric="cer",
+        notes=(*facts.notes, taken),
+        code=code,
+        postprocess=f"{code[0]}:read",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import ModelError, UsageError
+from qbench.models.ctc import find_alphabet
 from qbench.suite.types import shown
 
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
@@ -49,7 +50,8 @@ class InputFacts:
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
     """``source`` as the suite writes it; ``inputs``, ``outputs`` (its number of values an example) and
-    ``output_sizes`` of its first output where the file tells them."""
+    ``output_sizes`` of its first output where the file tells them. Of an ONNX file ``file`` is its path from the suite,
+    ``letters`` how many a recognizer can write, where the file lists them."""
 
     name: str
     source: str
@@ -58,6 +60,8 @@ class ModelFacts:
     inputs: tuple[InputFacts, ...] = ()
     outputs: int | None = None
     output_sizes: tuple[int | None, ...] = ()
+    file: str | None = None
+    letters: int | None = None
 
 
 def is_model(text: str) -> bool:
@@ -129,7 +133,14 @@ def _describe_onnx(file: Path, folder: Path) -> ModelFacts:
         )
     source = f"{{onnx: {quote(relative(file, folder))}}}"
     inputs, outputs = read_ends(model)
-    facts = {"inputs": inputs, "outputs": outputs, "output_sizes": read_output_sizes(model)}
+    alphabet = find_alphabet(model)
+    facts = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "output_sizes": read_output_sizes(model),
+        "file": relative(file, folder),
+        "letters": None if alphabet is None else len(alphabet),
+    }
     return _make(file.stem, source, "onnx", ("dynamic", "static"), **facts)
 
 

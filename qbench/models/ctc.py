@@ -35,11 +35,16 @@ def read_alphabet(file: Path | str) -> tuple[str, ...]:
     ``character``, one a line, and a space behind them. Raises ``ValueError`` where it has no such list."""
     import onnx
 
-    model = onnx.load(str(file), load_external_data=False)
-    characters = next((item.value for item in model.metadata_props if item.key == "character"), None)
-    if characters is None:
+    alphabet = find_alphabet(onnx.load(str(file), load_external_data=False))
+    if alphabet is None:
         raise ValueError(f"{file}: it holds no list 'character' of its letters; give them as a list")
-    return *characters.split("\n"), " "
+    return alphabet
+
+
+def find_alphabet(model: Any) -> tuple[str, ...] | None:
+    """The letters that a ``ModelProto`` lists, as ``read_alphabet`` has them; None where it lists none."""
+    characters = next((item.value for item in model.metadata_props if item.key == "character"), None)
+    return None if characters is None else (*characters.split("\n"), " ")
 
 
 def decode_best_path(scores: NDArray[Any], alphabet: Sequence[str], *, blank: int = 0) -> list[str]:
