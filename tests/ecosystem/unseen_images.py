@@ -57,6 +57,7 @@ _OF_TIMM = (
     *("ese_vovnet19b_dw", "gcresnext26ts", "repvit_m0_9", "hgnetv2_b0", "xception41", "pvt_v2_b0"),
 )
 _SIZED = {"crossvit_tiny_240": 240, "gmlp_s16_224": 224, "convit_tiny": 224, "sequencer2d_s": 224, "botnet26t_256": 256}
+NORM_BIAS = 1.0
 NETWORKS = {
     **{name: (_timm(name), _IMAGE) for name in _OF_TIMM},
     **{name: (_timm(name), _square(size)) for name, size in _SIZED.items()},
