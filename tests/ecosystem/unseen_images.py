@@ -37,7 +37,7 @@ _DETR = {
 }  # fmt: skip
 
 
-def _with_backbone(model, config, **arguments):
+def _with_backbone(model, config, *, levels=1, **arguments):
     """A detector or a segmentation network on a small ResNet of transformers' own."""
 
     def build():
@@ -45,7 +45,7 @@ def _with_backbone(model, config, **arguments):
 
         stages = ["stage1", "stage2", "stage3", "stage4"]
         backbone = transformers.ResNetConfig(
-            embedding_size=16, layer_type="basic", out_features=stages[-arguments.pop("levels", 1) :], **_STAGES
+            embedding_size=16, layer_type="basic", out_features=stages[-levels:], **_STAGES
         )
         return _transformers(model, config, backbone_config=backbone, **arguments)()
 
