@@ -152,7 +152,7 @@ def _digest_code(reference: ModelReference, network: Network, data: Data) -> str
             "behaviour": _digest_outputs(network, data),
             "factory": reference.attribute,
             "args": dict(reference.args),
-            "called": [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted],
+            "called": [[(name, asdict(form)) for name, form in reference.inputs.items()], reference.counted],
             "axis": reference.output_axis,
         }
     )
@@ -263,10 +263,10 @@ def _adapt_file(
     def fill(folder: Path) -> Mapping[str, Any]:
         return {"note": write(folder / "network")}
 
-    called = [{name: asdict(form) for name, form in reference.inputs.items()}, reference.counted, reference.output_axis]
+    inputs = [(name, asdict(form)) for name, form in reference.inputs.items()]  # their order is that of the arrays
     parts = {
         "file": weights_file.weights_digest(network),
-        "called": called,
+        "called": [inputs, reference.counted, reference.output_axis],
         "shapes": [list(array.shape[1:]) for array in example],
         "code": adapt.code_digest(),
     }

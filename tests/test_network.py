@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from qbench import network as fp32_network
 from qbench import registry
@@ -16,9 +18,9 @@ from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
 from qbench.errors import DataError, ModelError
 from qbench.metrics.spec import MetricSpec
-from qbench.models import trainer
+from qbench.models import dry_run, trainer
 from qbench.models import weights as weights_file
-from qbench.models.base import ModelReference
+from qbench.models.base import InputForm, ModelReference, Network
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
 
@@ -124,6 +126,22 @@ def test_a_factory_with_random_weights_gives_one_network(root):
     first, second = (fp32_network.load_network(model.reference, model.weights).module for _ in range(2))
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert np.array_equal(one.detach().numpy(), other.detach().numpy())
+
+
+def test_inputs_in_another_order_are_another_file(root, tmp_path):
+    """Their order is that of the arrays: what the cache holds of one is not the other's."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("a", "b", "y")]
+    graph = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["y"])], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "n.onnx")
+    file = Network(kind="onnx", path=tmp_path / "n.onnx")
+    example = (np.full((1, 3), 5, np.float32), np.full((1, 3), 3, np.float32))
+
+    def answer(*order):
+        reference = ModelReference(name="mine", inputs={name: InputForm(axis=0) for name in order})
+        path, _ = fp32_network._adapt_file(file, reference, example, root)
+        return float(dry_run.try_outputs(Network(kind="onnx", path=path), example)[0, 0])
+
+    assert (answer("a", "b"), answer("b", "a")) == (2.0, -2.0)
 
 
 def test_the_model_digests_follow_weights_and_arguments(root, tmp_path):

@@ -103,13 +103,14 @@ def _forward(inner: Callable[..., Any], reference: ModelReference) -> Callable[.
 class _Call:
     """How a forward with these parameters is called as a suite's ``inputs`` say: which arrays it takes, in order.
 
-    Parameters come in their order, the constants left out. Where ``inputs`` names one that has a default, as one that
-    gets an array, the others with a default keep it. Names that are no parameters go to its ``**kwargs``, or into a
-    dict where one parameter without a default is left."""
+    Parameters come in their order, the constants left out; where ``inputs`` names each that gets an array, in that of
+    ``inputs``. Where it names one that has a default, as one that gets an array, the others with a default keep it.
+    Names that are no parameters go to its ``**kwargs``, or into a dict where one parameter without a default is left.
+    """
 
     def __init__(self, parameters: Sequence[inspect.Parameter], reference: ModelReference) -> None:
         self.values: dict[str, Any] = {}  # what the text of the call names
-        self._inputs = reference.inputs
+        self._inputs, self._reference = reference.inputs, reference
         any_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         self._rest = next((f"*{each.name}" for each in parameters if each.kind is each.VAR_POSITIONAL), None)
         self._parameters = [each for each in parameters if each.kind not in any_kinds]
@@ -130,7 +131,7 @@ class _Call:
 
     def write(self) -> tuple[list[str], list[str]]:
         """The parameters of the forward that takes arrays, and the arguments of the network's own, as code."""
-        heads, arguments = list[str](), list[str]()
+        heads, arguments = dict[str, str](), list[str]()
         for parameter in self._parameters:
             if parameter.name == self._holder or self._is_left_out(parameter):
                 continue
@@ -138,21 +139,23 @@ class _Call:
             if not form.is_constant:
                 default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
                 self.values[f"_default_{parameter.name}"] = parameter.default
-                heads.append(f"{parameter.name}{default}")
+                heads[parameter.name] = f"{parameter.name}{default}"
             by_position = parameter.kind is parameter.POSITIONAL_ONLY or (
                 self._rest is not None and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
             )
             value = self._write_value(parameter.name, form)
             arguments.append(value if by_position else f"{parameter.name}={value}")
         if self._rest is not None:
-            heads.append(self._rest)
+            heads[self._rest] = self._rest
             arguments.append(self._rest)
         more = {name: self._write_value(name, self._inputs[name]) for name in self._more}
-        heads += [name for name in self._more if not self._inputs[name].is_constant]
+        heads |= {name: name for name in self._more if not self._inputs[name].is_constant}
+        ordered = self._reference.order_arrays(heads)
+        texts = list(heads.values()) if ordered == list(heads) else ordered  # in another order defaults would not stand
         if self._holder is not None:
             items = ", ".join(f"{name!r}: {value}" for name, value in more.items())
-            return heads, [f"{self._holder}={{{items}}}", *arguments]
-        return heads, [*arguments, *(f"{name}={value}" for name, value in more.items())]
+            return texts, [f"{self._holder}={{{items}}}", *arguments]
+        return texts, [*arguments, *(f"{name}={value}" for name, value in more.items())]
 
     def _is_left_out(self, parameter: inspect.Parameter) -> bool:
         """Whether it keeps its default: an array is given by position, or others are named."""
@@ -277,13 +280,13 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
     require_known_port(reference.name, "input", reference.inputs, [argument.name for argument in arguments])
     outer = torch.nn.Module()
     outer.network = module
-    heads, inputs = ["self"], []
+    heads, inputs = dict[str, str](), list[str]()
     for argument in arguments:
         form = reference.inputs.get(argument.name, InputForm())
         if not form.is_constant and argument.has_default_value() and argument.name not in reference.inputs:
             continue  # a default of any type, which this text could not spell
         if not form.is_constant:
-            heads.append(f"{argument.name}: {argument.type.annotation_str}")
+            heads[argument.name] = f"{argument.name}: {argument.type.annotation_str}"
             inputs.append(f"{argument.name}={argument.name}{_moved(form.axis)}")
         else:
             is_tensor = isinstance(form.constant, list) or argument.type.annotation_str == "Tensor"
@@ -295,7 +298,7 @@ def _scripted(module: Any, reference: ModelReference) -> Any:
     counted, others = _script_output(module, reference), _list_script_others(module, reference)
     outputs = [f"result{counted}{back}", *(f"result[{position}]" for position in others)]
     scripted.define(
-        f"def forward({', '.join(heads)}):\n"
+        f"def forward({', '.join(['self', *(heads[name] for name in reference.order_arrays(heads))])}):\n"
         f"    result = self.network({', '.join(inputs)})\n"
         f"    return {', '.join(outputs)}\n"
     )

@@ -46,6 +46,7 @@ def adapt(graph: Graph, reference: ModelReference) -> None:
             _fix(graph, name, form, reference.name)
         elif form.axis:
             _turn_input(graph, name, form.axis, reference.name)
+    _order_inputs(graph, reference)
     if reference.output is not None or reference.output_axis:
         _put_first(graph, reference)
 
@@ -122,6 +123,15 @@ def _turn_input(graph: Graph, name: str, axis: int, model: str) -> None:
     _declare(value, [sizes[position] for position in order])
     back = [order.index(position) for position in range(len(sizes))]
     graph.model.graph.node.insert(0, helper.make_node("Transpose", [name], [inside], name=inside, perm=back))
+    graph.reindex()
+
+
+def _order_inputs(graph: Graph, reference: ModelReference) -> None:
+    """The inputs come in the order of the data's arrays."""
+    values = {value.name: value for value in graph.model.graph.input}
+    ordered = [values.pop(name) for name in reference.order_arrays(graph.inputs)] + list(values.values())
+    del graph.model.graph.input[:]
+    graph.model.graph.input.extend(ordered)
     graph.reindex()
 
 

@@ -180,6 +180,12 @@ class ModelReference:
         """Whether the network is to be called in another way than it was written for."""
         return bool(self.inputs) or self.counted is not None or self.output_axis != 0
 
+    def order_arrays(self, names: Iterable[str]) -> list[str]:
+        """The inputs of these names, which get an array, in the order of the data's arrays: that of ``inputs`` where it
+        names them all, else as they come."""
+        named = [name for name, form in self.inputs.items() if not form.is_constant]
+        return named if set(named) == set(names) else list(names)
+
     @property
     def counted(self) -> str | int | None:
         """The output that comes first: the one that is named, or found; None where it does anyway."""

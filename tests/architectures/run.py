@@ -3,9 +3,9 @@
     python tests/architectures/run.py [--only 'vit,unet*'] [--modes static,qat] [--backends fbgemm,onnxruntime]
                                       [--by-hand] [--out FOLDER] [--jobs N] [--again] [--show]
 
-Prints network x mode x backend -> ok (SQNR against fp32, coverage), skipped with its reason, FAILED with its reason, or
-SUSPICIOUS where it is far below the other backends of its network and mode; the exit code is 1 if anything failed or is
-suspicious. What is known is kept in the folder, one file per network, and only what is
+Prints network x mode x backend, and fp32 of each runtime -> ok (SQNR against fp32, coverage), skipped with its reason,
+FAILED with its reason, or SUSPICIOUS where it is far below the other backends of its network and mode; the exit code is
+1 if anything failed or is suspicious. What is known is kept in the folder, one file per network, and only what is
 missing or failed is run: a run that was stopped goes on, and several may share a folder. ``--by-hand`` builds each
 variant as the backend's own tool does by itself, too, and as qbench does for this machine alone, and says by how many
 dB that is better, in three times the time.
@@ -304,8 +304,9 @@ def main(arguments: list[str] | None = None) -> int:
         if not given.show:
             run_network(network, cells, file=file, jobs=given.jobs, again=given.again)
         known = judged(json.loads(file.read_text())) if file.exists() else {}
-        print("\n".join(shown(network, known, cells)), flush=True)
-        for cell in (cell for cell in cells if "@" not in cell):
+        listed = [*(cell for cell in known if cell.startswith("fp32/")), *cells]
+        print("\n".join(shown(network, known, listed)), flush=True)
+        for cell in (cell for cell in listed if "@" not in cell):
             totals[known.get(cell, {}).get("status", "not run")] += 1
     print(", ".join(f"{count} {status}" for status, count in totals.items()))
     return 1 if totals["failed"] or totals["suspicious"] else 0

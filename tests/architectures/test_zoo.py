@@ -149,3 +149,23 @@ def test_a_suspicious_cell_ends_in_1_and_is_judged_when_it_is_shown(tmp_path, ca
     assert run.main(["--only", "unet", "--modes", "static", "--out", str(tmp_path), "--show"]) == 1
     assert "static/openvino      SUSPICIOUS: 8.7 dB where others have 35.4" in capsys.readouterr().out
     assert file.read_text() == text
+
+
+@pytest.mark.parametrize(("bias", "chaos"), [(None, True), (1.0, False)])
+def test_biases_above_0_keep_noise_from_growing(bias, chaos, monkeypatch):
+    """Of 40 layers with random weights: a family says so where its networks are deep."""
+    from torch import nn
+
+    def build():
+        layers = [(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(40)]
+        return nn.Sequential(nn.Conv2d(3, 8, 1), *(part for layer in layers for part in layer))
+
+    family = type(sys)("deep")
+    family.NETWORKS = {"deep_plain": (build, (("photo", 3, 8, 8),))}
+    if bias is not None:
+        family.NORM_BIAS = bias
+    monkeypatch.setitem(sys.modules, "deep", family)
+    monkeypatch.setattr(zoo, "FAMILIES", ("deep",))
+    run.count_decibels_left.cache_clear()
+    assert (run.count_decibels_left("deep_plain") < run.LEAST_LEFT) is chaos
+    run.count_decibels_left.cache_clear()

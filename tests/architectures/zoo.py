@@ -2,7 +2,9 @@
 examples for each.
 
 A family is a module beside this one with a table ``NETWORKS``: name -> (factory, the kinds of its inputs, and where it
-needs them the keys beside its name in a suite). One of files has a function ``source_of(network)`` in their place.
+needs them the keys beside its name in a suite). One of files has a function ``source_of(network)`` in their place; one
+of deep networks has a ``NORM_BIAS``, the mean of BatchNorm's biases, else 0: at 1 most of what ReLU reads is above 0,
+and noise does not grow from layer to layer, as it does with random weights and hardly with trained ones.
 """
 
 from __future__ import annotations
@@ -44,12 +46,13 @@ def build(family: str, network: str):
     """A network in eval mode whose BatchNorm has seen examples: fresh statistics (0 and 1) would fold to nothing."""
     import torch
 
-    factory, kinds, *_ = importlib.import_module(family).NETWORKS[network]
+    table = importlib.import_module(family)
+    factory, kinds, *_ = table.NETWORKS[network]
     module = factory().eval()
     norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
-        torch.nn.init.normal_(norm.bias, 0.0, 0.2)
+        torch.nn.init.normal_(norm.bias, getattr(table, "NORM_BIAS", 0.0), 0.2)
     if norms:
         with torch.no_grad():
             for norm in norms:

@@ -17,6 +17,7 @@ def _ultralytics(description, kind="DetectionModel"):
 
 
 _IMAGE = (("photo", 3, 64, 64),)
+NORM_BIAS = 1.0
 NETWORKS = {
     "yolov5n": (_ultralytics("yolov5n.yaml"), _IMAGE, {"output": "0"}),
     "yolov8n": (_ultralytics("yolov8n.yaml"), _IMAGE, {"output": "0"}),

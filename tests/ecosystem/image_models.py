@@ -59,6 +59,7 @@ _SIZED = {
     "coatnet_nano_rw_224": 224,
     "cait_xxs24_224": 224,
 }
+NORM_BIAS = 1.0
 NETWORKS = {
     **{name: (_torchvision(name), _square(64)) for name in _CLASSIFIERS},
     "vit_b_16": (_torchvision("vit_b_16", image_size=64), _square(64)),

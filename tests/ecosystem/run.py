@@ -1,12 +1,15 @@
 """What people bring: architectures of torchvision, timm, transformers, ultralytics and sentence-transformers, with
 random weights, through qbench's own stages up to the evaluation.
 
-    python tests/ecosystem/run.py FOLDER [--only 'bert,yolo*'] [--modes static] [--backends fbgemm,onnxruntime] [...]
+    python tests/ecosystem/run.py FOLDER [--list second] [--only 'bert,yolo*'] [--modes static] [...]
 
 Makes ``FOLDER/venv`` with these packages (they are no dependency of qbench, and nothing of them is copied here) beside
 the packages of the Python that runs this, then runs ``tests/architectures/run.py`` over them, whose options and table
 it has: ok (SQNR, coverage), skipped with its reason, FAILED, SUSPICIOUS; last the slowest networks. Each result is kept
 in ``FOLDER/results``, so that a run that was stopped goes on. Its exit code is 1 where anything failed.
+
+The second list was chosen before any of it was tried, to tell how a network fares that nobody has looked at. The first
+look at it is on the guide's evidence page; from then on it is seen, and a next look needs a list of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-FAMILIES = ("image_models", "text_models", "detectors", "exported")
+LISTS = {
+    "first": ("image_models", "text_models", "detectors", "exported"),
+    "second": ("unseen_images", "unseen_sequences"),
+}
 # Without their dependencies, which would bring another torch; what of these is needed is named.
 PACKAGES = (
     *("torchvision==0.28.*", "timm", "transformers", "ultralytics", "sentence-transformers", "opencv-python-headless"),
@@ -34,14 +40,15 @@ def main(words: list[str] | None = None) -> int:
     """Makes the venv where it is missing, and runs this again in it; there, the table."""
     parser = argparse.ArgumentParser(description="Build networks as people have them.")
     parser.add_argument("folder", type=Path, help="of the venv and the results")
+    parser.add_argument("--list", choices=LISTS, default="first", help="of networks")
     given, options = parser.parse_known_args(words)
     folder = given.folder.resolve()
     if os.environ.get(_INSIDE) != str(folder):
-        return run_inside(folder, options)
+        return run_inside(folder, ["--list", given.list, *options])
     import run as architectures
     import zoo
 
-    zoo.FAMILIES = FAMILIES
+    zoo.FAMILIES = LISTS[given.list]
     results = folder / "results"
     code = architectures.main([*options, "--out", str(results)])
     print("\n".join(list_slowest(results)))

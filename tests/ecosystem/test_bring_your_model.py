@@ -1,6 +1,6 @@
 """What the guide's page on other people's models says works, as far as their packages are there.
 
-``python tests/ecosystem/run.py FOLDER --list`` makes a venv that has them; there: ``FOLDER/venv/bin/python -m pytest
+``python tests/ecosystem/run.py FOLDER --show`` makes a venv that has them; there: ``FOLDER/venv/bin/python -m pytest
 tests/ecosystem/test_bring_your_model.py``.
 """
 
@@ -29,6 +29,7 @@ INPUTS = {
     "encoder.py": (TOKENS, TOKENS),
     "sentences.py": (TOKENS, TOKENS),
     "decoder.py": (TOKENS, TOKENS),
+    "answers.py": (TOKENS, IMAGE, TOKENS),
     "sound.py": (np.zeros((2, 4000), np.float32),),
 }
 

@@ -25,14 +25,19 @@ def ecosystem():
     return module
 
 
-def test_there_are_eighty_and_more_of_their_own_names(ecosystem):
-    """Of each family some; none needs its package to be listed."""
-    families = {family: list(importlib.import_module(family).NETWORKS) for family in ecosystem.FAMILIES}
-    names = [name for networks in families.values() for name in networks]
-    assert len(set(names)) == len(names) >= 80
-    assert all(len(networks) >= 5 for networks in families.values())
+def test_there_are_eighty_and_more_of_their_own_names_and_fifty_others(ecosystem):
+    """Of each family some, none in both lists; none needs its package to be listed."""
+    lists = {
+        title: {family: list(importlib.import_module(family).NETWORKS) for family in families}
+        for title, families in ecosystem.LISTS.items()
+    }
+    first, second = ([name for networks in lists[title].values() for name in networks] for title in ("first", "second"))
+    assert len(set(first)) == len(first) >= 80
+    assert len(set(second)) == len(second) == 50
+    assert not set(first) & set(second)
+    assert all(len(networks) >= 5 for families in lists.values() for networks in families.values())
     loaded = subprocess.check_output(
-        [sys.executable, "-c", f"import sys, {', '.join(ecosystem.FAMILIES)}; print(*sys.modules)"],
+        [sys.executable, "-c", f"import sys, {', '.join(sum(ecosystem.LISTS.values(), ()))}; print(*sys.modules)"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     )
@@ -69,7 +74,7 @@ def test_the_command_runs_in_its_venv_which_is_made_once(ecosystem, monkeypatch,
     assert ecosystem.main([str(tmp_path), "--only", "bert"]) == 3
     assert len(made) == 1
     command, environment = ran[-1]
-    assert command[2:] == [str(tmp_path), "--only", "bert"]
+    assert command[2:] == [str(tmp_path), "--list", "first", "--only", "bert"]
     assert environment["QBENCH_CACHE"] == str(tmp_path / "cache")
 
 

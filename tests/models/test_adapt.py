@@ -331,6 +331,56 @@ def test_arrays_reach_the_inputs_that_are_named(network: type[nn.Module], change
     assert torch.equal(module(TOKENS, MASK), TOKENS * MASK)
 
 
+class Three(nn.Module):
+    def forward(self, words: torch.Tensor, mask: torch.Tensor, scale: float, picture: torch.Tensor) -> torch.Tensor:
+        return (words * mask + picture) * scale
+
+
+NAMED = {"words": ARRAY, "picture": ARRAY, "scale": InputForm(constant=2.0), "mask": ARRAY}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("inputs", "order"),
+    [
+        (NAMED, ["words", "picture", "mask"]),
+        ({name: form for name, form in NAMED.items() if name != "words"}, ["words", "mask", "picture"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["module", "torchscript", "onnx"])
+def test_where_every_array_is_named_they_come_in_that_order(
+    form: str, inputs: dict[str, InputForm], order: list[str], tmp_path: Path
+) -> None:
+    """The data's and the network's orders differ, and arrays of one shape would be mixed up without a word; where some
+    are not named, the order is the network's."""
+    named = ModelReference(name="mine", inputs=inputs)
+    arrays = {name: np.full((2, 3), value, np.float32) for name, value in (("words", 2), ("mask", 3), ("picture", 5))}
+    network = Network(kind="torch", module=Three().eval())
+    if form == "module":
+        adapt.adapt_module(network.module, named)
+    elif form == "torchscript":
+        torch.jit.save(torch.jit.script(network.module), tmp_path / "net.pt")
+        scripted = Network(kind="torchscript", module=torch.jit.load(tmp_path / "net.pt"), path=tmp_path / "net.pt")
+        adapt.file_of(scripted, named)(tmp_path / "adapted.pt")  # type: ignore[misc]
+        network = Network(kind="torchscript", module=torch.jit.load(tmp_path / "adapted.pt"))
+    else:
+        value = helper.make_tensor_value_info
+        ports = [value(name, TensorProto.FLOAT, ["n", 3]) for name in ("words", "mask", "picture", "y")]
+        ports.insert(2, value("scale", TensorProto.FLOAT, []))
+        nodes = [
+            helper.make_node("Mul", ["words", "mask"], ["seen"]),
+            helper.make_node("Add", ["seen", "picture"], ["sum"]),
+            helper.make_node("Mul", ["sum", "scale"], ["y"]),
+        ]
+        graph = helper.make_graph(nodes, "g", ports[:-1], ports[-1:])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "n")
+        adapt.file_of(Network(kind="onnx", path=tmp_path / "n"), named)(tmp_path / "a.onnx")  # type: ignore[misc]
+        network = Network(kind="onnx", path=tmp_path / "a.onnx")
+    assert [port.name for port in dry_run.inputs_of(network) or ()] == order
+    answers = dry_run.try_outputs(network, tuple(arrays[name] for name in order))
+    np.testing.assert_array_equal(answers, np.full((2, 3), (2 * 3 + 5) * 2.0))
+
+
 def test_any_number_of_arrays_stays_so_where_an_output_is_chosen() -> None:
     """The adapted forward hands on all that it gets."""
     module = AnyNumber()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,10 @@ from qbench.quant.onnx import onnxruntime_session
 EXPORT_TOLERANCE = 1e-3
 NOTE = "qbench.export"  # where a file tells how it was exported, where that was not the usual way
 _OPSET = 18  # of the older exporter: the one that the newer writes
-_ATTENTION = "_attn_implementation"  # in the configurations of transformers: which code computes attention
+# In the configurations of transformers: which code computes a part, and what exporters take. Experts in groups are an
+# operator of transformers' own.
+_PLAIN = {"experts_implementation": "batched_mm", "attn_implementation": "eager"}
+_MARKS = {"experts_implementation": "is_concatenated"}  # every configuration names one; this is on modules of experts
 Example = tuple[Any, ...]
 Examples = Callable[[], Iterable[Example]]
 
@@ -40,7 +44,8 @@ def export(module: Any, example: Example, file: Path, *, tolerance: float = EXPO
 def export_any_way(module: Any, example: Example, file: Path, examples: Examples) -> None:
     """As ``export``; where torch's exporter cannot, by the first way round it whose file gives the same:
 
-    - the attention of a transformers model in plain operations (``attn_implementation: eager``),
+    - the experts and the attention of a transformers model in plain operations (``experts_implementation: batched_mm``,
+      ``attn_implementation: eager``),
     - with the batch size fixed at 1,
     - by the older exporter, from a trace whose frozen decisions do no harm on ``examples`` (each a batch of 1).
 
@@ -80,8 +85,11 @@ Way = Callable[[Any, Example, Path], "str | None"]
 def _list_ways(module: Any, examples: Examples) -> dict[str, Way]:
     """The ways in order, by what a note says of them; empty for the usual one."""
     ways: dict[str, Way] = {"": _export_by_dynamo}
-    if _find_attentions(module):
-        ways["with attn_implementation eager"] = _export_plain_attention
+    named = [key for key in _PLAIN if _find_choices(module, key)]
+    for keys in dict.fromkeys([*((key,) for key in named), tuple(named)]):
+        if keys:
+            plain = " and ".join(f"{key} {_PLAIN[key]}" for key in keys)
+            ways[f"with {plain}"] = functools.partial(_export_plain, keys=keys)
     ways["for a batch of 1"] = lambda *given: _export_by_dynamo(*given, any_batch=False)
 
     def by_trace(network: Any, example: Example, file: Path) -> str | None:
@@ -133,23 +141,25 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
     return None
 
 
-def _export_plain_attention(module: Any, example: Example, file: Path) -> str | None:
-    """With every configuration of transformers that names another attention at ``eager`` meanwhile."""
-    before = _find_attentions(module)
+def _export_plain(module: Any, example: Example, file: Path, *, keys: tuple[str, ...]) -> str | None:
+    """With every configuration of transformers that names another code for these parts at the plain one meanwhile."""
+    before = [choice for key in keys for choice in _find_choices(module, key)]
     try:
-        for config, _ in before:
-            setattr(config, _ATTENTION, "eager")
+        for config, attribute, _ in before:
+            setattr(config, attribute, _PLAIN[attribute.removeprefix("_")])
         return _export_by_dynamo(module, example, file)
     finally:
-        for config, implementation in before:
-            setattr(config, _ATTENTION, implementation)
+        for config, attribute, name in before:
+            setattr(config, attribute, name)
 
 
-def _find_attentions(module: Any) -> list[tuple[Any, str]]:
-    """The configurations on a network's modules that name an attention other than ``eager``, and which."""
-    configs = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
-    named = ((config, getattr(config, _ATTENTION, None)) for config in configs.values())
-    return [(config, name) for config, name in named if isinstance(name, str) and name != "eager"]
+def _find_choices(module: Any, key: str) -> list[tuple[Any, str, str]]:
+    """The configurations on a network's modules that name another code for a part than the plain one: configuration,
+    its attribute, and the name."""
+    marked = [part for part in module.modules() if hasattr(part, _MARKS.get(key, "config"))]
+    configs = {id(part.config): part.config for part in marked if hasattr(part, "config")}
+    named = [(config, f"_{key}", getattr(config, f"_{key}", None)) for config in configs.values()]
+    return [(config, attribute, name) for config, attribute, name in named if name and name != _PLAIN[key]]
 
 
 def _export_by_trace(module: Any, example: Example, file: Path, examples: Examples) -> str | None:

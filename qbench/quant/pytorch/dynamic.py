@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from qbench.errors import BuildError, ModeImpossible
-from qbench.quant import layer_selection
+from qbench.errors import BuildError, ModeImpossible, first_names
+from qbench.quant import layer_selection, model_call
 from qbench.quant.flow import Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import own_qconfig, torch_ao
 
 _NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
+_READ = "its weight is read by other code than its own, which an int8 layer does not offer"
 _MAX_NORM = "an int8 table cannot be renormalised (max_norm) as it is read"
 _SUMS_ONLY = "torch's int8 kernel sums the rows of a bag whatever its mode and padding_idx say"
 
@@ -95,14 +96,66 @@ def float_reasons(job: QuantizeJob) -> dict[str, str]:
 
 def by_module(job: QuantizeJob) -> Converted:
     """A copy whose covered layers are exchanged for dynamic ones; its code is not traced, so any control flow works.
+    A layer whose weight other code multiplies by stays float.
 
     Raises ``BuildError`` where no layer is covered, and where the process runs another engine.
     """
     torch_ao.require_engine(job.engine)
     spec = configurations(job)
-    module = copy.deepcopy(job.module).eval()
-    for name, part in module.named_modules():
+    int8 = _exchange(job.module, spec)
+    read = {} if _runs(int8, job.example) else dict.fromkeys(find_read_elsewhere(job.module, job.example), _READ)
+    if read.keys() & spec.keys():
+        spec = {name: config for name, config in spec.items() if name not in read}
+        if not spec:
+            raise ModeImpossible(
+                f"{first_names(read, 3)}: {_READ}; use onnxruntime, which quantizes products wherever they stand"
+            )
+        int8 = _exchange(job.module, spec)
+    return Converted(module=int8, conversion=Conversion(float_reasons={**read, **float_reasons(job)}))
+
+
+def _exchange(module: Any, spec: dict[str, Any]) -> Any:
+    copied = copy.deepcopy(module).eval()
+    for name, part in copied.named_modules():
         part.qconfig = spec.get(name)  # else torch takes what the author put there, as None, in place of the spec
     with torch_ao.known_warnings():
-        int8 = torch_ao.quantize_dynamic(module, spec, dtype=torch.qint8)
-    return Converted(module=int8, conversion=Conversion(float_reasons=float_reasons(job)))
+        return torch_ao.quantize_dynamic(copied, spec, dtype=torch.qint8)
+
+
+def _runs(int8: Any, example: tuple[Any, ...]) -> bool:
+    try:
+        model_call.of_one_example(int8, example)
+    except BuildError:
+        return False
+    return True
+
+
+def find_read_elsewhere(module: Any, example: tuple[Any, ...]) -> tuple[str, ...]:
+    """The names of the layers and tables whose parameters are read outside their own call, as Mamba's
+    ``self.dt_proj.weight @ steps`` does; an int8 layer has methods in their place."""
+    copied, running, read = copy.deepcopy(module).eval(), set[int](), dict[str, None]()
+    for name, part in copied.named_modules():
+        if type(part) in (*covered(), *tables()):
+            _watch(part, name, running, read)
+    with torch.no_grad():
+        copied(*example)
+    return tuple(read)
+
+
+def _watch(part: Any, name: str, running: set[int], read: dict[str, None]) -> None:
+    """Gives a layer a class of its own that notes its name where a parameter is read while it does not run."""
+    kind = type(part)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        running.add(id(self))
+        try:
+            return kind.forward(self, *args, **kwargs)
+        finally:
+            running.discard(id(self))
+
+    def get(self: Any, attribute: str) -> Any:
+        if attribute in self.__dict__["_parameters"] and id(self) not in running:
+            read[name] = None
+        return kind.__getattr__(self, attribute)
+
+    part.__class__ = type(kind.__name__, (kind,), {"forward": forward, "__getattr__": get})

@@ -33,6 +33,7 @@ TOP = 255  # the largest level of an activation
 # A pair that does not fit loses TOP at least where its weights sum to 129, less what fits: 255 * 129 - 32767 = 128.
 _STEP, _MOST_OFF, _ZERO = 8.0, 8, 128  # units of a sum in a level; levels that rounding a large bias may cost
 _SHOWN = 3  # names in a note
+_LEAST_OUT = 12  # the side of the output of a transposed convolution that is asked
 _WIDER = 2 ** (1 / 8)  # by which the step of an overflowing channel grows at a time
 _LEAST = 1.005  # where rounding alone makes a pair too large
 _ROOM = pair_sums.HIGHEST - TOP / 2  # two rounded weights are up to one larger together, half of it as a rule
@@ -50,13 +51,16 @@ class Kernels:
 
     def overflow(self, kernel: LayerKernel, levels: Any) -> Any:
         """Of each output channel whether a sum of some of them can overflow, as a tensor of bool."""
-        over = overflows(kernel, levels, top=self.top)
         if not cpus.adds_in_16_bits(self.target):
-            return over
+            return overflows(kernel, levels, top=self.top)
+        known = older_kernels.overflowing(self.engine, kernel, levels, top=self.top, target=self.target)
+        if bool(known.all()) or (kernel.kind == "conv_transpose" and bool(known.any())):  # which has one step
+            return known
+        over = known | overflows(kernel, levels, top=self.top)
         if self.engine == "x86":  # its depthwise layers run on fbgemm there, whose kernels for them are those of here
             with older_kernels.process_engine("fbgemm"):
                 over = over | overflows(kernel, levels, top=self.top)
-        return over | older_kernels.overflowing(self.engine, kernel, levels, top=self.top, target=self.target)
+        return over
 
     def widen(self, kernel: LayerKernel, levels: Any) -> Any:
         """By how much the step of each output channel that overflows grows at a time, more than 1: as much as its
@@ -229,9 +233,20 @@ def _unscaled(kernel: LayerKernel, levels: Any) -> Any:
 
 
 def _size(kernel: LayerKernel, levels: Any) -> list[int]:
-    """The least input with a place of the output that reads no padding, and some more of both."""
+    """The least input with a place of the output that reads no padding, and some more of both; of a transposed
+    convolution no more than gives places in the middle that read all they can: its output is as many times as large as
+    its stride."""
     sides = zip(levels.shape[2:], kernel.dilation, kernel.stride, strict=True)
-    return [(side - 1) * dilation + 1 + 2 * stride for side, dilation, stride in sides]
+    extents = [((side - 1) * dilation + 1, stride) for side, dilation, stride in sides]
+    sizes = [extent + 2 * stride for extent, stride in extents]
+    if kernel.kind != "conv_transpose":
+        return sizes
+    reach = zip(extents, kernel.output_padding, strict=True)
+    middles = [
+        max(2 + math.ceil((extent + more - 1) / stride), math.ceil(_LEAST_OUT / stride))
+        for (extent, stride), more in reach
+    ]
+    return [min(size, middle) for size, middle in zip(sizes, middles, strict=True)]
 
 
 def _places(kernel: LayerKernel, levels: Any, x: Any) -> Iterator[tuple[Any, tuple[int, ...]]]:

@@ -40,6 +40,32 @@ class Configured(nn.Module):
         return (self.q(x) @ x.transpose(-1, -2) / 8**0.5).softmax(-1) @ x
 
 
+class Experts(nn.Module):
+    """Experts as transformers marks them, of which the exporter can read those in batches alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(_experts_implementation="grouped_mm")
+        self.is_concatenated = True
+        self.head = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        if self.config._experts_implementation != "batched_mm" and float(x.abs().max()) > 1e6:
+            return x
+        return self.head(x)
+
+
+class ExpertsAndAttention(nn.Module):
+    """Both, each a hindrance of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.experts = Configured(), Experts()
+
+    def forward(self, x: Any) -> Any:
+        return self.experts(self.attention(x))
+
+
 class Checking(nn.Module):
     """Refuses what is too large: a decision on values, the same for every example that there is."""
 
@@ -87,6 +113,12 @@ def test_what_the_exporter_takes_has_no_note_and_the_same_bytes(tmp_path):
     [
         (Looping, (8,), "exported for a batch of 1, as the usual way cannot ("),
         (Configured, (5, 8), "exported with attn_implementation eager, as the usual way cannot ("),
+        (Experts, (8,), "exported with experts_implementation batched_mm, as the usual way cannot ("),
+        (
+            ExpertsAndAttention,
+            (5, 8),
+            "exported with experts_implementation batched_mm and attn_implementation eager, as the usual way cannot (",
+        ),
         (Checking, (8,), "exported by torch's older exporter, as the usual way cannot ("),
     ],
 )
@@ -107,8 +139,17 @@ def test_a_configuration_is_as_it_was_afterwards(tmp_path):
     module.config._attn_implementation = "flash"
     module.forward = lambda x: Branching().forward(x)
     with pytest.raises(export_torch._NotExported):
-        export_torch._export_plain_attention(module, batches(1, 8, 8)[0], tmp_path / "n.onnx")
+        export_torch._export_plain(module, batches(1, 8, 8)[0], tmp_path / "n.onnx", keys=("attn_implementation",))
     assert module.config._attn_implementation == "flash"
+
+
+def test_a_configuration_without_experts_offers_no_way(tmp_path):
+    """transformers names an implementation of experts in every configuration: what cannot help is not tried."""
+    module = Configured()
+    module.config._experts_implementation = "grouped_mm"
+    assert [way for way in export_torch._list_ways(module, list) if way.startswith("with")] == [
+        "with attn_implementation eager"
+    ]
 
 
 def test_a_trace_that_is_another_network_is_no_way(tmp_path):

@@ -10,6 +10,7 @@ import torch
 from networks import tokens
 from torch import nn
 
+from qbench.errors import ModeImpossible
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import dynamic, fx, torch_ao
 from qbench.quant.recipe import Recipe
@@ -110,3 +111,35 @@ def test_a_table_can_be_skipped():
         QuantizeJob(tokens(), ENGINE, Recipe(embeddings=True, skip_layers=("embedding",)), (ids(1),))
     )
     assert "skip_layers" in by_module.conversion.float_reasons["embedding"]
+
+
+class Reads(nn.Module):
+    """Multiplies by the weight of a layer that it never calls, in control flow that FX does not trace."""
+
+    def __init__(self, called):
+        super().__init__()
+        self.read, self.called = nn.Linear(8, 8), nn.Linear(8, 4) if called else nn.Identity()
+
+    def forward(self, x):
+        if x.sum() > 1e9:
+            return x
+        return self.called(x @ self.read.weight)
+
+
+def test_a_layer_whose_weight_other_code_reads_stays_float():
+    """An int8 layer has a method in the place of its weight; what is called is int8 all the same."""
+    torch.manual_seed(0)
+    model, x = Reads(called=True).eval(), torch.randn(1, 8)
+    quantized = dynamic.by_module(QuantizeJob(model, ENGINE, Recipe(), (x,)))
+    assert type(quantized.module.read) is nn.Linear
+    assert type(quantized.module.called) is not nn.Linear
+    assert "read by other code" in quantized.conversion.float_reasons["read"]
+    assert "called" not in quantized.conversion.float_reasons
+    with torch.no_grad():
+        assert torch.allclose(quantized.module(x), model(x), atol=0.1)
+
+
+def test_where_every_layer_is_only_read_dynamic_is_impossible():
+    """The message says which, and where it can be."""
+    with pytest.raises(ModeImpossible, match=r"^read: its weight is read by other code .*; use onnxruntime, which"):
+        dynamic.by_module(QuantizeJob(Reads(called=False).eval(), ENGINE, Recipe(), (torch.randn(1, 8),)))

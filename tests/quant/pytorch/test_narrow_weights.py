@@ -346,3 +346,24 @@ def test_a_note_names_the_layers_that_no_step_mends():
     assert note.endswith("have a wider step, with which no sum overflows but in b")
     found_sites.left.clear()
     assert narrow_weights.note(found_sites, "fbgemm", narrow=True).endswith("with which no sum overflows")
+
+
+@pytest.mark.parametrize(
+    ("side", "stride", "padding", "more"),
+    [(16, 16, 0, 0), (2, 2, 0, 0), (3, 2, 1, 1), (4, 2, 1, 0), (9, 4, 4, 3), (3, 1, 1, 0), (7, 3, 2, 1), (5, 8, 0, 3)],
+)
+def test_a_transposed_convolution_is_asked_in_the_middle_of_a_small_input(side, stride, padding, more):
+    """Every place that is asked reads as many weights as any of its phase can, whatever the stride; the input grows no
+    more with it, since the output is so many times as large, and it is computed for each of stride x stride places."""
+    kernel = replace(conv(side, stride, padding, kind="conv_transpose"), output_padding=(more, more))
+    levels = torch.ones(1, 1, side, side, dtype=torch.int8)
+    size = narrow_weights._size(kernel, levels)
+    assert size[0] * stride <= max(12, side + 3 * stride + more)
+    large = kernel.exact(torch.ones(1, 1, 30, 30).double(), levels.double())[0, 0]
+    x = torch._make_per_tensor_quantized_tensor(torch.ones(1, 1, *size, dtype=torch.uint8), 1.0, 0)
+    asked = list(narrow_weights._places(kernel, levels, x))
+    assert len(asked) == stride * stride
+    phases = {(row % stride, column % stride) for _, (row, column) in asked}
+    assert len(phases) == stride * stride
+    for sums, (row, column) in asked:
+        assert float(sums) == float(large[row % stride :: stride, column % stride :: stride].max())
