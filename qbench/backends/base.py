@@ -18,7 +18,7 @@ from qbench.errors import CaseSkipped
 from qbench.models.base import Network, NetworkKind
 from qbench.progress.callback import Progress, tell_nobody
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import CallProfile
+from qbench.quant.artifacts.node_profile import CallProfile, plan_watching, time_calls
 from qbench.quant.flow import Conversion, Shared
 from qbench.quant.recipe import Recipe
 
@@ -198,3 +198,19 @@ class Backend(ABC):
 
         Raises ``CaseSkipped`` with the reason where the runtime does not tell."""
         raise CaseSkipped(f"{self.name} does not tell where the time of a call goes")
+
+    def watch(
+        self, file: Path, inputs: Inputs, *, threads: int, seconds: float
+    ) -> tuple[tuple[Layer, ...], CallProfile]:
+        """The layers that multiplied, as they ran (none where the runtime does not tell them), and ``time_nodes`` over
+        calls for about ``seconds``; without nodes where it does not tell those. In a child process."""
+        runner = self.load(file, threads=threads)
+        with runner.context():
+            prepared = runner.prepare(inputs)
+            plan = plan_watching(lambda: runner(prepared), seconds)
+        try:
+            return (), self.time_nodes(file, inputs, threads=threads, calls=plan.calls)
+        except CaseSkipped:
+            with runner.context():
+                call_seconds = time_calls(lambda: runner(prepared), plan.calls, plan.warmups)
+            return (), CallProfile(nodes=(), call_seconds=call_seconds, watched_seconds=call_seconds)

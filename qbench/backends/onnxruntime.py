@@ -15,6 +15,7 @@ from qbench.modes import HALVES, WEIGHT_ONLY
 from qbench.quant.flow import Conversion
 
 if TYPE_CHECKING:
+    from qbench.quant.artifacts.coverage import Layer
     from qbench.quant.artifacts.node_profile import CallProfile
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
@@ -68,6 +69,15 @@ class OnnxRuntime(OnnxBackend):
         from qbench.quant.onnx import onnxruntime_layers
 
         return onnxruntime_layers.time_nodes(file, inputs, threads=threads, calls=calls)
+
+    def watch(
+        self, file: Path, inputs: Inputs, *, threads: int, seconds: float
+    ) -> tuple[tuple[Layer, ...], CallProfile]:
+        """By the calls of one session."""
+        from qbench.quant.onnx import onnxruntime_layers
+
+        executed, profile = onnxruntime_layers.watch(file, inputs, threads=threads, seconds=seconds)
+        return tuple(each.layer for each in executed), profile
 
     def deploy(self, file: Path, folder: Path, name: str) -> Program:
         """One ONNX file, in a session as it was measured in."""

@@ -19,6 +19,7 @@ from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:
+    from qbench.quant.artifacts.coverage import Layer
     from qbench.quant.artifacts.node_profile import CallProfile
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
@@ -113,6 +114,15 @@ class OpenVino(OnnxBackend):
         from qbench.quant.onnx import openvino_layers
 
         return openvino_layers.time_nodes(file, inputs, threads=threads, calls=calls)
+
+    def watch(
+        self, file: Path, inputs: Inputs, *, threads: int, seconds: float
+    ) -> tuple[tuple[Layer, ...], CallProfile]:
+        """By the calls of one compiled model."""
+        from qbench.quant.onnx import openvino_layers
+
+        executed, profile = openvino_layers.watch(file, inputs, threads=threads, seconds=seconds)
+        return tuple(each.layer for each in executed), profile
 
     def deploy(self, file: Path, folder: Path, name: str) -> Program:
         """An ONNX file, or OpenVINO's own pair of files; compiled as it was measured."""

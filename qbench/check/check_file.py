@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from qbench import formatting
 from qbench.backends.base import Inputs
 from qbench.check import core_peak, example_inputs, graph_faults, race, runtimes
-from qbench.check.beside_fp32 import LIMITS, Beside, Contest, race_files, race_onnx
-from qbench.check.examples import read_examples, require_fit
+from qbench.check.beside_fp32 import LIMITS, Beside, Contest, Opponent, open_opponent, race_files, race_onnx
+from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.exported_program import explain_exported
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
 from qbench.decide.names import backend_name
@@ -93,21 +95,43 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
         checks = tuple(core_peak.add_share(check, count, peak) for check in checks)
     findings = [*_judge_loading(checks)]
     runs = next((check for check in checks if check.refused is None), None)
-    if quantized:
-        findings += graph_faults.find_faults(model)
-        findings += _find_overflow(file)
     if runs is None:
+        findings += [*graph_faults.find_faults(model)] if quantized else []
         beside = Beside(no_race="no installed runtime runs it")
     elif not quantized:
         findings.append(_say_float())
         beside = Beside(no_race="nothing in it is quantized, so that there is nothing to compare with its fp32")
     else:
-        beside = race_onnx(contest, model, runs.runtime, inputs, examples)
-        for check in checks:
-            findings += _judge_layers(check, findings, first=check is runs)
-        findings += _judge_time(runs, beside.race)
+        findings, beside = _check_quantized(contest, model, declared, checks, runs, inputs, examples, findings)
     shown = _list_inputs(declared, inputs)
     return _finish(contest, "ONNX", shown, data, checks, beside, findings)
+
+
+def _check_quantized(
+    contest: Contest,
+    model: Any,
+    declared: Sequence[DeclaredInput],
+    checks: Sequence[RuntimeCheck],
+    runs: RuntimeCheck,
+    inputs: Inputs,
+    examples: Examples | None,
+    findings: list[Finding],
+) -> tuple[list[Finding], Beside]:
+    """What stands in an int8 file, what ``runs`` it as which layers, and how it does beside its fp32. Nothing is timed
+    while its sums are read and its fp32 is made, so that these share the cores."""
+    with ThreadPoolExecutor(max_workers=1) as beside_it:
+        overflow = beside_it.submit(lambda: [*_find_overflow(contest.file)])
+        findings += graph_faults.find_faults(model)
+        with open_opponent(contest, model) as opponent:
+            findings += overflow.result()
+            if isinstance(opponent, str):
+                beside = Beside(no_race=opponent)
+            else:
+                beside = race_onnx(contest, opponent, model, declared, runs, inputs, examples)
+    for check in checks:
+        findings += _judge_layers(check, findings, first=check is runs)
+    findings += _judge_time(runs, beside.race)
+    return findings, beside
 
 
 def _count_bytes(file: Path) -> int:
@@ -177,7 +201,8 @@ def _check_other(
     findings = [*_judge_loading(checks)]
     beside = Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
     if runs is not None and contest.against is not None:
-        beside = race_files(contest, contest.against, str(contest.against), runs.runtime, inputs, examples)
+        opponent = Opponent(file=contest.against, name=str(contest.against))
+        beside = race_files(contest, opponent, runs.runtime, inputs, examples)
     if runs is not None:
         if runs.seconds and "int8 product" not in runs.seconds:
             findings.append(_say_float())
@@ -266,8 +291,16 @@ def _judge_time(runs: RuntimeCheck, raced: Race | None) -> Iterator[Finding]:
             code="slower",
             text=f"it takes {raced.ratio:.2f} [{raced.low:.2f}, {raced.high:.2f}] times as long as {raced.opponent} on "
             f"{backend_name(raced.runtime)}{little}",
-            advice="ship fp32 on this CPU, or mend what stands above; `qbench explain` tries causes on a suite's run",
+            advice=_advise_slower(raced),
         )
+
+
+def _advise_slower(raced: Race) -> str:
+    """What to do about it: by the causes that were tried."""
+    confirmed = [trial for trial in raced.trials if trial.confirmed]
+    if confirmed:
+        return f"{confirmed[0].text}: see the causes below; or ship fp32 on this CPU"
+    return "ship fp32 on this CPU, or mend what stands above; `qbench explain` tries more causes on a suite's run"
 
 
 def _find_overflow(file: Path) -> Iterator[Finding]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import time
 from pathlib import Path
-from typing import Any
 
 from qbench import registry
 from qbench.backends.base import Backend, Inputs
 from qbench.check.finding import RuntimeCheck
-from qbench.errors import CaseError, CaseSkipped, QbenchError
+from qbench.errors import CaseError, QbenchError
 from qbench.process.child_process import Limits, call
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import time_calls
+from qbench.quant.artifacts.node_profile import CallProfile
 
 # What a file's name ends in -> the format as a person says it, and the backends that may run it.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -26,7 +24,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     ".pt2": ("AOTInductor package", ("inductor",)),
     ".pte": ("ExecuTorch program", ("executorch",)),
 }
-_CALLS, _FEWEST_CALLS, _SECONDS = 20, 3, 1.0  # that are timed: fewer where they take longer than that together
+SECONDS = 0.5  # of calls that are timed
 # What a runtime says -> what that means, and what to do. The groups of the pattern fill both.
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (
@@ -88,11 +86,11 @@ def check_runtime(backend: str, file: Path, inputs: Inputs, threads: int, limits
         return RuntimeCheck(runtime=backend, version=None, refused=missing)
     version = _version(plugin)
     try:
-        layers, seconds, call_seconds = call(_run_here, backend, file, inputs, threads, limits=limits)
+        layers, profile = call(watch_here, backend, file, inputs, threads, limits=limits)
     except (CaseError, QbenchError) as error:
         text, advice = explain_refusal(str(error))
         return RuntimeCheck(runtime=backend, version=version, refused=text, advice=advice)
-    return RuntimeCheck(runtime=backend, version=version, layers=layers, seconds=seconds, call_seconds=call_seconds)
+    return RuntimeCheck(runtime=backend, version=version, layers=layers, profile=profile)
 
 
 def explain_refusal(words: str) -> tuple[str, str]:
@@ -120,26 +118,10 @@ def _version(plugin: Backend) -> str | None:
     return None
 
 
-def _run_here(
+def watch_here(
     backend: str, file: Path, inputs: Inputs, threads: int, *, progress: object
-) -> tuple[tuple[Layer, ...], dict[str, float], float]:
-    """The layers that multiply, the seconds of a call by kind, and those of a call; in this process, a child."""
-    plugin: Any = registry.load("backend", backend)
-    runner = plugin.load(file, threads=threads)
-    with runner.context():
-        prepared = runner.prepare(inputs)
-        runner(prepared)
-        before = time.perf_counter()
-        runner(prepared)
-        once = time.perf_counter() - before
-    calls = max(_FEWEST_CALLS, min(_CALLS, round(_SECONDS / once)))
-    layers: tuple[Layer, ...] = ()
-    if hasattr(plugin, "execute"):
-        layers = tuple(executed.layer for executed in plugin.execute(file, inputs))
-    try:
-        profile = plugin.time_nodes(file, inputs, threads=threads, calls=calls).fit_into_call()
-    except CaseSkipped:  # a package that was not compiled to be watched: its kernels do not show
-        with runner.context():
-            return layers, {}, time_calls(lambda: runner(prepared), calls)
-    kinds = dict.fromkeys(node.kind for node in profile.nodes)
-    return layers, {kind: profile.seconds_by_kind().get(kind, 0.0) for kind in kinds}, profile.call_seconds
+) -> tuple[tuple[Layer, ...], CallProfile]:
+    """The layers that multiply, and where the time of a call goes; in this process, a child."""
+    plugin: Backend = registry.load("backend", backend)
+    layers, profile = plugin.watch(file, inputs, threads=threads, seconds=SECONDS)
+    return layers, profile.fit_into_call()

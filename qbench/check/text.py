@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from qbench import formatting
 from qbench.check.data_change import DataChange
-from qbench.check.finding import FileCheck, RuntimeCheck
+from qbench.check.finding import CauseTrial, FileCheck, RuntimeCheck
 from qbench.decide.names import backend_name
 from qbench.foreign_text import CONTROL, join_lines
 
@@ -45,6 +45,7 @@ def list_comparisons(check: FileCheck) -> Iterator[str]:
             f"speed: {race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}] times as long as {race.opponent} on "
             f"{backend_name(race.runtime)}, {race.processes} processes{sqnr}"
         )
+        yield from map(describe_trial, race.trials)
     if check.change is not None:
         yield _describe_change(check.change)
         yield from (f"assumed: {note}" for note in check.change.notes)
@@ -52,6 +53,17 @@ def list_comparisons(check: FileCheck) -> Iterator[str]:
         yield f"speed: not compared with fp32: {check.no_race}"
     if check.inputs:
         yield f"inputs: {', '.join(check.inputs)}, {'random' if check.data is None else f'of {check.data}'}"
+
+
+def describe_trial(trial: CauseTrial) -> str:
+    """``cause: a call has too little work (little-work): batches of 8, …: 1.31 [1.25, 1.38] times as fast``; what was
+    tried without a gain that is shown, and what could not be tried, say so."""
+    if trial.gain is None:
+        return f"not tried: {trial.text} ({trial.cause}): {trial.reason}"
+    gain = f"{formatting.with_limits(trial.gain)} times as fast"
+    if trial.confirmed:
+        return f"cause: {trial.title} ({trial.cause}). {trial.text[0].upper()}{trial.text[1:]}: {gain}"
+    return f"tried, no gain shown: {trial.text} ({trial.cause}): {gain}"
 
 
 def _describe_change(change: DataChange) -> str:
@@ -96,4 +108,6 @@ def as_json(check: FileCheck) -> str:
     for facts, runtime in zip(data["runtimes"], check.runtimes, strict=True):
         share = runtime.int8_share
         facts["int8_share"] = None if share is None or math.isnan(share) else share
+        facts |= {"seconds": runtime.seconds, "call_seconds": runtime.call_seconds}
+        facts["nodes"] = facts.pop("profile")["nodes"] if runtime.profile is not None else facts.pop("profile") or []
     return json.dumps({**data, "sound": check.sound}, indent=2) + "\n"

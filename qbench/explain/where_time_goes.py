@@ -64,8 +64,22 @@ def profile_case(opened: OpenCase, peak: Peak | None) -> TimeShares:
     """
     profile = _profile(opened, opened.case, opened.artifact)
     fp32 = _profile(opened, opened.fp32_case, opened.fp32)
-    macs = count_macs(opened.artifact.built.layers, opened.case.batch_size)
-    return TimeShares(case=profile, fp32=fp32, layers=_list_layers(profile, fp32, macs, peak, opened.case.threads))
+    return compare_profiles(
+        profile, fp32, opened.artifact.built.layers, opened.case.batch_size, peak, opened.case.threads
+    )
+
+
+def compare_profiles(
+    profile: CallProfile,
+    fp32: CallProfile,
+    layers: Sequence[Layer],
+    batch_size: int,
+    peak: Peak | None,
+    threads: int,
+) -> TimeShares:
+    """What two profiles, of an int8 form and of its fp32, say of the ``layers`` of the first."""
+    macs = count_macs(layers, batch_size)
+    return TimeShares(case=profile, fp32=fp32, layers=_list_layers(profile, fp32, macs, peak, threads))
 
 
 def count_macs(layers: Sequence[Layer], batch_size: int) -> dict[str, int | None]:

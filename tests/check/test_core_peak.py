@@ -11,13 +11,15 @@ from qbench.check import core_peak
 from qbench.check.finding import RuntimeCheck
 from qbench.errors import CaseError
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import CallProfile
 
 FLOAT = Layer(name="a", operator="Conv", macs=1_000_000)
 INT8 = replace(FLOAT, name="b", precision="int8")
 
 
 def share(*layers, batch=1, peak=PEAK, seconds=1e-3):
-    check = RuntimeCheck(runtime="onnxruntime", version="1", layers=layers, call_seconds=seconds)
+    profile = None if seconds is None else CallProfile(nodes=(), call_seconds=seconds, watched_seconds=seconds)
+    check = RuntimeCheck(runtime="onnxruntime", version="1", layers=layers, profile=profile)
     return core_peak.add_share(check, batch, peak).peak_share
 
 

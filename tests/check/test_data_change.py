@@ -28,7 +28,7 @@ def perceptron(path, scales):
 
 def find(tmp_path, scales):
     file, target = perceptron(tmp_path / "int8.onnx", scales), tmp_path / "float.onnx"
-    onnx.save(float_form.make_float(onnx.load(str(file))), str(target))
+    float_form.write_float(onnx.load(str(file)), target)
     examples = Examples(inputs=(ROWS,), labels=None)
     return data_change.find_begin_here(file, target, examples, 1, 1, progress=None)
 
@@ -59,7 +59,7 @@ def test_a_clamp_that_became_a_range_is_no_loss(tmp_path):
     nodes = [*pair("x", "s0", "z0"), node("MatMul", ["x_d", "w0"], "h"), *pair("h", "s1", "z1")]
     nodes.append(node("MatMul", ["h_d", "w1"], "y"))
     file = write(tmp_path / "int8.onnx", nodes, constants, inputs=(("x", ["n", 16]),))
-    onnx.save(float_form.make_float(onnx.load(str(file))), str(tmp_path / "float.onnx"))
+    float_form.write_float(onnx.load(str(file)), tmp_path / "float.onnx")
     examples = Examples(inputs=(ROWS,), labels=None)
     assert data_change.find_begin_here(file, tmp_path / "float.onnx", examples, 1, 1, progress=None) is None
 

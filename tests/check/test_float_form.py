@@ -9,13 +9,19 @@ import people_files
 import pytest
 from people_files import node, pair, weight, write
 
-from qbench.check.float_form import make_float
+from qbench.check.float_form import write_float
 from qbench.errors import BuildError
 
 
 def answer(model, **feed):
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, feed)[0].astype(np.float64)
+
+
+def make_float(model, folder):
+    """The float form of a model, its weights taken in."""
+    write_float(model, folder / "float.onnx")
+    return onnx.load(str(folder / "float.onnx"))
 
 
 def sqnr(own, other):
@@ -58,7 +64,7 @@ def test_what_onnx_runtime_quantizes_becomes_its_network_again(form, per_channel
     source, target = convolutions(tmp_path / "fp32.onnx"), tmp_path / "int8.onnx"
     quantize_static(str(source), str(target), Reader(x), quant_format=QuantFormat[form], per_channel=per_channel)
     int8 = onnx.load(str(target))
-    form_of = make_float(int8)
+    form_of = make_float(int8, tmp_path)
     assert not any("Quantize" in node.op_type or node.op_type.startswith("Q") for node in form_of.graph.node)
     fp32, own, rounded = (answer(model, x=x[0]) for model in (onnx.load(str(source)), form_of, int8))
     assert sqnr(own, fp32) > 32
@@ -81,7 +87,7 @@ def test_what_onnx_runtime_quantizes_dynamically_too(tmp_path):
     source = write(tmp_path / "fp32.onnx", nodes, constants, inputs=(("x", [4, 32]),))
     quantize_dynamic(str(source), str(tmp_path / "int8.onnx"))
     x = rng.normal(size=(4, 32)).astype(np.float32)
-    form = make_float(onnx.load(str(tmp_path / "int8.onnx")))
+    form = make_float(onnx.load(str(tmp_path / "int8.onnx")), tmp_path)
     assert sqnr(answer(form, x=x), answer(onnx.load(str(source)), x=x)) > 35
 
 
@@ -90,7 +96,7 @@ def test_int8_is_its_float_form_but_for_rounding(make, tmp_path):
     """And whatever clamps stood in a range stay."""
     int8 = onnx.load(str(make(tmp_path / "m.onnx")))
     x = np.random.default_rng(0).normal(size=(1, 32, 48, 48)).astype(np.float32)
-    assert sqnr(answer(int8, x=x), answer(make_float(int8), x=x)) > 25
+    assert sqnr(answer(int8, x=x), answer(make_float(int8, tmp_path), x=x)) > 25
 
 
 def test_a_clamp_that_became_a_range_stays(tmp_path):
@@ -100,7 +106,7 @@ def test_a_clamp_that_became_a_range_stays(tmp_path):
     nodes = [*pair("x", "s", "z"), dequantize, node("Conv", ["x_d", "w"], "c"), *pair("c", "six", "none")]
     file = write(tmp_path / "m.onnx", [*nodes, node("Identity", ["c_d"], "y")], {**constants, **ranges})
     x = np.random.default_rng(0).normal(size=(1, 32, 48, 48)).astype(np.float32)
-    floats = answer(make_float(onnx.load(str(file))), x=x)
+    floats = answer(make_float(onnx.load(str(file)), tmp_path), x=x)
     assert (floats.min(), floats.max()) == (0.0, pytest.approx(6))
 
 
@@ -108,7 +114,7 @@ def test_a_table_of_bytes_is_one_of_floats(tmp_path):
     """Looked up, it gives what the bytes stand for."""
     int8 = onnx.load(str(people_files.table_only(tmp_path / "m.onnx")))
     ids = np.array([[0, 1, 99, 50, 3, 3, 7, 8]], np.int64)
-    assert np.allclose(answer(make_float(int8), ids=ids), answer(int8, ids=ids), rtol=1e-5)
+    assert np.allclose(answer(make_float(int8, tmp_path), ids=ids), answer(int8, ids=ids), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +130,4 @@ def test_what_has_no_float_form_is_named(kind, inputs, words, tmp_path):
     nodes = [node("Relu", ["x"], "computed"), node(kind, inputs, "y")]
     model = onnx.load(str(write(tmp_path / "m.onnx", nodes, {"w": np.zeros((4, 3, 3, 3), np.int8)})))
     with pytest.raises(BuildError, match=f"^{words}$"):
-        make_float(model)
+        make_float(model, tmp_path)

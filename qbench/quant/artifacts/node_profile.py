@@ -11,6 +11,10 @@ from typing import Literal
 Kind = Literal["int8 product", "float product", "conversion", "other"]
 KINDS: tuple[Kind, ...] = ("int8 product", "float product", "conversion", "other")
 WARMUP_CALLS = 10
+# Calls that are watched within some seconds, and the length of one from which on watching it costs next to nothing: a
+# node takes some microseconds more, of which a call of so long has few enough.
+_MOST_CALLS, _FEWEST_CALLS, _LONG_SECONDS = 20, 3, 0.1
+_WARMUP_SECONDS = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +70,30 @@ class CallProfile:
         return {kind: seconds for kind, seconds in sums.items() if seconds}
 
 
-def time_calls(call: Callable[[], object], count: int) -> float:
+@dataclass(frozen=True, kw_only=True)
+class WatchedCalls:
+    """How a runtime is watched: so many ``calls`` after so many ``warmups``; ``apart``: calls that nobody watches are
+    timed as well, since watching would lengthen them."""
+
+    calls: int
+    warmups: int
+    apart: bool
+
+
+def plan_watching(call: Callable[[], object], seconds: float) -> WatchedCalls:
+    """How to watch for about ``seconds``, by a second call, whose first one warms up."""
+    call()
+    before = time.perf_counter()
+    call()
+    once = max(time.perf_counter() - before, 1e-9)
+    calls = max(_FEWEST_CALLS, min(_MOST_CALLS, round(seconds / once)))
+    warmups = min(WARMUP_CALLS, round(_WARMUP_SECONDS / once))
+    return WatchedCalls(calls=calls, warmups=warmups, apart=once < _LONG_SECONDS)
+
+
+def time_calls(call: Callable[[], object], count: int, warmups: int = WARMUP_CALLS) -> float:
     """The median seconds of that many calls, after a warm-up."""
-    for _ in range(WARMUP_CALLS):
+    for _ in range(warmups):
         call()
     durations = []
     for _ in range(count):

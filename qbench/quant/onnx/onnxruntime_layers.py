@@ -11,10 +11,18 @@ from typing import Any
 
 from qbench.quant.artifacts import coverage, onnx_file
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
+from qbench.quant.artifacts.node_profile import (
+    WARMUP_CALLS,
+    CallProfile,
+    Kind,
+    NodeTime,
+    median_of_calls,
+    plan_watching,
+    time_calls,
+)
 from qbench.quant.onnx import node_names, onnxruntime_session, operator_macs
 from qbench.quant.onnx.graph.layers import subgraphs
-from qbench.quant.onnx.onnxruntime_profile import Event, list_nodes, profile_calls
+from qbench.quant.onnx.onnxruntime_profile import Event, ProfiledSession, RuntimeProfile, list_nodes, profile_calls
 
 # What only changes the form of values: between float and int8, and between layouts in memory.
 _CONVERSIONS = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Cast", "ReorderInput", "ReorderOutput"}
@@ -49,13 +57,17 @@ def executed(
 ) -> tuple[Executed, ...]:
     """``layers`` with the names of their nodes."""
     inputs = onnx_file.tile_batch(file, example)
-    profile = profile_calls(file, inputs, optimized=optimized)
+    return _list_executed(profile_calls(file, inputs, optimized=optimized), len(inputs[0]))
+
+
+def _list_executed(profile: RuntimeProfile, batch: int) -> tuple[Executed, ...]:
+    """The layers of the first call, of so many examples."""
     nodes, shapes = {node.name: node for node in list_nodes(profile.graph)}, _Shapes(profile.graph)
     calls: dict[tuple[str, str], Executed] = {}
     for name, event in profile.calls[0]:
         call = _call(event["args"], nodes.get(name), shapes)
         for product in operator_macs.products(call):
-            layer = _executed(name, nodes.get(name), call.operator, product, len(inputs[0]))
+            layer = _executed(name, nodes.get(name), call.operator, product, batch)
             previous = calls.get((name, product.name))  # a node of a loop runs several times
             calls[name, product.name] = layer if previous is None else _added(previous, layer)
     return tuple(calls.values())
@@ -63,21 +75,53 @@ def executed(
 
 def time_nodes(file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, threads: int, calls: int) -> CallProfile:
     """The nodes of a call with these inputs, by the runtime's own profile of that many calls."""
+    bare = _time_apart(file, inputs, threads, calls)
+    profile = profile_calls(file, inputs, calls=WARMUP_CALLS + calls, threads=threads)
+    return _take_times(profile, WARMUP_CALLS, bare)
+
+
+def watch(
+    file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, threads: int, seconds: float
+) -> tuple[tuple[Executed, ...], CallProfile]:
+    """``executed`` and ``time_nodes`` by the same calls, for about ``seconds``; ``inputs`` are a batch of the size that
+    the file takes."""
+    with ProfiledSession(file, inputs, threads=threads) as session:
+        plan = plan_watching(session.run, seconds)
+        for _ in range(plan.warmups + plan.calls):
+            session.run()
+        profile = session.finish()
+    bare = _time_apart(file, inputs, threads, plan.calls, plan.warmups) if plan.apart else None
+    times = _take_times(profile, len(profile.calls) - plan.calls, bare)
+    return _list_executed(profile, len(inputs[0]) if inputs[0].ndim else 1), times
+
+
+def _time_apart(
+    file: Path,
+    inputs: tuple[onnxruntime_session.Array, ...],
+    threads: int,
+    calls: int,
+    warmups: int = WARMUP_CALLS,
+) -> float:
+    """The median of calls that nobody watches, seconds."""
     session = onnxruntime_session.open_session(file, threads=threads)
     feed = dict(zip([value.name for value in session.get_inputs()], inputs, strict=True))
-    bare = time_calls(lambda: session.run(None, feed), calls)
-    profile = profile_calls(file, inputs, calls=WARMUP_CALLS + calls, threads=threads)
-    watched = profile.calls[WARMUP_CALLS:]
+    return time_calls(lambda: session.run(None, feed), calls, warmups)
+
+
+def _take_times(profile: RuntimeProfile, first: int, bare_seconds: float | None) -> CallProfile:
+    """The nodes of the calls from the ``first`` on; ``bare_seconds`` None: watching costs next to nothing."""
+    watched = profile.calls[first:]
     nodes, shapes = {node.name: node for node in list_nodes(profile.graph)}, _Shapes(profile.graph)
     events = dict(event for call in watched for event in call if event[1]["args"]["op_name"] not in _CONTROL_FLOW)
     seconds = median_of_calls([_sum_by_node(call, events) for call in watched])
+    watched_seconds = statistics.median(profile.call_seconds[first:])
     return CallProfile(
         nodes=tuple(
             _node_time(name, nodes.get(name), _call(event["args"], nodes.get(name), shapes), seconds[name])
             for name, event in events.items()
         ),
-        call_seconds=bare,
-        watched_seconds=statistics.median(profile.call_seconds[WARMUP_CALLS:]),
+        call_seconds=watched_seconds if bare_seconds is None else bare_seconds,
+        watched_seconds=watched_seconds,
     )
 
 

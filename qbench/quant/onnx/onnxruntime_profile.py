@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,16 +17,65 @@ from qbench.quant.onnx.graph.layers import subgraphs
 
 Event = dict[str, Any]
 _KERNEL = "_kernel_time"
+_GRAPH, _WEIGHTS = "optimized.onnx", "optimized.bin"  # weights apart: their shapes alone are read
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeProfile:
-    """The ``graph`` that the runtime made of a file, and per call the ``events`` of its nodes, by the name of the node;
-    a node of a loop has several in one call."""
+    """The ``graph`` that the runtime made of a file (without the values of large weights), and per call the ``events``
+    of its nodes, by the name of the node; a node of a loop has several in one call."""
 
     graph: Any
     calls: tuple[tuple[tuple[str, Event], ...], ...]
     call_seconds: tuple[float, ...]
+
+
+class ProfiledSession:
+    """A session whose calls with these inputs are profiled; a context manager. ``optimized=False`` runs the graph as
+    written."""
+
+    def __init__(
+        self, file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, threads: int = 1, optimized: bool = True
+    ) -> None:
+        import onnxruntime
+
+        self._temporary = tempfile.TemporaryDirectory()
+        self._folder = Path(self._temporary.name)
+        options = onnxruntime_session.session_options(threads)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(self._folder / "profile")
+        options.optimized_model_filepath = str(self._folder / _GRAPH)
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", _WEIGHTS)
+        if not optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        with contextlib.suppress(OSError, NotImplementedError):  # else they are written, and nobody reads them
+            (self._folder / _WEIGHTS).symlink_to(os.devnull)
+        try:
+            named = _with_names(file, self._folder / "named.onnx")
+            self._session = onnxruntime_session.open_session(named, options=options)
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+        names = [value.name for value in self._session.get_inputs()]
+        self._feed = dict(zip(names, inputs, strict=True))
+
+    def __enter__(self) -> ProfiledSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._temporary.cleanup()
+
+    def run(self) -> None:
+        """One call."""
+        self._session.run(None, self._feed)
+
+    def finish(self) -> RuntimeProfile:
+        """What the profiler tells of all calls; the last thing to ask."""
+        import onnx
+
+        events: list[Event] = json.loads(Path(self._session.end_profiling()).read_text())
+        graph = onnx.load(str(self._folder / _GRAPH), load_external_data=False).graph
+        return RuntimeProfile(graph=graph, **_split_calls(events))
 
 
 def profile_calls(
@@ -37,23 +88,10 @@ def profile_calls(
 ) -> RuntimeProfile:
     """What the profiler of a session tells of that many calls with these inputs. ``optimized=False`` runs the graph as
     written."""
-    import onnx
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        options = onnxruntime_session.session_options(threads)
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        if not optimized:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime_session.open_session(_with_names(file, Path(folder) / "named.onnx"), options=options)
-        names = [value.name for value in session.get_inputs()]
+    with ProfiledSession(file, inputs, threads=threads, optimized=optimized) as session:
         for _ in range(calls):
-            session.run(None, dict(zip(names, inputs, strict=True)))
-        events: list[Event] = json.loads(Path(session.end_profiling()).read_text())
-        graph = onnx.load(str(Path(folder) / "optimized.onnx")).graph
-    return RuntimeProfile(graph=graph, **_split_calls(events))
+            session.run()
+        return session.finish()
 
 
 def _split_calls(events: list[Event]) -> dict[str, Any]:
@@ -83,15 +121,13 @@ def list_nodes(graph: Any) -> Iterator[Any]:
 
 def _with_names(file: Path, target: Path) -> Path:
     """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
-    link from an event to its node. A copy, too, where weights lie in files beside it: the optimized graph would look
-    for them beside itself."""
+    link from an event to its node."""
     import onnx
 
-    apart = any(tensor.external_data for tensor in onnx.load(str(file), load_external_data=False).graph.initializer)
-    model = onnx.load(str(file))
+    model = onnx.load(str(file), load_external_data=False)
     nodes = [node for graph in (model.graph, *model.functions) for node in list_nodes(graph)]
     names = [node.name for node in nodes]
-    if all(names) and len(set(names)) == len(names) and not apart:
+    if all(names) and len(set(names)) == len(names):
         return file
     used: set[str] = set()
     for i, node in enumerate(nodes):
@@ -100,5 +136,7 @@ def _with_names(file: Path, target: Path) -> Path:
             while node.name in used or node.name in names:
                 node.name += "_"
         used.add(node.name)
+    # They would be looked for beside the copy.
+    onnx.external_data_helper.load_external_data_for_model(model, str(file.parent))
     onnx.save(model, str(target))
     return target

@@ -14,7 +14,15 @@ import numpy as np
 from qbench.modes import Precision
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.artifacts.coverage import Layer
-from qbench.quant.artifacts.node_profile import WARMUP_CALLS, CallProfile, Kind, NodeTime, median_of_calls, time_calls
+from qbench.quant.artifacts.node_profile import (
+    WARMUP_CALLS,
+    CallProfile,
+    Kind,
+    NodeTime,
+    median_of_calls,
+    plan_watching,
+    time_calls,
+)
 from qbench.quant.onnx.onnxruntime_layers import Executed
 
 _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
@@ -41,6 +49,12 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     """
     compiled = openvino_model.compile_file(file, profile=True)
     outputs = openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
+    return _list_executed(compiled, file, inputs, outputs)
+
+
+def _list_executed(compiled: Any, file: Path, inputs: tuple[Any, ...], outputs: Any) -> tuple[Executed, ...]:
+    """The layers of a model that has run once; ``outputs``: the first of what it gave."""
+    batch = len(inputs[0]) if inputs[0].ndim else 1
     bytes_made = None
     layers = []
     for node in compiled.get_runtime_model().get_ordered_ops():
@@ -54,13 +68,13 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
             layer = Layer(
                 name=node.get_friendly_name(),
                 operator=f"{info['layerType']} {kernel}",
-                macs=_multiply_accumulates(info["layerType"], node) // len(inputs[0]),
+                macs=_multiply_accumulates(info["layerType"], node) // batch,
                 precision=precision,
                 weight_bits=bits,
             )
             layers.append(Executed(names=_names(node, info), layer=layer))
         for name, shape in _matrices_of_bytes(node):
-            macs = math.prod(shape) * _shape(node.get_output_partial_shape(0))[0] // len(inputs[0])
+            macs = math.prod(shape) * _shape(node.get_output_partial_shape(0))[0] // batch
             layer = Layer(name=name, operator=f"{_JOINED} {info['primitiveType']}", macs=macs, precision="int8")
             layers.append(Executed(names=_names(node, info), layer=layer))
     return tuple(layers)
@@ -108,19 +122,44 @@ def _matrices_of_bytes(node: Any) -> list[tuple[str, Shape]]:
 
 def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int) -> CallProfile:
     """The nodes of a call with these inputs, by OpenVINO's own counters (whole microseconds) over that many calls."""
-    bare_request = openvino_model.compile_file(file, threads=threads).create_infer_request()
-    bare = time_calls(lambda: bare_request.infer(list(inputs)), calls)
+    bare = _time_apart(file, inputs, threads, calls)
     compiled = openvino_model.compile_file(file, threads=threads, profile=True)
+    return _time_watched(compiled, inputs, calls, WARMUP_CALLS, bare)
+
+
+def watch(
+    file: Path, inputs: tuple[Any, ...], *, threads: int, seconds: float
+) -> tuple[tuple[Executed, ...], CallProfile]:
+    """``executed`` and ``time_nodes`` by one compiled model, for about ``seconds``."""
+    compiled = openvino_model.compile_file(file, threads=threads, profile=True)
+    request = compiled.create_infer_request()
+    plan = plan_watching(lambda: request.infer(list(inputs)), seconds)
+    layers = _list_executed(compiled, file, inputs, np.array(request.infer(list(inputs))[0]))
+    bare = _time_apart(file, inputs, threads, plan.calls, plan.warmups) if plan.apart else None
+    return layers, _time_watched(compiled, inputs, plan.calls, plan.warmups, bare)
+
+
+def _time_apart(file: Path, inputs: tuple[Any, ...], threads: int, calls: int, warmups: int = WARMUP_CALLS) -> float:
+    """The median of calls that nobody watches, seconds."""
+    request = openvino_model.compile_file(file, threads=threads).create_infer_request()
+    return time_calls(lambda: request.infer(list(inputs)), calls, warmups)
+
+
+def _time_watched(
+    compiled: Any, inputs: tuple[Any, ...], calls: int, warmups: int, bare_seconds: float | None
+) -> CallProfile:
+    """``bare_seconds`` None: watching costs next to nothing."""
     request = compiled.create_infer_request()
     nodes = compiled.get_runtime_model().get_ordered_ops()
     joined = {node.get_friendly_name() for node in nodes if _matrices_of_bytes(node)}
     watched, durations = [], []
-    for _ in range(WARMUP_CALLS + calls):
+    for _ in range(warmups + calls):
         before = time.perf_counter()
         request.infer(list(inputs))
         durations.append(time.perf_counter() - before)
         watched.append({info.node_name: info for info in request.get_profiling_info() if _has_run(info)})
     seconds = [{name: info.real_time.total_seconds() for name, info in call.items()} for call in watched]
+    watched_seconds = statistics.median(durations[warmups:])
     return CallProfile(
         nodes=tuple(
             NodeTime(
@@ -129,11 +168,11 @@ def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int)
                 kind="int8 product" if name in joined else _kind(watched[-1][name]),
                 seconds=value,
             )
-            for name, value in median_of_calls(seconds[WARMUP_CALLS:]).items()
+            for name, value in median_of_calls(seconds[warmups:]).items()
             if name in watched[-1]
         ),
-        call_seconds=bare,
-        watched_seconds=statistics.median(durations[WARMUP_CALLS:]),
+        call_seconds=watched_seconds if bare_seconds is None else bare_seconds,
+        watched_seconds=watched_seconds,
     )
 
 

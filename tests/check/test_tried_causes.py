@@ -1,0 +1,132 @@
+"""Which causes are tried on a file alone, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from people_files import UINT8, node, pair, weight, write
+
+from qbench.check import tried_causes
+from qbench.check.finding import RuntimeCheck
+from qbench.check.tried_causes import Subject
+from qbench.process.child_process import Limits
+from qbench.quant.artifacts import onnx_file
+from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
+
+LIMITS = Limits(seconds=60.0)
+LAYERS = tuple(Layer(name=name, operator="QLinearConv", macs=1000, precision="int8") for name in ("a", "b"))
+
+
+def profile(kind, *seconds):
+    """Two layers with a conversion before each."""
+    times = zip(("q", "a", "p", "b"), ("conversion", kind, "conversion", kind), seconds, strict=True)
+    nodes = tuple(NodeTime(layer=name, operator=name, kind=each, seconds=value) for name, each, value in times)
+    return CallProfile(nodes=nodes, call_seconds=sum(seconds), watched_seconds=sum(seconds))
+
+
+def make_subject(folder, *, batch=1, int8=(1e-4, 1e-3, 1e-4, 1e-3)):
+    first, dequantize_first = weight("w", 48, 32, 1, 1)
+    second, dequantize_second = weight("v", 64, 48, 1, 1)
+    nodes = [
+        *pair("x", "s", "z"), dequantize_first, node("Conv", ["x_d", "w"], "a"), *pair("a", "s2", "z2"),
+        dequantize_second, node("Conv", ["a_d", "v"], "b"), *pair("b", "s2", "z2"), node("Identity", ["b_d"], "y"),
+    ]  # fmt: skip
+    file = write(folder / "m.onnx", nodes, {**first, **second, **UINT8}, inputs=(("x", [batch, 32, 8, 8]),))
+    model = onnx.load(str(file))
+    return Subject(
+        file=file, model=model, declared=onnx_file.list_inputs(model), inputs=(np.ones((1, 32, 8, 8), np.float32),),
+        threads=1, fp32=file,
+        check=RuntimeCheck(
+            runtime="onnxruntime", version="1", layers=LAYERS, profile=profile("int8 product", *int8)
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fp32(monkeypatch):
+    """Profiles of the fp32 in place of those that take time, which are set."""
+    times = {"seconds": (0.0, 2e-3, 0.0, 2e-3)}
+    monkeypatch.setattr(tried_causes, "_watch_fp32", lambda *_: profile("float product", *times["seconds"]))
+    monkeypatch.setattr(tried_causes, "_find_flushing_gain", lambda *_: None)
+    return times
+
+
+def names(candidates):
+    return [candidate.counterfactual.cause for candidate in candidates]
+
+
+def test_a_layer_that_int8_slows_down_is_tried_in_float(fp32, tmp_path):
+    """In a file of its own, which is the same but for that layer."""
+    fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path, LIMITS)
+    assert candidate.counterfactual.cause == "slower-in-int8"
+    assert candidate.counterfactual.text == "in float: a"
+    assert candidate.arm.file != tmp_path / "m.onnx"
+    part = onnx.load(str(candidate.arm.file))
+    first, second = (next(each for each in part.graph.node if each.name == name) for name in "ab")
+    assert first.input[0] == "x"
+    assert second.input[0] == "a_d"
+
+
+def test_other_batches_are_tried_where_the_file_takes_them(fp32, tmp_path):
+    """The file itself on eight times as many examples; not where its batch is fixed, nor where a call is long."""
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path, batch="n"), tmp_path, LIMITS)
+    assert candidate.counterfactual.cause == "little-work"
+    assert candidate.arm.file == tmp_path / "m.onnx"
+    assert candidate.arm.inputs[0].shape == (8, 32, 8, 8)
+    assert tried_causes.find_candidates(make_subject(tmp_path), tmp_path, LIMITS) == ()
+    fp32["seconds"] = (0.0, 1.0, 0.0, 1.0)
+    long = make_subject(tmp_path, batch="n", int8=(1e-3, 0.5, 1e-3, 0.5))
+    assert tried_causes.find_candidates(long, tmp_path, LIMITS) == ()
+
+
+def test_no_more_are_tried_than_a_reader_wants(fp32, tmp_path, monkeypatch):
+    """What changes the file comes before what asks for other requests."""
+    fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
+    subject = make_subject(tmp_path, batch="n")
+    assert names(tried_causes.find_candidates(subject, tmp_path, LIMITS)) == ["slower-in-int8", "little-work"]
+    monkeypatch.setattr(tried_causes, "MOST", 1)
+    assert names(tried_causes.find_candidates(subject, tmp_path, LIMITS)) == ["slower-in-int8"]
+
+
+def test_a_variable_is_named_and_not_tried(fp32, tmp_path, monkeypatch):
+    """It is read as a process begins; engines that do not read it are not told of it."""
+    monkeypatch.setattr(tried_causes.fingerprint, "switches", lambda: ("ONEDNN_MAX_CPU_ISA=AVX2",))
+    subject = make_subject(tmp_path)
+    assert tried_causes.find_candidates(subject, tmp_path, LIMITS) == ()
+    from dataclasses import replace
+
+    elsewhere = replace(subject, check=replace(subject.check, runtime="openvino"))
+    (candidate,) = tried_causes.find_candidates(elsewhere, tmp_path, LIMITS)
+    assert (candidate.arm, candidate.counterfactual.cause) == (None, "older-instructions")
+    trial = candidate.conclude(reason=candidate.reason)
+    assert not trial.confirmed
+    assert "check the file again without it" in trial.reason
+
+
+def test_a_cause_is_told_where_its_gain_is_shown():
+    """Its lower limit is above 1, and it is worth a change of the file."""
+    from qbench.check.finding import CauseTrial
+    from qbench.stats.interval_type import Interval
+
+    def confirmed(value, low):
+        gain = None if value is None else Interval(value=value, low=low, high=2.0)
+        return CauseTrial(cause="c", title="t", text="x", gain=gain).confirmed
+
+    assert confirmed(1.2, 1.1)
+    assert not confirmed(1.2, 0.99)
+    assert not confirmed(1.01, 1.005)
+    assert not confirmed(1.2, None)
+    assert not confirmed(None, None)
+
+
+def test_the_files_are_made_in_the_folder_that_is_named(fp32, tmp_path):
+    """And nowhere else."""
+    fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
+    (tmp_path / "made").mkdir()
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path / "made", LIMITS)
+    assert Path(candidate.arm.file).parent == tmp_path / "made"
