@@ -10,6 +10,7 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import UsageError
+from qbench.first_suite.document_facts import METRIC, explain_no_logits, has_documents
 from qbench.first_suite.line_facts import choose_line_options, has_lines, write_reading
 from qbench.first_suite.model_facts import InputFacts, ModelFacts, quote, relative
 from qbench.first_suite.scene_facts import choose_mask_options, find_decoding, has_boxes, has_masks
@@ -69,6 +70,8 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
         return _describe_boxes(path, model, folder)
     if path.is_dir() and has_masks(path):
         return _describe_masks(path, model, folder, ask)
+    if path.exists() and has_documents(path, model):
+        return _describe_documents(path, model, folder)
     if path.is_dir():
         saved = any((path / name).exists() for name in _SAVED)
         return _describe_saved(path, model, folder, ask) if saved else _describe_images(path, model, folder, ask)
@@ -84,7 +87,8 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
     if text in registry.names("dataset"):
         return DataFacts(loader=text, labelled=True)
     what = (
-        "an image folder, images with masks, COCO's instances, an .npz or .csv file, a saved Hugging Face data set, "
+        "an image folder, images with masks, COCO's instances, an .npz or .csv file, documents (.txt, .jsonl), a saved "
+        "Hugging Face data set, "
         "file.py:function, or a built-in name"
     )
     raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
@@ -238,9 +242,18 @@ def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
 def _describe_texts(path: Path, model: ModelFacts, folder: Path, loader: str = "csv", **columns: str) -> DataFacts:
     tokenizer = _find_tokenizer(path, folder)
     options: dict[str, Any] = {**columns, "tokenizer": relative(tokenizer, folder), **_token_options(model)}
-    notes = [] if "length" in options else ["texts are cut or padded to 128 tokens: write length as in training"]
+    cut = "into windows of" if loader == "texts" else "or padded to"
+    notes = [] if "length" in options else [f"texts are cut {cut} 128 tokens: write length as in training"]
     opened = _open(loader, str(path), {**options, "tokenizer": str(tokenizer.absolute())})
     return _describe_opened(loader, path, folder, opened, options, notes)
+
+
+def _describe_documents(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
+    facts = _describe_texts(path, model, folder, "texts")
+    if (why := explain_no_logits(model)) is not None:
+        return replace(facts, against_fp32=why)
+    taken = "outputs were taken as logits (n, length, vocabulary) of the token that follows"
+    return replace(facts, labelled=True, metric=METRIC, notes=(*facts.notes, taken))
 
 
 def _find_tokenizer(path: Path, folder: Path) -> Path:
