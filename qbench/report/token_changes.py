@@ -44,7 +44,7 @@ class _Flips:
         """``static · openvino: 1,110 of 41,603 tokens flip (2.67 %), in 98 of 100 documents``."""
         flips, tokens = (int(total) for total in self.counts.sum(axis=0))
         hit = int((self.counts[:, 0] > 0).sum())
-        share = f"{flips:,} of {tokens:,} tokens flip ({flips / tokens:.2%})"
+        share = f"{flips:,} of {tokens:,} tokens flip ({100 * flips / tokens:.2f} %)"
         return f"{self.name}: {share}, in {hit} of {len(self.counts)} documents"
 
 
@@ -63,7 +63,7 @@ def list_tokens(run: StoredRun) -> ChangedTokens:
             worst[document] = max(worst.get(document, row), row, key=lambda each: each[0])
     order = sorted((item for item in worst.items() if item[1][1]), key=lambda item: (-item[1][0], item[0]))
     rows = tuple(
-        (document, f"{tokens:,}", f"{count} ({share:.1%})", name)
+        (document, f"{tokens:,}", f"{count} ({100 * share:.1f} %)", name)
         for document, (share, count, tokens, name) in order[:MOST_DOCUMENTS]
     )
     return ChangedTokens(

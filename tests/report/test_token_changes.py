@@ -42,10 +42,10 @@ def test_a_report_shows_the_documents_with_most_flips(tmp_path: Path, monkeypatc
     """By their share of tokens that count; windows of a document are one."""
     folder = make_run(tmp_path / "run", IDS)
     text = build_report(folder).read_text(encoding="utf-8")
-    assert "2 of 8 tokens flip (25.00%), in 2 of 2 documents" in text.replace("\u202f", "")
+    assert "2 of 8 tokens flip (25.00 %), in 2 of 2 documents" in text.replace("\u202f", "")
     table = text[text.index('id="tokens"') :]
     table = table[: table.index("</section>")]
-    assert 0 < table.index(">reviews/2<") < table.index("1 (50.0%)") < table.index(">reviews/1<")
+    assert 0 < table.index(">reviews/2<") < table.index("1 (50.0 %)") < table.index(">reviews/1<")
     monkeypatch.setattr(token_changes, "MOST_DOCUMENTS", 1)
     assert ">reviews/1<" not in build_report(folder).read_text(encoding="utf-8")
 
