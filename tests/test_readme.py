@@ -37,6 +37,7 @@ NAMED_FILES = (
     "model.pt",
     "data.npz",
     "reviews.csv",
+    "lines.csv",
     "tokenizer.json",
     "photos/train/a/1.jpg",
     "scenes/images/1.jpg",

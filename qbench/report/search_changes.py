@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from qbench.record.stored_run import StoredRun
 
 Array = NDArray[Any]
 MOST_QUERIES = 16
+_SCORE = re.compile(r"(ndcg|recall|mrr)@\d+")
 COLUMNS = ("query", "it asks", "fp32's first hit", "int8's first hit", "of")
 _BLOCK = 256  # queries that are compared with all documents at once
 
@@ -78,7 +80,9 @@ def read_hits(predictions: Mapping[str, Array]) -> FirstHits | None:
 
 
 def list_searches(run: StoredRun) -> ChangedSearches:
-    """The changed first hits of a run; none where it is of no search."""
+    """The changed first hits of a run; none where its score is not of a search: its predictions are not read then."""
+    if run.info.metric is None or _SCORE.fullmatch(run.info.metric.name) is None:
+        return ChangedSearches()
     sentences = list[str]()
     names_of: dict[_Change, list[str]] = {}
     ids: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from qbench.evaluate.text_changes import ReadTexts, TextChange
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
 
+SCORES = ("cer", "wer")
 MOST_LINES = 24
 MOST_BYTES = 500_000  # of all pictures, before base64 adds a third
 MOST_LETTERS = 160  # of a text that is shown
@@ -68,7 +69,11 @@ class _Compared:
 
 
 def list_lines(run: StoredRun) -> ChangedLines:
-    """The changed texts of a run, as many pictures as it kept and a page has room for."""
+    """The changed texts of a run, as many pictures as it kept and a page has room for; none of a run whose score is not
+    of texts and that kept no line: its predictions are not read for it."""
+    metric = run.info.metric
+    if (metric is None or metric.name not in SCORES) and not (run.folder / text_changes.FOLDER).is_dir():
+        return ChangedLines()
     compared = list(_compare_texts(run))
     by_position: dict[int, list[tuple[_Compared, TextChange]]] = {}
     for each in compared:

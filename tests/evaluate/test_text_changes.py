@@ -17,6 +17,7 @@ from qbench.evaluate import kept_pictures, text_changes
 from qbench.evaluate.text_changes import list_changes, read_texts
 from qbench.metrics.base import ANSWERS
 from qbench.record import jsonl
+from qbench.record.stored_run import MetricInfo
 from qbench.report import text_gallery
 from qbench.report.build import build_report
 from qbench.report.text_gallery import Piece, split_pieces
@@ -86,9 +87,11 @@ def test_pieces_tell_what_stands_there(text: str, reference: str, pieces: list[t
     assert list(split_pieces(text, reference)) == [Piece(text=part, kind=kind) for part, kind in pieces]  # type: ignore[arg-type]
 
 
-def made_run(folder: Path, ours: dict[str, Any], theirs: dict[str, Any], ids: list[str]) -> list[tuple[Path, Path]]:
+def made_run(
+    folder: Path, ours: dict[str, Any], theirs: dict[str, Any], ids: list[str], metric: str = "cer"
+) -> list[tuple[Path, Path]]:
     """A run folder of an fp32 and an int8 case with these predictions; the pair of their files."""
-    run_folder(folder, [], info((FP32, CASE)))
+    run_folder(folder, [], info((FP32, CASE), metric=MetricInfo(name=metric)))
     names = {"ids": np.array(ids)}
     records = [
         write_with_predictions(folder, fp32(), theirs | names),
@@ -184,3 +187,11 @@ def test_a_run_without_pictures_tells_the_counts(tmp_path: Path, monkeypatch: py
     kept_pictures.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=quiet)
     monkeypatch.setattr(text_gallery, "MOST_LINES", 2)
     assert len(Page(build_report(tmp_path / "run").read_text(encoding="utf-8")).all("img")) == 2
+
+
+def test_predictions_of_other_runs_are_not_read(tmp_path: Path) -> None:
+    """They may be large; with a score of the user's own the pictures that were kept tell that there are texts."""
+    pairs = made_run(tmp_path / "run", stored(CHANGED), stored(WRITTEN), IDS, "python:score.py:fn")
+    assert "texts changed" not in build_report(tmp_path / "run").read_text(encoding="utf-8")
+    kept_pictures.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=quiet)
+    assert "4 of 6 texts changed" in build_report(tmp_path / "run").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from made_runs import HOSTILE, Page, run_folder, write_with_predictions
 
 from qbench.metrics.retrieval import mrr_at
 from qbench.record import jsonl
+from qbench.record.stored_run import MetricInfo
 from qbench.report import search_changes
 from qbench.report.build import build_report
 from qbench.report.search_changes import read_hits
@@ -68,9 +69,9 @@ def test_other_answers_are_no_search(predictions: dict[str, Any]) -> None:
     assert read_hits(predictions) is None
 
 
-def made_run(folder: Path, ids: list[str]) -> Path:
+def made_run(folder: Path, ids: list[str], metric: str = "ndcg@10") -> Path:
     """A run folder of an fp32 and an int8 case."""
-    run_folder(folder, [], info((FP32, CASE)))
+    run_folder(folder, [], info((FP32, CASE), metric=MetricInfo(name=metric)))
     names = {"ids": np.array(ids)}
     records = [
         write_with_predictions(folder, fp32(), stored(*FP32_QUERIES) | names),
@@ -93,6 +94,7 @@ def test_a_report_shows_the_queries_with_another_first_hit(tmp_path: Path, monke
         places.append(table.index(cell, places[-1] + 1 if places else 0))
     assert places == sorted(places)
     assert ">y<" not in table
+    assert 'id="searches"' not in build_report(made_run(tmp_path / "other", IDS, "cosine")).read_text(encoding="utf-8")
     monkeypatch.setattr(search_changes, "MOST_QUERIES", 1)
     assert ">z<" not in build_report(folder).read_text(encoding="utf-8")
 
