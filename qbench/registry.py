@@ -121,6 +121,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "few-levels": "qbench.explain.causes.calibration:FEW_LEVELS",
         "fixed-range": "qbench.explain.causes.layout:FIXED_RANGE",
         "framework-default": "qbench.explain.causes.origin:FRAMEWORK_DEFAULT",
+        "joined-ranges": "qbench.explain.causes.layout:JOINED_RANGES",
         "kept-float": "qbench.explain.causes.layout:KEPT_FLOAT",
         "little-work": "qbench.explain.causes.machine:LITTLE_WORK",
         "mean-error": "qbench.explain.causes.weights:MEAN_ERROR",

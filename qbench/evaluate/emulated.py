@@ -20,8 +20,10 @@ from qbench.cache import store
 from qbench.data import Data
 from qbench.evaluate import emulated_process, emulated_worker
 from qbench.evaluate.emulated_process import EmulatedProcess
+from qbench.evaluate.worker import join_rows
 from qbench.files import atomic
 from qbench.hosts.base import Host, KernelView
+from qbench.metrics.base import list_outputs, name_outputs
 from qbench.metrics.validation import read_scores
 from qbench.process.child_process import Limits, Worker
 from qbench.process.cpu_slots import Slots
@@ -31,8 +33,8 @@ from qbench.record.schema import EmulatedExamples
 Array = NDArray[Any]
 Unit = tuple[int, int]  # the positions of the first example that is computed with others and behind the last
 POSITIONS, _FACTS = "positions", "emulated"
-_OUTPUTS = "outputs.npy"
-_Kept = tuple[Array, Mapping[str, Any]]
+_OUTPUTS = "outputs.npz"
+_Kept = tuple[Mapping[int, Array], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +72,9 @@ def predict_emulated(
     with slots.occupy():
         kept = list(_compute_units(emulation, units, root, limits, progress, tell))
     positions = np.concatenate([np.arange(start, stop) for start, stop in units])
+    outputs = join_rows([outputs for outputs, _ in kept])
     arrays: dict[str, Any] = {
-        "outputs": np.concatenate([outputs for outputs, _ in kept]),
+        **{name_outputs(place): rows for place, rows in outputs.items()},
         POSITIONS: positions,
         "ids": np.asarray(data.evaluation_ids())[positions],
     }
@@ -126,11 +129,18 @@ def _compute_units(
             progress(f"emulate on {emulation.host}", number / len(units))
 
             def make(folder: Path, unit: Unit = unit, number: int = number) -> Mapping[str, Any]:
-                np.save(folder / _OUTPUTS, process.compute(unit, left=len(units) - number - 1))
+                outputs = process.compute(unit, left=len(units) - number - 1)
+                np.savez(folder / _OUTPUTS, **{name_outputs(place): rows for place, rows in outputs.items()})  # type: ignore[arg-type]
                 return {"view": asdict(process.view)}
 
             entry = store.fetch(root, "predictions", store.key_of({**key, "unit": unit}), make)
-            yield np.load(entry.folder / _OUTPUTS, allow_pickle=False), entry.facts
+            yield _read_outputs(entry.folder / _OUTPUTS), entry.facts
+
+
+def _read_outputs(file: Path) -> dict[int, Array]:
+    """The outputs of a unit by their position, the first one first."""
+    with np.load(file, allow_pickle=False) as archive:
+        return {int(name.partition(".")[2] or 0): archive[name] for name in list_outputs(archive.files)}
 
 
 class _LazyProcess:
@@ -150,14 +160,14 @@ class _LazyProcess:
             self._worker.close()
         self._folder.cleanup()
 
-    def compute(self, unit: Unit, *, left: int) -> Array:
-        """The outputs of one unit; the first time it tells how long the ``left`` others will take."""
+    def compute(self, unit: Unit, *, left: int) -> dict[int, Array]:
+        """The outputs of one unit by position; the first time it tells how long the ``left`` others will take."""
         if self._worker is not None:
-            return np.asarray(self._worker.ask("compute", *unit))
+            return dict(self._worker.ask("compute", *unit))
         started = time.monotonic()
         self._open()
         opened = time.monotonic()
-        outputs = np.asarray(self._worker_or_fail().ask("compute", *unit))
+        outputs = dict(self._worker_or_fail().ask("compute", *unit))
         each = time.monotonic() - opened
         self._tell(
             f"{self._emulation.host}: {opened - started:.0f} s to start, {each:.2g} s an example, so about "

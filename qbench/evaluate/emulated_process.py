@@ -17,7 +17,7 @@ from qbench.backends.base import Backend
 from qbench.build import Artifact
 from qbench.data import Data
 from qbench.errors import CaseError, EvaluateError
-from qbench.evaluate.worker import fill_batch
+from qbench.evaluate.worker import fill_batch, take_usable
 from qbench.hosts.base import EmulatedPython, Host, KernelView
 from qbench.hosts.qemu import UNSUPPORTED
 from qbench.machine import fingerprint
@@ -63,10 +63,13 @@ class EmulatedProcess:
         versions = fingerprint.versions(("numpy", *backend.libraries()))
         return cast(KernelView, self._ask("open", name, str(self._artifact.file), versions))
 
-    def compute(self, start: int, stop: int) -> Array:
-        """The first outputs (float32) of the evaluation examples from ``start`` up to ``stop``, as one batch."""
+    def compute(self, start: int, stop: int) -> dict[int, Array]:
+        """The outputs (float32) of the evaluation examples from ``start`` up to ``stop``, as one batch, by position:
+        the first, and those behind it that have a row of floats for each example."""
         inputs = fill_batch(self._data.evaluation(start, stop), self._artifact.built.fixed_batch or 0)
-        return np.asarray(self._ask("compute", inputs))[: stop - start]
+        outputs = [np.asarray(output) for output in self._ask("compute", inputs)]
+        rows = [output[: stop - start] if output.shape[:1] == (len(inputs[0]),) else output for output in outputs]
+        return take_usable(rows, stop - start)
 
     def close(self) -> None:
         """Ends the process."""

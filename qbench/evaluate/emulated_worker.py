@@ -35,11 +35,12 @@ class Session:
         self._context.__enter__()
         return view
 
-    def compute(self, inputs: Inputs) -> Any:
-        """The first output of a batch, float32."""
+    def compute(self, inputs: Inputs) -> list[Any]:
+        """All outputs of a batch, floats as float32."""
         import numpy as np
 
-        return np.array(self._runner.outputs(self._runner(self._runner.prepare(inputs))), dtype=np.float32)
+        outputs = self._runner.all_outputs(self._runner(self._runner.prepare(inputs)))
+        return [np.array(output, dtype=np.float32 if output.dtype.kind == "f" else None) for output in outputs]
 
 
 def serve(requests: int, answers: int) -> None:

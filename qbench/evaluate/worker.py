@@ -112,7 +112,7 @@ class EvaluationSession:
             first = begin if as_they_are else max(0, end - width)
             inputs = self._inputs(first, end)
             every = self._all_outputs(inputs)
-            outputs = {place: output[begin - first :] for place, output in _take_usable(every, end - first).items()}
+            outputs = {place: output[begin - first :] for place, output in take_usable(every, end - first).items()}
             if self._make_answers is not None:
                 copies = [output.copy() for output in every]  # the user's function may write into them
                 labels = None if self._labels is None else self._labels[first:end]
@@ -138,7 +138,7 @@ class EvaluationSession:
 
     def _outputs(self, inputs: Inputs) -> Array:
         """The first outputs; and whether there are others."""
-        outputs = _take_usable(self._all_outputs(inputs), len(inputs[0]))
+        outputs = take_usable(self._all_outputs(inputs), len(inputs[0]))
         self._several = len(outputs) > 1
         return outputs[0]
 
@@ -159,7 +159,7 @@ class EvaluationSession:
         )
 
 
-def _take_usable(outputs: Sequence[Array], count: int) -> dict[int, Array]:
+def take_usable(outputs: Sequence[Array], count: int) -> dict[int, Array]:
     """The first of a batch's outputs, and by position the others that have a row of floats for each example."""
     usable = {
         place: output

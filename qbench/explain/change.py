@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.plan.cases import Case, Variant
 from qbench.plan.variants import Variants
-from qbench.quant.recipe import DEFAULT, Recipe
+from qbench.quant.recipe import DEFAULT, FLOAT_JOINS, Recipe
 from qbench.quant.target import NATIVE
 
 _OF_ALL_MODES = ("canonicalize",)  # keys of a suite's `quantize` itself
@@ -100,6 +100,8 @@ class Change:
             split, samples = self.calibrate
             keys["data"] = {"calibrate": {"split": split, "samples": samples}, "overlap": "allow"}
         values, named = _list_values(self.recipe), case.variant.recipe.name
+        if values.pop("float_joins", False) and not self._leaves_recipe:
+            return {**keys, "recipe": [FLOAT_JOINS]}
         if self._leaves_recipe and named != DEFAULT:
             keys |= {} if DEFAULT in listed else {"recipe": [DEFAULT]}
         elif values and named != DEFAULT:  # its keys go before those of quantize

@@ -118,7 +118,8 @@ class Explanation(Generic[AllTried]):
 
 def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
     """Of each confirmed cause, or part of one, the trial that gained most, the largest gain first; but a layer in float
-    takes away whatever is wrong in it, so that a cause of the whole recipe that takes half as much goes before it."""
+    takes away whatever is wrong in it, so that a cause of the whole recipe that takes half as much goes before it, and
+    qbench's own recipe takes away whatever is wrong in another: so does a cause that tells what."""
     trials = [trial for trial in tried.trials if trial.saving is not None]
     adjusted = adjust_by_holm([trial.saving.p_nothing() for trial in trials if trial.saving is not None])
     best: dict[tuple[str, str], Trial] = {}
@@ -127,7 +128,21 @@ def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:
         is_shown = p_value < level and trial.saving is not None and trial.saving.lasts and trial.share >= tried.least
         if is_shown and (rival is None or trial.share > rival.share):
             best[trial.counterfactual.key] = trial
-    return tuple(sorted(best.values(), key=lambda trial: -trial.share * (1 if trial.counterfactual.part else 2)))
+    return tuple(sorted(best.values(), key=lambda trial: -_weigh(trial, best.values())))
+
+
+def _weigh(trial: Trial, confirmed: Iterable[Trial]) -> float:
+    """By which confirmed causes are ordered."""
+    if trial.counterfactual.part:
+        return trial.share
+    if not trial.counterfactual.change.own_recipe:
+        return 2 * trial.share
+    telling = [
+        other.share
+        for other in confirmed
+        if not other.counterfactual.part and not other.counterfactual.change.own_recipe
+    ]
+    return 2 * min([trial.share, *(0.999 * share for share in telling if 2 * share >= trial.share)])
 
 
 def chain(trials: Iterable[Trial]) -> tuple[Counterfactual, ...]:

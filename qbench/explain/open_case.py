@@ -36,6 +36,7 @@ from qbench.stats import noninferiority
 from qbench.stats.interval_type import Interval
 from qbench.stats.thresholds import Outcome
 from qbench.suite import Suite
+from qbench.suite.accuracy import OF_ANY_OUTPUTS
 
 # What artifacts and examples come from.
 _DECIDES = ("suite", "models", "data", "quantize", "recipe")
@@ -85,10 +86,8 @@ class OpenCase:
 
     @property
     def metric(self) -> MetricSpec:
-        """The suite's metric."""
-        return self.suite.gate.accuracy.choose_metric(
-            base=self.suite.base, labelled=self.data.evaluation_labels() is not None
-        )
+        """The metric that the run was judged by."""
+        return _find_metric(self.run, self.suite, self.data)
 
     @property
     def metric_info(self) -> MetricInfo:
@@ -212,7 +211,7 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
     data: Data = call(
         prepare_data, request_of(suite.data, suite.base, train=train), cache, limits=limits, progress=progress.advance
     )
-    metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=data.evaluation_labels() is not None)
+    metric = _find_metric(run, suite, data)
     model: Model = call(
         prepare_model, case.variant.model, data, metric, cache, limits=limits, progress=progress.advance
     )
@@ -242,6 +241,15 @@ def open_case(run: StoredRun, record: Record, suite: Suite, cache: Path, progres
             if _differs(stored.get(built.id), artifact)
         ),
     )
+
+
+def _find_metric(run: StoredRun, suite: Suite, data: Data) -> MetricSpec:
+    """The suite's metric; the one that its outputs decided on where the suite names none and data has no labels."""
+    accuracy = suite.gate.accuracy
+    recalled = accuracy.recall_metric(run.records, suite.base)
+    if recalled.name == OF_ANY_OUTPUTS:
+        return recalled
+    return accuracy.choose_metric(base=suite.base, labelled=data.evaluation_labels() is not None)
 
 
 def _differs(record: Record | None, artifact: Artifact) -> bool:

@@ -15,6 +15,7 @@ from qbench.machine import bandwidth, denormals
 from qbench.models.base import ModelReference
 from qbench.network import load_network
 
+_JOINED_EXAMPLES = 8  # of which the ranges are looked at, as where a network is quantized
 _TURNS, _WARMUP_CALLS = 15, 5
 _MOST_SECONDS = 3.0
 _FIXING_FLOWS = ("fx", "eager")  # those of torch's engines
@@ -92,3 +93,33 @@ def list_fixed_ranges(
         module = canonical.canonicalize(module, tensors(examples)).module
     kinds = (*operator_support.fixed(), nn.Softmax)
     return tuple(name for name, part in module.named_modules() if name and isinstance(part, kinds))
+
+
+def find_joins(opened: OpenCase) -> tuple[str, ...]:
+    """The names of the network's calls that one scale cannot hold; none where the case has them in float, or its flow
+    is not one of torch's."""
+    recipe = opened.case.variant.recipe
+    if recipe.joins_in_float or recipe.file is not None or not recipe.flows or "onnx" in recipe.flows:
+        return ()
+    examples = tuple(array[:_JOINED_EXAMPLES] for array in opened.data.calibration())
+    names: tuple[str, ...] = opened.call_child(list_joins, opened.model.reference, opened.model.weights, examples)
+    return names
+
+
+def list_joins(
+    reference: ModelReference, weights: Path | None, examples: Inputs, *, progress: object
+) -> tuple[str, ...]:
+    """``find_joins`` in this process, which is a child; nothing of a network that FX cannot trace."""
+    from qbench.backends.torch_runner import tensors
+    from qbench.quant.canonical.graph import Untraceable, trace
+    from qbench.quant.pytorch import float_calls
+
+    network = load_network(reference, weights)
+    if network.kind != "torch":
+        return ()
+    batches = [tensors(tuple(array[[place]] for array in examples)) for place in range(len(examples[0]))]
+    try:
+        traced = trace(network.module.eval(), batches[0])
+    except Untraceable:
+        return ()
+    return float_calls.name_joins(traced, batches)

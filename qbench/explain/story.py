@@ -218,6 +218,7 @@ def _explain_losses(opened: OpenCase) -> Explanation[Evaluated]:
         inputs=() if accuracy is None else accuracy.inputs or (),
         evaluation=offer_calibration(opened),
         fixed_ranges=probes.find_fixed_ranges(opened),
+        joins=probes.find_joins(opened),
     )
     proposals = propose("accuracy", situation)
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from qbench.hosts.base import Host
 from qbench.modes import FLOATS
 from qbench.plan.cases import PlannedCase, Variant
 from qbench.plan.variants import CellVariant, Listed, NoVariant, name_variant
-from qbench.quant.recipe import FRAMEWORK_DEFAULT
+from qbench.quant.recipe import FLOAT_JOINS, FRAMEWORK_DEFAULT
 from qbench.record.schema import CaseKey
 from qbench.suite import Suite
 from qbench.suite.settings import DynamicRecipe, QatRecipe, StaticRecipe
@@ -97,7 +97,7 @@ def note_idle_quantize_keys(suite: Suite, keys: Iterable[CaseKey]) -> list[str]:
         if (mode, backend) not in present
     ]
     notes = [f"{suite.place(key)}: {key} is for no case of this suite" for key in idle]
-    untouched = {key.mode for key in listed if key.recipe == FRAMEWORK_DEFAULT}
+    untouched = {key.mode for key in listed if key.recipe in (FRAMEWORK_DEFAULT, FLOAT_JOINS)}
     targets = {"quantize.target": untouched if quantize.target is not None else set()}
     targets |= {
         f"quantize.{mode}.target": untouched & {mode} for mode, section in modes.items() if section.target is not None

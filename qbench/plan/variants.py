@@ -20,7 +20,7 @@ from qbench.models.base import FileFormat, OwnInt8
 from qbench.modes import FLOATS, HALVES, WEIGHT_ONLY, is_int8
 from qbench.plan.cases import Case, Variant
 from qbench.quant.pytorch.torch_ao import ENGINES
-from qbench.quant.recipe import AUTO, DEFAULT, TRAINING, Recipe
+from qbench.quant.recipe import AUTO, DEFAULT, FLOAT_JOINS, TRAINING, Recipe
 from qbench.record.schema import CaseKey, find_fp32
 from qbench.suite import Suite
 from qbench.suite.recipes import RecipeChoice
@@ -171,6 +171,8 @@ class Variants:
         flow, flows = self._choices[name].flow, self._backends[backend].flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"
+        if name == FLOAT_JOINS and not set(flows) & {"fx", "eager", "pt2e"}:
+            return "only torch's flows leave joins in float where a framework does not; add the recipe default for it"
         if (keys := self._choices[name].of_static_onnx) and (mode != "static" or "onnx" not in flows):
             return (
                 f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} for static on onnxruntime and openvino alone"

@@ -7,6 +7,7 @@ from typing import Any
 
 DEFAULT = "default"
 FRAMEWORK_DEFAULT = "framework-default"
+FLOAT_JOINS = f"{FRAMEWORK_DEFAULT}+float_joins"  # the same, but what one scale cannot hold is joined in float
 FLOWS = ("eager", "fx", "pt2e", "onnx")
 AUTO = "auto"  # in place of a flow: the first of AUTO_FLOWS that takes the network
 AUTO_FLOWS = ("fx", "eager")
@@ -22,6 +23,7 @@ _LATER = (
     *("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
     *ONNX_STATIC,
     *("bits", "group", "arithmetic"),
+    "float_joins",
 )
 OF_WEIGHTS = ("bits", "group", "arithmetic")  # what weight_only alone has
 # A dynamic variant with a smaller share of its work in int8 is practically fp32.
@@ -41,7 +43,8 @@ class Recipe:
     stay float where asked (``first_layer_float`` None: where ONNX Runtime is faster so).
     ``clip_ranges``: the range of a layer ends where a following ReLU6 or Hardtanh cuts it. ``canonicalize``: the
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
-    untouched. ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
+    untouched, but ``float_joins``: what one scale cannot hold is joined in float (None: in qbench's recipes alone).
+    ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
     rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error (these
     three: static, flow ``onnx``).
     ``bits`` of a weight, ``group`` (inputs that share a scale, or ``channel``) and ``arithmetic`` (``int8`` or
@@ -74,6 +77,7 @@ class Recipe:
     clip_ranges: bool = True
     canonicalize: bool = True
     framework_default: bool = False
+    float_joins: bool | None = None
     qconfig: str | None = None
     min_coverage: float | None = None
     embeddings: bool = False
@@ -106,6 +110,11 @@ class Recipe:
     def cpus(self) -> tuple[str, ...]:
         """The kinds of CPU of its target; none where the choice is open or it is for this machine alone."""
         return self.target or ()
+
+    @property
+    def joins_in_float(self) -> bool:
+        """Whether torch's flows leave what one scale cannot hold in float."""
+        return not self.framework_default if self.float_joins is None else self.float_joins
 
     @property
     def trains(self) -> bool:

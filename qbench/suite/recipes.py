@@ -18,14 +18,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
-from qbench.quant.recipe import AUTO, DEFAULT, FRAMEWORK_DEFAULT, OF_WEIGHTS, ONNX_STATIC, Recipe
+from qbench.quant.recipe import AUTO, DEFAULT, FLOAT_JOINS, FRAMEWORK_DEFAULT, OF_WEIGHTS, ONNX_STATIC, Recipe
 from qbench.quant.target import without_native
 from qbench.suite import messages
 from qbench.suite.targets import Target
 from qbench.suite.types import CalibratorName, Names, Positive, Section, Share, Text, Yes, known, near, shown, wrong
 
 Flow = Literal["auto", "eager", "fx", "pt2e", "onnx"]  # quant.recipe: AUTO and FLOWS
-NAMED = (DEFAULT, FRAMEWORK_DEFAULT)
+NAMED = (DEFAULT, FRAMEWORK_DEFAULT, FLOAT_JOINS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 _LISTS = ("skip_layers", "target")  # keys whose one value may be a list
 # What the network's own qconfig says in their place.
@@ -82,9 +82,10 @@ class RecipeChoice:
 
     def over(self, recipe: Recipe) -> Recipe:
         """The recipe with what this choice sets."""
-        if self.name == FRAMEWORK_DEFAULT:
+        if self.name in (FRAMEWORK_DEFAULT, FLOAT_JOINS):
             untouched = replace(recipe, name=self.name, framework_default=True, target=())
-            return replace(untouched, canonicalize=False, clip_ranges=False)
+            floats = self.name == FLOAT_JOINS or bool(dict(self.keys).get("float_joins"))
+            return replace(untouched, canonicalize=False, clip_ranges=False, float_joins=floats or None)
         # One that is switched off is left out: it is the same artifact, under the same key of the cache.
         keys: dict[str, Any] = {key: (value or None) if key in ONNX_STATIC else value for key, value in self.keys}
         chosen = replace(recipe, name=self.name, **keys)

@@ -96,6 +96,21 @@ PLANTED = (
     # Not on "loud": wider steps are 41 and 3 % of its error, what a layer behind it makes of them is 98 %.
     Planted(name="steps-ort", cause="wider-steps", backend="onnxruntime", kind="loud-channel"),
     Planted(name="steps-onednn", cause="wider-steps", backend="onednn", kind="loud-channel"),
+    *(
+        Planted(
+            name=f"heads-{backend}", cause="joined-ranges", backend=backend, kind="heads", data="unlabelled",
+            more="recipe: framework-default",
+        )
+        for backend in ("onednn", "qnnpack")
+    ),
+    # What is wrong in these, if anything, is not how tensors are joined.
+    *(
+        Planted(
+            name=f"theirs-{kind}-onednn", cause="framework-default", backend="onednn", kind=kind, data=data,
+            more="recipe: framework-default",
+        )
+        for kind, data in (("even-heads", "unlabelled"), ("deep", "patterns"), ("loud-channel", "patterns"))
+    ),
     Planted(name="nothing-ort", cause=None, backend="onnxruntime", recipe=NATIVE),
     Planted(name="nothing-onednn", cause=None, backend="onednn", recipe=NATIVE),
     Planted(name="nothing-fbgemm", cause=None, backend="fbgemm", recipe=NATIVE),
@@ -150,7 +165,8 @@ def explain_here(planted: Planted) -> None:
     subprocess.run([sys.executable, "-m", "qbench", "run", "planted.yaml", "--quiet"], check=False)
     registry.BUILT_IN["cause"]["redraw"] = "explain_accuracy_error:REDRAW"
     run = read_run(find_run("planted"))
-    case = f"net/static/{planted.backend}/t1/b1{planted.host and '/'}{planted.host}"
+    recipe = "@framework-default" if "framework-default" in planted.more else ""
+    case = f"net/static{recipe}/{planted.backend}/t1/b1{planted.host and '/'}{planted.host}"
     explained = story.explain_case(
         run, case, concerns=("accuracy",), suite_file=None, progress=Silent(), max_seconds=1.0
     )

@@ -52,9 +52,46 @@ class SigmoidCall(nn.Module):
         return torch.sigmoid(x)
 
 
+def unlabelled(split):
+    """Images alone: int8 is compared with fp32."""
+    return patterns(split)[0], None
+
+
+unlabelled.splits = patterns.splits
+
+
+class Heads(nn.Module):
+    """Three scales, each with boxes of hundreds of pixels joined to scores; all of them in one output, as detectors
+    are exported. ``even``: nothing is larger than the rest, and a layer with weights reads what is joined."""
+
+    def __init__(self, even):
+        super().__init__()
+        self.scales = nn.ModuleList(nn.Sequential(nn.Conv2d(n, 16, 3, 2, 1), nn.ReLU()) for n in (1, 16, 16))
+        self.boxes = nn.ModuleList(nn.Conv2d(16, 4, 1) for _ in range(3))
+        self.scores = nn.ModuleList(nn.Conv2d(16, 5, 1) for _ in range(3))
+        self.last = nn.Conv1d(9, 6, 1) if even else nn.Identity()
+        with torch.no_grad():
+            for boxes in () if even else self.boxes:
+                boxes.weight *= 10 ** (1.5 + torch.rand(1))
+                boxes.bias.fill_(float(50 + 100 * torch.rand(1)))
+        self.even = even
+
+    def forward(self, x):
+        """All boxes and scores, (n, 9, places)."""
+        joined = []
+        for scale, boxes, scores in zip(self.scales, self.boxes, self.scores, strict=True):
+            x = scale(x)
+            sides, values = torch.relu(boxes(x)), scores(x)
+            values = torch.relu(values) if self.even else torch.sigmoid(values)
+            joined.append(torch.cat([sides, values], 1).flatten(2))
+        return self.last(torch.cat(joined, 2))
+
+
 def build(kind="plain", seed=0):
     """A network of a kind with the weights of a seed."""
     torch.manual_seed(100 + seed)
+    if kind in ("heads", "even-heads"):
+        return Heads(even=kind == "even-heads").eval()
     width = 96 if kind == "depthwise" else 16
     first, second, gate = nn.Conv2d(1, width, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()
     with torch.no_grad():

@@ -19,6 +19,7 @@ from qbench.evaluate.emulated import Emulation, choose_examples, group_examples,
 from qbench.hosts.base import KernelView
 from qbench.hosts.emulated import Emulated
 from qbench.machine import fingerprint
+from qbench.metrics.base import list_outputs
 from qbench.process.child_process import Limits
 from qbench.process.cpu_slots import Slots
 from qbench.progress.live import Silent
@@ -196,6 +197,24 @@ def test_the_chosen_examples_are_written_with_what_they_are(pretended, tmp_path)
     assert told[0].endswith("for the 2 that are left of 3")
 
 
+def test_all_outputs_are_written_by_name(pretended, tmp_path, monkeypatch):
+    """As natively, so that a difference in any of them is seen; again from the cache."""
+    asked, started = pretended
+    plain = emulated.EmulatedProcess.compute
+
+    def compute(self, start, stop):
+        first = plain(self, start, stop)[0]
+        return {0: first, 2: first[:, :3] + start}
+
+    monkeypatch.setattr(emulated.EmulatedProcess, "compute", compute)
+    for _ in range(2):
+        there, _, _ = answer(asked, tmp_path)
+        assert list_outputs(there) == ["outputs", "outputs.2"]
+        expected = there["outputs"][:, :3] + there["positions"][:, None].astype(np.float32)
+        assert np.array_equal(there["outputs.2"], expected)
+    assert started == ["open", "closed"]
+
+
 def test_what_was_answered_is_not_asked_again(pretended, tmp_path):
     """More examples take one process for those that are new, the same ones none."""
     asked, started = pretended
@@ -231,9 +250,9 @@ def test_nothing_that_is_kept_is_unpickled(pretended, tmp_path):
     """An answer in the cache is numbers: an object would be code of whoever wrote it."""
     asked, _ = pretended
     answer(asked, tmp_path)
-    for file in tmp_path.glob("cache/predictions/*/outputs.npy"):
+    for file in tmp_path.glob("cache/predictions/*/outputs.npz"):
         facts = manifest.read(file.parent).facts
-        np.save(file, np.array([print], dtype=object), allow_pickle=True)
+        np.savez(file, outputs=np.array([print], dtype=object))
         manifest.write(file.parent, facts)
     (tmp_path / "there.npz").unlink()
     with pytest.raises(ValueError, match="allow_pickle=False"):

@@ -67,7 +67,7 @@ def test_an_artifact_answers_there_and_an_illegal_instruction_is_a_verdict(start
     have says that the artifact does not run there."""
     process = start(doubled)
     assert process.open().int8_sums == "16 bits"
-    assert process.compute(1, 2).tolist() == [[6.0, 8.0, 10.0]]
+    assert process.compute(1, 2)[0].tolist() == [[6.0, 8.0, 10.0]]
     os.kill(process._process.pid, signal.SIGILL)
     with pytest.raises(CaseError, match=r"SIGILL \(it holds instructions that this CPU does not have"):
         process.compute(0, 1)
@@ -87,7 +87,7 @@ def test_an_artifact_answers_on_arm(start, doubled, monkeypatch):
     monkeypatch.setenv("QBENCH_CACHE", str(CACHE))
     process = start(doubled, ARM)
     assert process.open().int8_sums == "32 bits"
-    assert process.compute(0, 2).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
+    assert process.compute(0, 2)[0].tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
 
 
 # --- composed without qemu: a program in its place runs this Python ----------------------------------------
@@ -119,11 +119,23 @@ def test_a_process_answers_for_the_examples_that_were_asked(pretended, tmp_path)
     """One row each, also where the artifact takes more of them at a time and the last is repeated."""
     process = pretended(fixed_batch=4)
     assert process.open().int8_sums is None
-    both, second = process.compute(0, 2), process.compute(1, 2)
+    both, second = process.compute(0, 2)[0], process.compute(1, 2)[0]
     assert (both.dtype, both.shape, second.shape) == (np.float32, (2, 10), (1, 10))
     assert np.array_equal(both[1:], second)
     assert not np.array_equal(both[0], both[1])
     assert (tmp_path / "folder" / "proc" / "cpuinfo").read_text().startswith("processor")
+
+
+def test_outputs_with_a_row_for_each_example_are_kept_by_position(pretended, monkeypatch):
+    """Without those of a filled batch; what counts something else, or is no floats, is no answer to compare."""
+    process = pretended(fixed_batch=4)
+    outputs = [np.ones((4, 2)), np.arange(4), np.ones((4, 3), np.float32), np.ones(7, np.float32)]
+    monkeypatch.setattr(process, "_ask", lambda method, inputs: outputs)
+    answered = process.compute(0, 2)
+    assert {place: (rows.shape, str(rows.dtype)) for place, rows in answered.items()} == {
+        0: ((2, 2), "float32"),
+        2: ((2, 3), "float32"),
+    }
 
 
 def test_a_process_imports_this_qbench_behind_what_the_user_has_set(pretended, monkeypatch, tmp_path):

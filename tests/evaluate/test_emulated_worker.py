@@ -24,4 +24,19 @@ def test_a_package_of_another_version_answers_nothing(file):
         Session().open("fake", file, {"numpy": "0.1"})
     session = Session()
     session.open("fake", file, {"numpy": np.__version__, "no-such-package": "1.0"})
-    assert session.compute((np.ones((2, 3), np.float32),)).dtype == np.float32
+    (output,) = session.compute((np.ones((2, 3), np.float32),))
+    assert output.dtype == np.float32
+
+
+def test_all_outputs_are_answered(file, monkeypatch):
+    """Floats as float32, the others as they are."""
+    session = Session()
+    session.open("fake", file, {})
+    several = lambda result: (result.astype(np.float64), np.arange(2), result[:, :1])  # noqa: E731
+    monkeypatch.setattr(type(session._runner), "all_outputs", lambda self, result: several(self.outputs(result)))
+    answered = session.compute((np.ones((2, 3), np.float32),))
+    assert [(str(output.dtype), output.shape) for output in answered] == [
+        ("float32", (2, 10)),
+        ("int64", (2,)),
+        ("float32", (2, 1)),
+    ]

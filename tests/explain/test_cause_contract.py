@@ -53,6 +53,9 @@ SITUATIONS = {
     "calibration-data": situation(inputs=(InputFit(evaluated=LIGHT, calibrated=DARK),), evaluation=("test", 32)),
     "few-levels": situation(recipe=Recipe(flow="fx", reduce_range=True)),
     "fixed-range": situation(fixed_ranges=("gate",)),
+    "joined-ranges": situation(
+        joins=("cat",), recipe=Recipe(name=FRAMEWORK_DEFAULT, flow="fx", framework_default=True)
+    ),
     "overflowing-sums": situation(recipe=Recipe(flow="fx", narrow_weights=False, reduce_range=False)),
     "mean-error": situation(recipe=Recipe(flow="onnx")),
     "uneven-channels": situation(recipe=Recipe(flow="onnx")),

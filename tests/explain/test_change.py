@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from hypothesis import given
@@ -143,6 +145,10 @@ def test_a_change_is_told_as_keys_of_a_suite(variants):
     assert Change(recipe={"per_channel": False}).suite_keys(mine, {"calibrator": "percentile"}) == {
         "recipe": [{"name": "mine", "calibrator": "percentile", "per_channel": False}]
     }
+    theirs = case_of(variants, recipe="framework-default")
+    assert Change(recipe={"float_joins": True}).suite_keys(theirs, {}) == {"recipe": ["framework-default+float_joins"]}
+    both = Change(recipe={"float_joins": True}).then(Change(own_recipe=True))
+    assert both.suite_keys(theirs, {}) == {"recipe": ["default"]}
     assert Change(environment={"A": "1"}).suite_keys(case, {}) == {}
     assert Change(calibrate=("test", 100)).suite_keys(case, {}) == {
         "data": {"calibrate": {"split": "test", "samples": 100}, "overlap": "allow"}
@@ -155,3 +161,13 @@ def test_a_change_that_takes_another_one_back_is_told():
     assert all_int8.takes_back(given_up, Recipe())
     assert not all_int8.takes_back(given_up, Recipe(skip_layers=("a",)))
     assert not all_int8.takes_back(Change(mode="static"), Recipe())
+
+
+def test_joins_in_float_are_the_recipe_that_a_suite_names_so(variants):
+    """The trial builds what the suite would: the framework's recipe, and nothing else of it is changed."""
+    theirs = case_of(variants, recipe="framework-default")
+    tried = Change(recipe={"float_joins": True}).apply(theirs, variants).variant.recipe
+    suite = parse(TEXT.replace("framework-default,", "framework-default+float_joins,"))
+    named = case_of(Variants(suite, load_backends(suite)), recipe="framework-default+float_joins").variant.recipe
+    assert replace(named, name=tried.name) == tried
+    assert replace(tried, float_joins=None) == theirs.variant.recipe

@@ -211,6 +211,16 @@ def test_why_goes_before_where():
     assert [each.counterfactual.cause for each in confirmed] == ["scale", "layers", "calibrator"]
 
 
+def test_what_tells_goes_before_what_does_all_otherwise():
+    """qbench's own recipe takes away whatever is wrong in another: what takes half as much is why; less is not."""
+    whole = loss_trial("framework-default", 0.9)
+    whole = replace(whole, counterfactual=replace(whole.counterfactual, change=Change(own_recipe=True)))
+    for share, first in ((0.5, "joined-ranges"), (0.95, "joined-ranges"), (0.4, "framework-default")):
+        confirmed = confirm(evaluate(whole, loss_trial("joined-ranges", share), loss_trial("layers", 0.7, part="a")))
+        assert confirmed[0].counterfactual.cause == first
+        assert len(confirmed) == 3
+
+
 def test_what_is_not_shown_or_too_small_is_not_confirmed():
     """Within its error, below the least share, or worse without."""
     trials = (

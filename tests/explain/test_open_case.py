@@ -16,8 +16,9 @@ from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.explain.open_case import OpenCase, find_record, read_suite, why_not_explained
 from qbench.models.postprocess import Postprocess
-from qbench.record.schema import read_case_id
+from qbench.record.schema import Accuracy, read_case_id
 from qbench.record.stored_run import SuiteInfo, read_run
+from qbench.suite import parse
 
 STATIC, FP32, BROKEN = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1", "net/static/fbgemm/t1/b1"
 TEXT = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {modes: [fp32, static]}\n"
@@ -164,3 +165,22 @@ def test_a_postprocess_is_timed_where_the_suite_says_so(timed: bool) -> None:
     opened: Any = SimpleNamespace(data=data, cores=(0,), postprocess=own)
     spec = OpenCase.specify_worker(opened, "rival", case, cast("Any", SimpleNamespace(file=Path("model"))))
     assert spec.postprocess == (own if timed else None)
+
+
+@pytest.mark.parametrize(
+    ("gate", "judged", "labelled", "name"),
+    [
+        ("", "sqnr", False, "sqnr"),
+        ("", "top1_agreement", False, "top1_agreement"),
+        ("", "top1", True, "top1"),
+        ("gate: {accuracy: {metric: mae, margin: 1.0}}\n", "mae", True, "mae"),
+        ("gate: {accuracy: {metric: cosine, at_least: 0.9}}\n", "cosine", False, "cosine"),
+    ],
+)
+def test_a_case_is_explained_by_the_metric_that_judged_it(stored, gate, judged, labelled, name):
+    """Also where the outputs decided on it, which are no classes: top1_agreement would refuse them."""
+    accuracy = Accuracy(metric=judged, value=1.0, low=None, high=None, n=8)
+    run = replace(stored, records=tuple(replace(record, accuracy=accuracy) for record in stored.records))
+    data: Any = SimpleNamespace(evaluation_labels=lambda: [0] if labelled else None)
+    opened: Any = SimpleNamespace(run=run, suite=parse(TEXT + gate), data=data)
+    assert cast("Any", OpenCase.metric).fget(opened).name == name

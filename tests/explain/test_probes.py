@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from qbench.explain.probes import find_fixed_ranges, list_fixed_ranges
+from qbench.explain.probes import find_fixed_ranges, find_joins, list_fixed_ranges, list_joins
 from qbench.models.base import ModelReference
 from qbench.quant.recipe import Recipe
 
@@ -55,3 +55,72 @@ def test_only_flows_that_fix_ranges_are_asked(flow, asked, canonicalize):
     assert names == (("gate",) if asked else ())
     examples = (0, 2) if canonicalize else None
     assert calls == ([(list_fixed_ranges, "reference", None, examples)] if asked else [])
+
+
+HEAD = """
+import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.boxes, self.scores, self.factor = nn.Conv2d(1, 4, 1), nn.Conv2d(1, 2, 1), factor
+
+    def forward(self, x):
+        return torch.cat([torch.relu(self.boxes(x)) * self.factor, self.scores(x)], 1)
+
+
+class Looped(nn.Module):
+    def forward(self, x):
+        return torch.cat([x] * int(x.sum()), 1)
+
+
+def head(factor):
+    torch.manual_seed(0)
+    return Head(factor).eval()
+
+
+def plain():
+    return nn.Sequential(nn.Conv2d(1, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1)).eval()
+
+
+def looped():
+    return Looped().eval()
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "args", "names"),
+    [("head", {"factor": 900.0}, ("mul", "cat")), ("plain", {}, ()), ("looped", {}, ())],
+)
+def test_joins_that_one_scale_cannot_hold_are_found_by_what_they_hold(tmp_path, build, args, names):
+    """On examples; none in a network without, or in one that FX cannot trace."""
+    (tmp_path / "head.py").write_text(HEAD, encoding="utf-8")
+    reference = ModelReference(name="net", source="python", path=tmp_path / "head.py", attribute=build, args=args)
+    examples = (np.random.default_rng(0).random((4, 1, 6, 6), dtype=np.float32),)
+    assert list_joins(reference, None, examples, progress=None) == names
+
+
+@pytest.mark.parametrize(
+    ("recipe", "asked"),
+    [
+        (Recipe(flow="fx", framework_default=True), True),
+        (Recipe(flow="pt2e", framework_default=True), True),
+        (Recipe(flow="fx"), False),
+        (Recipe(flow="fx", framework_default=True, float_joins=True), False),
+        (Recipe(flow="onnx", framework_default=True), False),
+        (Recipe(framework_default=True), False),
+    ],
+)
+def test_only_cases_that_share_a_scale_are_asked_for_joins(recipe, asked):
+    """Of torch's flows; a few calibration examples go along."""
+    calls = []
+    opened = SimpleNamespace(
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=recipe)),
+        model=SimpleNamespace(reference="reference", weights=None),
+        data=SimpleNamespace(calibration=lambda: (np.arange(20),)),
+        call_child=lambda *words: calls.append(words) or ("cat",),
+    )
+    assert find_joins(opened) == (("cat",) if asked else ())
+    assert [call[-1][0].tolist() for call in calls] == ([list(range(8))] if asked else [])

@@ -115,3 +115,11 @@ def test_nobody_gets_a_twin_unasked() -> None:
     found = plan("quantize.qat.fp32_twin=false")
     cases: list[Any] = [planned for planned in found.cases if planned.twin is not None or planned.case.key.is_twin]
     assert cases == []
+
+
+def test_joins_in_float_are_for_the_flows_of_torch() -> None:
+    """On ONNX Runtime that recipe is no case, and the plan says why."""
+    found = plan("recipe=[framework-default+float_joins]", "matrix.backends=[torch, onednn, onnxruntime]")
+    static = [planned.case.id for planned in found.cases if planned.case.key.mode == "static"]
+    assert static == ["digits-cnn/static@framework-default+float_joins/onednn/t1/b1"]
+    assert any("only torch's flows leave joins in float" in note for note in found.notes)

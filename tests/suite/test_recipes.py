@@ -56,6 +56,7 @@ def test_a_key_with_several_values_gives_one_recipe_each():
         ("[default, framework-default]", ["default", "framework-default"]),
         ("[default, {calibrator: [minmax, percentile], reduce_range: false}]",
          ["default", "minmax+no-reduce_range", "percentile+no-reduce_range"]),
+        ("[framework-default, framework-default+float_joins]", ["framework-default", "framework-default+float_joins"]),
         ("{name: mine, skip_layers: [fc, block.*]}", ["mine"]),
         ("{name: mine, calibrator: [minmax, mse], clip_ranges: false}", ["mine+minmax", "mine+mse"]),
         ("{skip_layers: [fc, block.*]}", ["skip-fc-block.x"]),
@@ -124,6 +125,17 @@ def test_framework_default_rewrites_and_clips_nothing():
     """The framework's own recipe is taken as the framework has it."""
     found = suite("framework-default").recipe[0].over(Recipe())
     assert (found.framework_default, found.canonicalize, found.clip_ranges) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "floats"),
+    [("default", True), ("framework-default", False), ("framework-default+float_joins", True)],
+)
+def test_joins_of_unlike_ranges_are_float_but_where_a_framework_is_left_alone(recipe, floats):
+    """In a recipe of qbench's they always are."""
+    found = suite(recipe).recipe[0].over(Recipe())
+    assert found.joins_in_float is floats
+    assert found.framework_default is recipe.startswith("framework-default")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ class Situation:
 
     Of accuracy: ``inputs``: how calibration and evaluation values fit, by model input, as the run has it;
     ``evaluation``: the evaluated split, and how many of its examples can calibrate (None: too few); ``fixed_ranges``:
-    operators of the network whose output range the backend fixes."""
+    operators of the network whose output range the backend fixes; ``joins``: calls of the network that one scale cannot
+    hold."""
 
     case: Case
     layers: tuple[Layer, ...]
@@ -52,6 +53,7 @@ class Situation:
     inputs: tuple[InputFit | None, ...] = ()
     evaluation: tuple[str, int] | None = None
     fixed_ranges: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
 
     @property
     def float_layers(self) -> tuple[str, ...]:

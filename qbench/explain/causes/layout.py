@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from qbench.errors import first_names
 from qbench.explain.causes.base import Cause, Counterfactual, Situation, put_in_float
 from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
 from qbench.quant.artifacts.node_profile import NodeTime
 
+SHOWN = 3  # names of calls
 LEAST_CONVERTING = 0.02  # of a call's time: what conversions must take to be tried
 
 
@@ -187,8 +189,26 @@ class FixedRange(Cause):
         return (self.counterfactual(f"in float: {', '.join(names)}", change),)
 
 
+class JoinedRanges(Cause):
+    """A framework gives all that a concatenation reads one scale, and rounds what sums and products make of the last
+    layers' outputs at each step: beside boxes of hundreds of pixels scores of up to 1 are nothing."""
+
+    name = "joined-ranges"
+    title = "tensors of different ranges are joined under one scale"
+    concerns = ("accuracy",)
+
+    def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
+        """The same recipe, but these in float."""
+        recipe = situation.case.variant.recipe
+        if not situation.joins or recipe.joins_in_float or recipe.file is not None:
+            return ()
+        text = f"joined in float, not under one scale: {first_names(situation.joins, SHOWN)}"
+        return (self.counterfactual(text, Change(recipe={"float_joins": True})),)
+
+
 CONVERSIONS = Conversions()
 UNFUSED = Unfused()
 KEPT_FLOAT = KeptFloat()
 SENSITIVE_LAYERS = SensitiveLayers()
 FIXED_RANGE = FixedRange()
+JOINED_RANGES = JoinedRanges()

@@ -98,6 +98,13 @@ def find_float_calls(graph_module: Any, examples: Iterable[tuple[Any, ...]]) -> 
     return list(chosen)
 
 
+def name_joins(graph_module: Any, examples: Iterable[tuple[Any, ...]]) -> tuple[str, ...]:
+    """The names of those of ``find_float_calls`` that make one tensor of several, or another of one: what hands their
+    values on is left out."""
+    chosen = find_float_calls(graph_module, examples)
+    return tuple(node.name for node in chosen if _name(graph_module, node) in {*_JOINS, *_ARITHMETIC})
+
+
 def _find_last(graph_module: Any, nodes: Sequence[Any]) -> set[Any]:
     """The nodes behind a layer with weights that no other follows."""
     before, behind = set[Any](), set[Any]()

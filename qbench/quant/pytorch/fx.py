@@ -185,7 +185,7 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     engine, recipe = job.engine, job.recipe
     if not recipe.framework_default:
         _own_prelu(module, float_layers)
-    if not recipe.framework_default and job.own is None:
+    if recipe.joins_in_float and job.own is None:
         module = float_calls.hide(module, job.examples)
     qconfigs = mapping(module, engine, recipe, float_layers, training=module.training, own=job.own)
     prepared = _traced(getattr(torch_ao, prepare), module, qconfigs, job.example)

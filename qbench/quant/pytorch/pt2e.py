@@ -124,8 +124,8 @@ def convert_qat(job: QuantizeJob) -> Converted:
 
 
 def _find_float_calls(job: QuantizeJob) -> Callable[[Any], Collection[Any]]:
-    """What finds the calls of a graph that int8 would spoil; nothing with torchao's own recipe."""
-    if job.recipe.framework_default:
+    """What finds the calls of a graph that int8 would spoil; nothing with torchao's own recipe, untouched."""
+    if not job.recipe.joins_in_float:
         return lambda graph: ()
     return lambda graph: float_calls.find_float_calls(graph, job.examples)
 

@@ -156,3 +156,15 @@ def test_operators_of_a_fixed_range_are_tried_in_float_with_what_is_skipped():
     )
     assert layout.FIXED_RANGE.propose(replace(case, fixed_ranges=("gate",))) == ()
     assert layout.FIXED_RANGE.propose(replace(situation(mode="qat"), fixed_ranges=("tanh",))) == ()
+
+
+def test_joins_are_tried_in_float_where_they_share_a_scale():
+    """Of a framework's own recipe, where the network has such joins; qbench's recipes have them in float."""
+    theirs = Recipe(name="framework-default", flow="fx", framework_default=True)
+    case = situation(recipe=theirs, joins=("cat", "add", "mul", "cat_1"))
+    (proposed,) = layout.JOINED_RANGES.propose(case)
+    assert proposed.text == "joined in float, not under one scale: cat, add, mul and 1 more"
+    assert proposed.change == Change(recipe={"float_joins": True})
+    assert layout.JOINED_RANGES.propose(replace(case, joins=())) == ()
+    for recipe in (Recipe(flow="fx"), replace(theirs, float_joins=True), Recipe(name="file", file="mine.pt")):
+        assert layout.JOINED_RANGES.propose(situation(recipe=recipe, joins=("cat",))) == ()

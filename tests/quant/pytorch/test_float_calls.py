@@ -112,6 +112,13 @@ def test_the_frameworks_own_recipe_loses_them(flow):
     assert decibels_of_scores(module, quantize(module, flow, framework_default=True)) < 20
 
 
+@pytest.mark.parametrize("flow", ["fx", "eager"])
+def test_the_frameworks_own_recipe_keeps_them_where_it_is_asked_to(flow):
+    """Nothing else of it changes: what `explain` tries to tell what the joins alone cost."""
+    module = seeded(Head, "raw")
+    assert decibels_of_scores(module, quantize(module, flow, framework_default=True, float_joins=True)) > 35
+
+
 @pytest.mark.parametrize("flow", ["fx", "pt2e"])
 def test_a_trained_head_keeps_its_scores(flow):
     """QAT prepares the same joins in float."""

@@ -119,7 +119,7 @@ def _prepared(job: QuantizeJob, batches: Batches | None, float_layers: dict[str,
         clip=qconfigs.clip(recipe),
         reduced=bool(recipe.reduce_range),
         training=training,
-        keeps_floats=not recipe.framework_default and job.own is None,
+        keeps_floats=recipe.joins_in_float and job.own is None,
     )
     with torch_ao.known_warnings():
         if any(True for _ in regions.stubs(work.own)):
