@@ -33,6 +33,7 @@ from qbench.cli import (
     plan,
     plugins,
     portability,
+    replay,
     report,
     run,
     schema,
@@ -89,6 +90,7 @@ _SHORT = {
     "baseline": "Keep a run as the baseline of the gate.",
     "gate": "Judge a run by its suite's gate, against the baseline.",
     "upgrade": "Say whether a newer runtime is safe, before it is installed.",
+    "replay": "Make a run again, and say what differs first.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
     "doctor": "Examine this machine: int8, noise, what is missing.",
     "list": "List every plug-in, and what is missing to use it.",
@@ -138,6 +140,7 @@ app.command(
     short_help=_SHORT["upgrade"],
     epilog="Example: qbench upgrade suites/quickstart.yaml --from onnxruntime==1.30.0 --to onnxruntime==1.32.0",
 )(upgrade.upgrade)
+app.command("replay", short_help=_SHORT["replay"], epilog="Example: qbench replay quickstart")(replay.replay)
 app.command(
     "export",
     short_help=_SHORT["export"],

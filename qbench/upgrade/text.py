@@ -24,10 +24,14 @@ _NONE = "—"
 
 
 def text(upgraded: Upgraded) -> str:
-    """The sentence, what was compared, a row per case and way, and the verdicts of the gate; no trailing newline."""
+    """The sentence, what was compared, a row per case and way, the verdicts of the gate that are no PASS, and what all
+    of them come to; no trailing newline."""
+    joined = upgraded.joined
     rows = align_rows([_HEAD, *(_list_cells(change) for change in upgraded.changes)])
     lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, explain(upgraded.changes), ""]
-    return "\n".join([*lines, gate_text.text(upgraded.joined)])
+    lines += [gate_text.describe(each) for each in gate_text.worst_first(joined.verdicts) if each.outcome != "PASS"]
+    lines += [f"note: {formatting.one_line(note)}" for note in joined.notes]
+    return "\n".join([*lines, gate_text.summary(joined)])
 
 
 def describe_versions(upgraded: Upgraded) -> str:
@@ -46,8 +50,8 @@ def explain(changes: Sequence[CaseChange]) -> str:
     level = format_level(changes[0].level) if changes else ""
     return (
         "file: the same one under the new libraries, or one built anew by them. time and cold start: new over old, "
-        f"with limits {level}; of it the file: the new file over the old one, both under the new libraries; examples whose "
-        "bits or correctness changed; layers that run in float now (+: in int8 now)."
+        f"with limits {level}; of it the file: the new file over the old one, both under the new libraries; examples "
+        "whose bits or correctness changed; layers that run in float now (+: in int8 now)."
     )
 
 
