@@ -98,9 +98,7 @@ def _compare_decisions(before: Sequence[Decision], after: Sequence[Decision]) ->
     for decision in before:
         other = now.get(decision.setting)
         if other is None or _pick(other) != _pick(decision):
-            where = (
-                f"{decision.setting.model} ({decision.setting.threads} threads, batch {decision.setting.batch_size})"
-            )
+            where = setting_name(decision.setting)
             yield Difference(
                 what="decision", where=where, before=_pick(decision), now="none" if other is None else _pick(other)
             )

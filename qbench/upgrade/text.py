@@ -28,7 +28,8 @@ def text(upgraded: Upgraded) -> str:
     of them come to; no trailing newline."""
     joined = upgraded.joined
     rows = align_rows([_HEAD, *(_list_cells(change) for change in upgraded.changes)])
-    lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, explain(upgraded.changes), ""]
+    lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, *list_reasons(upgraded.changes)]
+    lines += [explain(upgraded.changes), ""]
     lines += [gate_text.describe(each) for each in gate_text.worst_first(joined.verdicts) if each.outcome != "PASS"]
     lines += [f"note: {formatting.one_line(note)}" for note in joined.notes]
     return "\n".join([*lines, gate_text.summary(joined)])
@@ -55,10 +56,19 @@ def explain(changes: Sequence[CaseChange]) -> str:
     )
 
 
+def list_reasons(changes: Sequence[CaseChange]) -> list[str]:
+    """Why cases do not run on the new side, a line each; the same reason of both ways once."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        if change.reason is not None:
+            reasons.setdefault((change.case, formatting.one_line(change.reason)), []).append(_WAYS[change.way])
+    return [f"{case} ({', '.join(ways)}) does not run: {reason}" for (case, reason), ways in reasons.items()]
+
+
 def _list_cells(change: CaseChange) -> tuple[str, ...]:
     way = _WAYS[change.way]
     if change.reason is not None:
-        return change.case, way, f"does not run: {formatting.shorten(formatting.one_line(change.reason), 120)}"
+        return change.case, way, "does not run", *[""] * (len(_HEAD) - 3)
     same = change.way == ANEW and change.same_file
     return (
         change.case,
@@ -98,12 +108,13 @@ def markdown(upgraded: Upgraded) -> str:
     gated = upgraded.joined
     mark = gate_markdown.marker(gated.suite).replace("qbench-gate", "qbench-upgrade")
     rows = [_HEAD, tuple("---" for _ in _HEAD)]
-    rows += [(*cells, *[""] * (len(_HEAD) - len(cells))) for cells in map(_list_cells, upgraded.changes)]
+    rows += map(_list_cells, upgraded.changes)
     table = "\n".join(f"| {' | '.join(_cell(cell, row < 2) for cell in cells)} |" for row, cells in enumerate(rows))
     sections = [
         f"{mark}\n**{formatting.markdown(write_sentence(upgraded))}**",
         formatting.markdown(describe_versions(upgraded)),
         table,
+        *(f"- {formatting.markdown(reason)}" for reason in list_reasons(upgraded.changes)),
         gate_markdown.markdown(gated).partition("\n")[2],
     ]
     return "\n\n".join(sections)
