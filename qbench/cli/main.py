@@ -33,11 +33,13 @@ from qbench.cli import (
     plan,
     plugins,
     portability,
+    replay,
     report,
     run,
     schema,
     ship,
     train,
+    upgrade,
 )
 from qbench.cli.signals import ending_signals
 from qbench.cli.streams import guarded_streams, open_closed_streams
@@ -87,6 +89,8 @@ _SHORT = {
     "ship": "Write the answer as a folder to deploy without qbench.",
     "baseline": "Keep a run as the baseline of the gate.",
     "gate": "Judge a run by its suite's gate, against the baseline.",
+    "upgrade": "Say whether a newer runtime is safe, before it is installed.",
+    "replay": "Make a run again, and say what differs first.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
     "doctor": "Examine this machine: int8, noise, what is missing.",
     "list": "List every plug-in, and what is missing to use it.",
@@ -131,6 +135,12 @@ app.command(
 app.command("ship", short_help=_SHORT["ship"], epilog="Example: qbench ship quickstart --output deploy")(ship.ship)
 app.command("baseline", short_help=_SHORT["baseline"], epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command("gate", short_help=_SHORT["gate"], epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
+app.command(
+    "upgrade",
+    short_help=_SHORT["upgrade"],
+    epilog="Example: qbench upgrade suites/quickstart.yaml --from onnxruntime==1.30.0 --to onnxruntime==1.32.0",
+)(upgrade.upgrade)
+app.command("replay", short_help=_SHORT["replay"], epilog="Example: qbench replay quickstart")(replay.replay)
 app.command(
     "export",
     short_help=_SHORT["export"],

@@ -5,7 +5,7 @@ What is decided early leaves; the time that may be spent goes to the rules that 
 A stored latency is for trends only: it differs by 16 to 22 % from one process to the next.
 
 A case whose artifact is the baseline's, byte by byte, has nothing to be measured, unless each side has versions of its
-own that run it (``baseline_paths``). One whose baseline artifact is gone,
+own that run it (``environments``). One whose baseline artifact is gone,
 or that another kind of machine built, is not run: the stored speed-ups are then compared, and the verdict says so. A
 process that dies makes its case INVALID; the others go on.
 """
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ from qbench.compare import compare
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
 from qbench.decide.cases import is_contender, is_unmeasured
+from qbench.environments.environment import Environment
 from qbench.errors import CaseError
 from qbench.gating.baseline import Baseline, artifact_file
 from qbench.gating.evidence import differing_host, is_same_file, list_updates
-from qbench.gating.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
+from qbench.gating.live_case import BASELINE, CONTENDER, FP32, KEPT, LiveCase, LiveRules
 from qbench.gating.sequential_test import ANALYSES, NotRun, Rerun
 from qbench.gating.timed_postprocess import find_timed
 from qbench.gating.trusted_suite import suite_to_open
@@ -39,7 +40,6 @@ from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.models.postprocess import Postprocess
 from qbench.modes import float_of
 from qbench.plan.planner import measuring_cores
-from qbench.process import imports
 from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.record.schema import Record
@@ -59,11 +59,19 @@ class Rerunner:
     most_seconds: float = math.inf
     trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
     suite_file: Path | None = None  # where the user says that the run's suite is
-    # Where the interpreter that built the baseline finds its packages: its artifacts run under those (empty: these).
-    baseline_paths: tuple[str, ...] = ()
+    # The libraries under which an arm's artifacts run: those that built them, where these are not the present ones.
+    environments: Mapping[str, Environment] = field(default_factory=dict)
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
+        return self.run_arms(run, suite, baseline)[0]
+
+    def run_arms(
+        self, run: StoredRun, suite: Suite, baseline: Baseline, kept: StoredRun | None = None
+    ) -> tuple[dict[str, Rerun | NotRun], dict[str, Rerun | NotRun]]:
+        """By case what running it again gave, and the same of the baseline's artifact under the run's libraries, in the
+        same rounds, for the cases that are ok in ``kept``, the run of those; one that the run has byte by byte is that
+        one."""
         cases = [
             (old, new)
             for old, new in _pair_cases(run, baseline)
@@ -71,16 +79,36 @@ class Rerunner:
             and _list_rules(suite, new).asks
         ]
         if not cases:
-            return {}
+            return {}, {}
         with store.in_use(store.open_cache()):
-            return self._rerun_all(cases, run, suite, baseline)
+            prepared = self._prepare_all(cases, run, suite, baseline, kept)
+            self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
+        reruns: dict[str, Rerun | NotRun] = {}
+        of_kept: dict[str, Rerun | NotRun] = {}
+        same = {new.case.id for old, new in cases if is_same_file(old, new)}
+        for case, live in prepared.items():
+            if isinstance(live, NotRun):
+                reruns[case] = live
+                continue
+            reruns[case] = replace(live.conclude(), own_versions=self._differ)
+            if KEPT in live.specs:
+                of_kept[case] = replace(live.conclude_kept(), own_versions=self._differ)
+            elif case in same:
+                of_kept[case] = reruns[case]
+        return reruns, of_kept
 
-    def _rerun_all(
-        self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
-    ) -> dict[str, Rerun | NotRun]:
+    def _prepare_all(
+        self,
+        cases: Sequence[tuple[Record, Record]],
+        run: StoredRun,
+        suite: Suite,
+        baseline: Baseline,
+        kept: StoredRun | None,
+    ) -> dict[str, LiveCase | NotRun]:
+        """Each case, ready to be run, or why it cannot be."""
         cores = measuring_cores(suite, fingerprint.allowed_cores())
         opened = suite_to_open(run, suite, self.suite_file)
-        data = _prepare_data(run, opened)
+        data = prepare_run_data(run, opened)
         self.progress.stage("gate", len(cases))
         prepared: dict[str, LiveCase | NotRun] = {}
         for old, new in cases:
@@ -92,31 +120,44 @@ class Rerunner:
                 live = obstacle
             else:
                 live = self._prepare(new, files, run, baseline, data, timed, cores, suite)  # type: ignore[arg-type]
+            if isinstance(live, LiveCase) and kept is not None and not is_same_file(old, new):
+                live = self._with_kept(live, kept)
             prepared[new.case.id] = live
             if isinstance(live, NotRun):
                 self.progress.note(f"{new.case.id}: not run again: {live.reason}")
                 self.progress.advance(new.case.id)
-        self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
-        return {
-            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=bool(self.baseline_paths))
-            for case, live in prepared.items()
-        }
+        return prepared
 
-    def _use_own_versions(self, spec: WorkerSpec, baseline: Baseline) -> WorkerSpec:
-        """The worker of a baseline's artifact, under the versions that built it where they lie in a place of their own;
-        they are read back from the process."""
-        if not self.baseline_paths:
+    def _with_kept(self, live: LiveCase, kept: StoredRun) -> LiveCase:
+        """The case with one more arm, where the baseline's artifact ran under the run's libraries at all."""
+        record = kept.by_id.get(live.case)
+        if record is None or record.status != "ok":
+            return live
+        bare = replace(live.specs[BASELINE], case=KEPT, environment=live.specs[CONTENDER].environment)
+        return replace(live, specs={**live.specs, KEPT: self._use_own_versions(CONTENDER, bare, kept.info.versions)})
+
+    @property
+    def _differ(self) -> bool:
+        """Whether the arms run under different libraries."""
+        present = [environment.is_present for environment in self.environments.values()]
+        return not all(present)
+
+    def _use_own_versions(self, arm: str, spec: WorkerSpec, versions: Mapping[str, str | None]) -> WorkerSpec:
+        """The worker of an arm's artifact, under the versions that built it; they are read back from the process."""
+        if not self._differ:
             return spec
+        environment = self.environments.get(arm)
+        variables = {} if environment is None else environment.worker_variables
         return replace(
             spec,
-            environment={**spec.environment, **imports.name_paths(self.baseline_paths)},
-            versions={name: baseline.info.versions.get(name) for name in list_runtime_libraries(spec.backend)},
+            environment={**spec.environment, **variables},
+            versions={name: versions.get(name) for name in list_runtime_libraries(spec.backend)},
         )
 
     def _has_own_versions(self, run: StoredRun, baseline: Baseline, new: Record) -> bool:
         """Whether the two sides of a case can run, and do, under different versions."""
         changed = list_updates(baseline.info.versions, run.info.versions, new.case.backend)
-        return bool(self.baseline_paths and changed)
+        return bool(self._differ and changed)
 
     def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
         """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
@@ -165,15 +206,20 @@ class Rerunner:
             return NotRun(reason=reason)
         rules = _list_rules(suite, new)
         specs = {
-            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data, timed), baseline),
-            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data, timed),
+            BASELINE: self._use_own_versions(
+                BASELINE, _describe_worker(new, BASELINE, files[0], cores, data, timed), baseline.info.versions
+            ),
+            CONTENDER: self._use_own_versions(
+                CONTENDER, _describe_worker(new, CONTENDER, files[1], cores, data, timed), run.info.versions
+            ),
         }
         fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
         fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
         if fp32 is None or fp32_file is None:
             rules = replace(rules, promise=None)  # the run's own figure is judged
         else:
-            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data, timed)
+            described = _describe_worker(fp32, FP32, fp32_file, cores, data, timed)
+            specs[FP32] = self._use_own_versions(CONTENDER, described, run.info.versions)
         return LiveCase(
             case=new.case.id,
             specs=specs,
@@ -209,7 +255,7 @@ def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record
     ]
 
 
-def _prepare_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
+def prepare_run_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
     """The suite's data, from the cache where the run left it: what is timed is called with real examples."""
     if isinstance(suite, NotRun):
         return suite
