@@ -29,7 +29,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),
-    ("machine", "metrics", "datasets"),
+    ("environments", "machine", "metrics", "datasets"),
     ("record", "doctor"),
     ("quant", "hosts"),
     ("models", "onnx"),

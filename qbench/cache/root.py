@@ -30,8 +30,8 @@ LOCKS = "locks"
 DOWNLOADS = "downloads"
 UNFINISHED = "unfinished"  # what a killed build or training goes on from
 KINDS = (
-    *("answers", "artifacts", "data", "emulators", "files", "held-out", "layers", "networks", "peak", "predictions"),
-    *("saturation", "shared", "spreads", "trained", "weights"),
+    *("answers", "artifacts", "data", "emulators", "environments", "files", "held-out", "layers", "networks", "peak"),
+    *("predictions", "saturation", "shared", "spreads", "trained", "weights"),
     UNFINISHED,
 )
 _CLEANING = "clean.lock"

@@ -1,0 +1,125 @@
+"""pip, as a program: asked for the versions it would install, for their wheels, and to lay those into a folder.
+
+pip has no interface for programs but its command line, whose ``--report`` is a contract. Everything that it prints to
+people is passed on as its last words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbench import installation
+from qbench.environments.pins import Pin, normalize_name
+from qbench.errors import UsageError
+
+_LAST_LINES = 3
+# How pip and what it fetches with say that nobody answers.
+_UNREACHABLE = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|Failed to establish a new connection"
+    r"|Max retries exceeded|ProxyError|SSLError|connection broken by"
+)
+
+
+class Uninstallable(UsageError):
+    """pip cannot install what was asked for: it does not exist, has no wheel for this Python, or contradicts."""
+
+
+class Unreachable(UsageError):
+    """Nobody answers where pip would fetch from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """One distribution that pip would install: ``sha256`` is that of its file where the index tells one, ``source`` the
+    folder or address that it is built from where it comes from no index (None: from the index)."""
+
+    pin: Pin
+    sha256: str | None = None
+    source: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The line of a lock."""
+        if self.source is not None:
+            return f"{self.pin.name} @ {self.source}"
+        return str(self.pin) if self.sha256 is None else f"{self.pin} --hash=sha256:{self.sha256}"
+
+
+def resolve(requirements: Sequence[str], folder: Path | None = None, *, wheels_only: bool = True) -> list[Resolved]:
+    """What pip would install beside what is here so that the requirements hold, by name; nothing where they do.
+
+    ``requirements`` are words of pip's command line, ``folder`` is where paths in them count from; ``wheels_only``:
+    nothing is built. Raises ``Uninstallable`` or ``Unreachable``.
+    """
+    words = ["install", "--dry-run", "--quiet", "--report", "-"]
+    words += ["--only-binary", ":all:"] if wheels_only else []
+    report = json.loads(run_pip([*words, *requirements], folder))
+    installed = [_read_item(item) for item in report["install"]]
+    return sorted((each for each in installed if each.pin.name != installation.NAME), key=lambda each: each.pin)
+
+
+def _read_item(item: Mapping[str, Any]) -> Resolved:
+    pin = Pin(name=normalize_name(item["metadata"]["name"]), version=item["metadata"]["version"])
+    info = item["download_info"]
+    archive = info.get("archive_info", {})
+    direct = bool(item.get("is_direct")) or "archive_info" not in info
+    source = _describe_source(info) if direct else None
+    return Resolved(pin=pin, sha256=None if direct else archive.get("hashes", {}).get("sha256"), source=source)
+
+
+def _describe_source(info: Mapping[str, Any]) -> str:
+    version = info.get("vcs_info")
+    url = f"{version['vcs']}+{info['url']}@{version['commit_id']}" if version else str(info["url"])
+    return f"{url}#subdirectory={info['subdirectory']}" if "subdirectory" in info else url
+
+
+def fetch_wheels(resolved: Sequence[Resolved], folder: Path) -> list[Path]:
+    """The wheels of what was resolved, in ``folder``: fetched, and built where there is none; whatever has a hash must
+    have that one."""
+    hashed = [each for each in resolved if each.sha256 is not None]
+    for group in (hashed, [each for each in resolved if each.sha256 is None]):
+        if group:
+            lock = folder / "lock.txt"
+            lock.write_text("".join(f"{each.line}\n" for each in group), encoding="utf-8")
+            run_pip(["wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), "-r", str(lock)])
+            lock.unlink()
+    return sorted(folder.glob("*.whl"))
+
+
+def lay_out(wheels: Sequence[Path], folder: Path) -> None:
+    """The content of wheels in a folder, as it lies where packages are found, compiled; nothing is fetched."""
+    words = ["install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", "--target", str(folder)]
+    run_pip([*words, *map(str, wheels)])
+
+
+def run_pip(words: Sequence[str], folder: Path | None = None) -> str:
+    """What pip prints for programs; ``Unreachable`` or ``Uninstallable`` with its last words where it fails."""
+    # -P: a folder that one works in may hold a pip.py. The two settings would contradict --target.
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+    # Without a retry it says only that there are no versions, and not that nobody answered.
+    retries = os.environ.get("PIP_RETRIES", "2").lstrip("0") or "1"
+    settings = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_RETRIES": retries}
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise _explain(done.stderr.decode("utf-8", errors="replace"), done.returncode)
+    return done.stdout.decode("utf-8", errors="replace")
+
+
+def _explain(said: str, code: int) -> UsageError:
+    if "No module named pip" in said:
+        return Uninstallable(f"{sys.executable} has no pip; install it: {sys.executable} -m ensurepip")
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("WARNING:")]
+    words = " ".join(lines[-_LAST_LINES:]) or f"exit code {code}"
+    if (silent := _UNREACHABLE.search(said)) is not None:
+        return Unreachable(f"the package index does not answer ({said[silent.start() :].splitlines()[0][:200]})")
+    return Uninstallable(words)

@@ -1,0 +1,40 @@
+"""Rules of qbench/environments/pins.py: one package in one version, and nothing that pip would take for more."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.environments.pins import Pin, normalize_name, parse_pin, parse_pins
+from qbench.errors import UsageError
+
+
+def test_a_pin_is_a_normalized_name_and_a_version() -> None:
+    """Spaces around ``==`` do not count, and a name is one however it is written."""
+    assert parse_pin("Ruamel.YAML == 0.19.1") == Pin(name="ruamel-yaml", version="0.19.1")
+    assert str(parse_pin("torch==2.13.0+cpu")) == "torch==2.13.0+cpu"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "onnxruntime", "onnxruntime=1.2", "onnxruntime>=1.2", "==1.2", "a==", "-r==x", "a==1.0 --pre", "a==/tmp/x",
+     "a @ b==1", "a[b]==1", "a===1", "a==1.*"],
+)  # fmt: skip
+def test_anything_else_is_refused(text: str) -> None:
+    """An option, a path, a range: the message names the option and shows the form."""
+    with pytest.raises(UsageError, match="--to .*not one package in one version; write it as onnxruntime==1.20.0"):
+        parse_pin(text, "--to")
+
+
+def test_a_package_in_two_versions_is_refused() -> None:
+    """Under whatever spelling; the same version twice is once."""
+    with pytest.raises(UsageError, match=r"--to a-b==2: a-b==1 was named as well"):
+        parse_pins(["a-b==1", "A_b==2"], "--to")
+    assert parse_pins(["b==1", "a==2", "b==1"]) == (Pin(name="a", version="2"), Pin(name="b", version="1"))
+
+
+@given(st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,9}[A-Za-z0-9])?", fullmatch=True))
+def test_normalizing_twice_is_normalizing_once(name: str) -> None:
+    """So a record's names and the index's compare."""
+    assert normalize_name(normalize_name(name)) == normalize_name(name)

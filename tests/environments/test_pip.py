@@ -1,0 +1,85 @@
+"""Rules of qbench/environments/pip.py: what would be installed, its wheels, and pip's last words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qbench.environments import pip
+from qbench.environments.pins import Pin
+from qbench.environments.pip import Resolved, Uninstallable, Unreachable
+from tests.fixtures.made_wheels import make_wheel, use_index
+
+ALPHA, BETA = Pin(name="qbt-alpha", version="1.0"), Pin(name="qbt-beta", version="2.0")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two distributions, of which one needs the other and numpy, which is here."""
+    make_wheel(tmp_path / "index", "qbt-alpha", "1.0", requires=["qbt-beta>=2", "numpy"])
+    make_wheel(tmp_path / "index", "qbt-beta", "2.0")
+    use_index(tmp_path / "index", monkeypatch)
+    return tmp_path / "index"
+
+
+def test_only_what_the_present_lacks_is_resolved(index: Path) -> None:
+    """What is needed and here stays; each has the hash of its file."""
+    resolved = pip.resolve(["qbt-alpha==1.0"])
+    assert [each.pin for each in resolved] == [ALPHA, BETA]
+    assert all(each.line == f"{each.pin} --hash=sha256:{each.sha256}" for each in resolved)
+    assert pip.resolve(["numpy"]) == []
+
+
+def test_qbench_itself_is_never_replaced(index: Path) -> None:
+    """What judges is the qbench that runs, whatever a commit requires."""
+    make_wheel(index, "qbench-int8", "0.0.1", {})
+    assert pip.resolve(["qbench-int8==0.0.1"]) == []
+
+
+def test_a_wheel_with_another_hash_is_refused(index: Path, tmp_path: Path) -> None:
+    """A lock's hash is held against what is fetched; one without a hash is fetched as it is."""
+    with pytest.raises(Uninstallable, match="(?i)hash"):
+        pip.fetch_wheels([Resolved(pin=BETA, sha256="0" * 64)], tmp_path)
+    assert [wheel.name for wheel in pip.fetch_wheels([Resolved(pin=BETA)], tmp_path)] == [
+        "qbt_beta-2.0-py3-none-any.whl"
+    ]
+
+
+def test_a_folder_of_source_is_locked_as_such() -> None:
+    """By its address; one from a repository with its commit."""
+    item = {"metadata": {"name": "A_b", "version": "1"}, "is_direct": True}
+    local = pip._read_item(item | {"download_info": {"url": "file:///x", "dir_info": {}}})
+    assert local.line == "a-b @ file:///x"
+    vcs = {"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_id": "abc"}, "subdirectory": "s"}
+    assert pip._read_item(item | {"download_info": vcs}).line == "a-b @ git+https://h/r@abc#subdirectory=s"
+
+
+def test_what_cannot_be_installed_is_told_in_pips_words(index: Path) -> None:
+    """Its last three lines, without its warnings."""
+    with pytest.raises(Uninstallable, match=r"No matching distribution found for qbt-alpha==9"):
+        pip.resolve(["qbt-alpha==9"])
+
+
+def test_an_index_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Is another error than a version that does not exist, and says why, also where no retry is asked for."""
+    use_index(tmp_path, monkeypatch)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(Unreachable, match="does not answer .*(refused|establish)"):
+        pip.resolve(["qbt-alpha==1.0"])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("/x/python: No module named pip", "has no pip; install it: .* -m ensurepip"),
+        ("", "exit code 7"),
+        ("WARNING: x\none\n\ntwo\nthree\nERROR: four", "^two three ERROR: four$"),
+    ],
+)
+def test_what_pip_says_last_is_told(said: str, told: str) -> None:
+    """Warnings and empty lines are left out; where it says nothing, its exit code is told."""
+    with pytest.raises(Uninstallable, match=told):
+        raise pip._explain(said, 7)
