@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,9 @@ from qbench.bisect.open_suite import OpenSuite
 from qbench.bisect.question import On, Question
 from qbench.bisect.score_answers import Scorer
 from qbench.bisect.search import Found, Look, find_bracket
+from qbench.bisect.text import describe_look
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions
-
-Tell = Callable[[Question, int, Known], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,9 @@ class Bisected:
         return self.journal.question
 
 
-def bisect(opened: OpenSuite, candidates: Candidates, on: On, folder: Path, looks: Callable[[Journal], Looks]) -> Bisected:
+def bisect(
+    opened: OpenSuite, candidates: Candidates, on: On, folder: Path, looks: Callable[[Journal], Looks]
+) -> Bisected:
     """The answer; every look is kept in the folder, and what is kept there already is not looked at again."""
     question = Question(
         suite=opened.suite.suite,
@@ -76,7 +76,9 @@ def choose_judge(opened: OpenSuite, on: On, folder: Path) -> Judge:
         return judges.judge_failures
     if on == "bits":
         return AnswersJudge(folder=folder, load=load_predictions)
-    return AnswersJudge(folder=folder, load=load_predictions, score=Scorer(opened=opened, fp32=_find_fp32(opened, folder)))
+    return AnswersJudge(
+        folder=folder, load=load_predictions, score=Scorer(opened=opened, fp32=_find_fp32(opened, folder))
+    )
 
 
 def _find_fp32(opened: OpenSuite, folder: Path) -> Path | None:
@@ -91,9 +93,7 @@ def _find_fp32(opened: OpenSuite, folder: Path) -> Path | None:
 
 
 def _tell(question: Question, place: int, known: Known, looks: Looks) -> None:
-    from qbench.bisect.text import describe_look
-
-    looks.progress.note(describe_look(question, place, known, _count_left(question, known)))
+    looks.progress.note(describe_look(question, place, known, _count_left(question, known), looks.metric))
 
 
 def _count_left(question: Question, known: Known) -> int | None:

@@ -18,8 +18,8 @@ class Absent(CaseError):
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A candidate made ready: how it is loaded and timed, and what writes its answers to a file. ``digest``: of all that
-    is run; two candidates with one digest are the same."""
+    """A candidate made ready: how it is loaded and timed, and what writes its answers to a file. ``digest``: of all
+    that is run; two candidates with one digest are the same."""
 
     spec: WorkerSpec
     predict: Callable[[Path], None]

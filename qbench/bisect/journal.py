@@ -1,7 +1,7 @@
 """``bisect.jsonl``: what was asked, then every look, a line of JSON each, written as soon as it is known.
 
-Statistics are not stored: a search that is taken up again derives them, and the next step, from the looks. A line that a
-kill cut short is left out. The file is data: anybody may have written it.
+Statistics are not stored: a search that is taken up again derives them, and the next step, from the looks. A line that
+a kill cut short is left out. The file is data: anybody may have written it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from qbench.bisect.question import Observation, Question
 from qbench.errors import UsageError
@@ -23,8 +23,8 @@ FILE = "bisect.jsonl"
 MOST_BYTES = 100_000_000
 SCHEMA = 1
 _NAMES: Mapping[str, str] = {"digest": "what artifacts and examples are made from", "on": "--on"}
-_QUESTION = TypeAdapter(Question, config=ConfigDict(allow_inf_nan=False))
-_OBSERVATION = TypeAdapter(Observation, config=ConfigDict(allow_inf_nan=False))
+_QUESTION = TypeAdapter(Question)
+_OBSERVATION = TypeAdapter(Observation)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +75,9 @@ def read_journal(file: Path) -> tuple[Question, list[Observation], bool]:
         first, *lines = regular_file.read_text(file, MOST_BYTES).split("\n")
         head = strict_json.parse(first)
         if head["schema"] != SCHEMA:
-            raise UsageError(f"{file}: schema {head['schema']!r}, and this qbench reads {SCHEMA}; begin anew with --out")
+            raise UsageError(
+                f"{file}: schema {head['schema']!r}, and this qbench reads {SCHEMA}; begin anew with --out"
+            )
         question = _QUESTION.validate_python(head["question"])
         whole, last = lines[:-1], lines[-1] if lines else ""
         observations = [_OBSERVATION.validate_python(strict_json.parse(line)) for line in whole]

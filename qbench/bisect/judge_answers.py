@@ -28,8 +28,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What a metric says of each example, better being higher: ``values`` (n), or facts (n x …) of which ``score`` makes
-    the score of several; ``bounds`` are those of the value of one."""
+    """What a metric says of each example, better being higher: ``values`` (n), or facts (n x …) of which ``score``
+    makes the score of several; ``bounds`` are those of the value of one."""
 
     values: Array
     score: Callable[[Array], float] | None = None

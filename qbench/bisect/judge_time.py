@@ -74,7 +74,9 @@ def judge_candidate(pairs: Sequence[ProcessPair], change: TimeChange) -> Judged:
         return Judged(side="open", p_bad=None, more=True)
     analysis = analyze(seen, change.half, schedule=LOOKS, told_apart=math.expm1(change.log))
     sides: dict[str, Side] = {"FAIL": "bad", "PASS": "good", "INCONCLUSIVE": "open"}
-    return _judge(analysis, sides[analysis.outcome], _find_p_bad(analysis, change), more=next_look(len(pairs)) is not None)
+    return _judge(
+        analysis, sides[analysis.outcome], _find_p_bad(analysis, change), more=next_look(len(pairs)) is not None
+    )
 
 
 def compare_neighbours(before: Interval | None, behind: Interval | None) -> Interval | None:

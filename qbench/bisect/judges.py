@@ -18,7 +18,8 @@ Known = dict[int, Judged]
 class Judge(Protocol):
     """Judges all candidates from all looks; pure but for files of answers that it reads."""
 
-    def __call__(self, question: Question, observations: Sequence[Observation]) -> Known: ...
+    def __call__(self, question: Question, observations: Sequence[Observation]) -> Known:
+        """What is known of each candidate that was looked at, by number."""
 
 
 def judge_all(judge: Judge, question: Question, observations: Sequence[Observation]) -> Known:

@@ -18,6 +18,7 @@ from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import WorkerSpec
 from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
+from qbench.record.stored_run import MetricInfo
 
 
 @dataclass(kw_only=True)
@@ -28,6 +29,7 @@ class Looks:
     candidates: Candidates
     limits: Limits
     progress: Silent
+    metric: MetricInfo | None = None  # how changes of the score are told
     seed: int = 0
     open_remote: Callable[..., Any] = RemoteWorker
     clock: Callable[[], float] = time.monotonic

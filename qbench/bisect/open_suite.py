@@ -97,7 +97,7 @@ class OpenSuite:
             cores=self.cores[-case.threads :],
             inputs=self.data.evaluation(0, min(self.data.evaluation_count, INPUTS * case.batch_size)),
             environment={**host.environment(), **environment},
-            versions=versions,
+            versions=dict(versions),
             precision=float_of(mode),
             postprocess=postprocess if postprocess and postprocess.timed else None,
         )
@@ -163,9 +163,7 @@ def open_suite(suite: Suite, planned: PlannedCase, progress: Silent) -> OpenSuit
     progress.stage("prepare", 2)
     data: Data = call(prepare_data, request, cache, limits=limits, progress=progress.advance)
     metric = suite.gate.accuracy.choose_metric(base=suite.base, labelled=data.evaluation_labels() is not None)
-    model: Model = call(
-        prepare_model, variant.model, data, metric, cache, limits=limits, progress=progress.advance
-    )
+    model: Model = call(prepare_model, variant.model, data, metric, cache, limits=limits, progress=progress.advance)
     return OpenSuite(
         suite=suite,
         planned=planned,

@@ -33,9 +33,10 @@ class Question:
         return len(self.candidates) - 1
 
     def name(self, place: int) -> str:
-        """``onnxruntime 1.24.0``, ``commit 1a2b3c4d5e6f``, ``layer conv1``: a candidate in a sentence."""
-        words = {"releases": f"{self.of} ", "commits": "commit ", "layers": ""}
-        return f"{words[self.way]}{self.candidates[place]}"
+        """``onnxruntime 1.24.0``, ``commit 1a2b3c4d5e6f``, ``conv1 in int8``: a candidate in a sentence."""
+        before = {"releases": f"{self.of} ", "commits": "commit ", "layers": ""}
+        behind = " in int8" if self.way == "layers" and place else ""
+        return f"{before[self.way]}{self.candidates[place]}{behind}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Scorer:
-    """Scores files of answers of a suite's case. ``fp32``: the answers of its like-for-like fp32, for a metric that holds
-    them against these."""
+    """Scores files of answers of a suite's case. ``fp32``: the answers of its like-for-like fp32, for a metric that
+    holds them against these."""
 
     opened: OpenSuite
     fp32: Path | None

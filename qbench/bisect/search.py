@@ -96,9 +96,10 @@ def search(judged: Mapping[int, Judged], last: int) -> Look | Found:
 
 def weigh_answers(judged: Mapping[int, Judged], last: int) -> list[float]:
     """The chance of each answer: that the first bad candidate is number 1, 2, … ``last``."""
-    logs = []
-    for answer in range(1, last + 1):
-        logs.append(math.fsum(_log_chance(judged[place], bad=place >= answer) for place in judged if place))
+    logs = [
+        math.fsum(_log_chance(judged[place], bad=place >= answer) for place in judged if place)
+        for answer in range(1, last + 1)
+    ]
     most = max(logs)
     weights = [math.exp(log - most) for log in logs]
     return [weight / math.fsum(weights) for weight in weights]

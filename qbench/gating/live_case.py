@@ -85,7 +85,7 @@ class LiveCase:
     seed: int = 0
     open_remote: Callable[..., Any] = RemoteWorker
     clock: Callable[[], float] = time.monotonic
-    names: Mapping[str, str] = field(default_factory=lambda: _NAMES)  # of the arms, in messages
+    names: Mapping[str, str] = field(default_factory=dict)  # of the arms, in messages, where they have others
     pairs: list[ProcessPair] = field(default_factory=list)
     spent: float = 0.0
     _error: CaseError | None = None
@@ -142,7 +142,8 @@ class LiveCase:
         self._analyses = analyses
 
     def measure_pair(self, number: int) -> ProcessPair:
-        """One generation of fresh processes, by its number, which is not added to the case's. Raises ``CaseError`` with the reason where a process dies, or nothing can be kept."""
+        """One generation of fresh processes, by its number, which is not added to the case's. Raises ``CaseError`` with
+        the reason where a process dies (``ArmFailed``), or nothing can be kept."""
         opened: dict[str, list[Any]] = {}
 
         def open_worker(arm: str) -> Any:
@@ -168,7 +169,8 @@ class LiveCase:
         ).run()
         for series, _ in entries:
             if series.error is not None:
-                raise ArmFailed(series.case, f"{self.names.get(series.case, _NAMES[series.case])}: {series.error}")
+                name = self.names.get(series.case, _NAMES[series.case])
+                raise ArmFailed(series.case, f"{name}: {series.error}")
         return self._summarize(number, opened)
 
     def _list_minima(self, number: int) -> dict[str, Minima]:
@@ -201,7 +203,7 @@ class LiveCase:
         )
 
 
-_NAMES = {
+_NAMES: Mapping[str, str] = {
     BASELINE: "the baseline's artifact",
     CONTENDER: "the artifact of this run",
     CONTROL: "the noise check, a second copy of the baseline's artifact",

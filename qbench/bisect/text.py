@@ -1,0 +1,297 @@
+"""A bisection in words: what a look gave, the answer, the table of all looks, and JSON for programs; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from qbench import formatting
+from qbench.bisect import judge_time
+from qbench.bisect.answer import Answer
+from qbench.bisect.judges import Known
+from qbench.bisect.question import Question
+from qbench.bisect.search import ENOUGH, Found, Judged
+from qbench.errors import first_names
+from qbench.gating.latency import format_change
+from qbench.progress.table import TextTable
+from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
+
+# From this part of the whole change on, one candidate made it; below, it comes in several steps.
+MOST_OF_IT = 0.75
+_SIDES: Mapping[str, str] = {"good": "good", "bad": "bad", "open": "open", "skipped": "passed by"}
+_DONE: Mapping[str, str] = {
+    "latency": "made it slower",
+    "accuracy": "lowered the score",
+    "failure": "is the first that fails",
+    "bits": "is the first that gives other bits",
+}
+_MENDED: Mapping[str, str] = {
+    "latency": "made it faster again",
+    "accuracy": "mended the score",
+    "failure": "is the first that runs again",
+    "bits": "is the first that gives these bits again",
+}
+
+
+def describe_look(question: Question, place: int, known: Known, left: int | None, metric: MetricInfo | None) -> str:
+    """``onnxruntime 1.26.0: +4.9 % [4.1, 5.7] by 6 process pairs: bad; 4 releases left``: a look, as it is made."""
+    judged = known.get(place)
+    if judged is None:
+        return f"{question.name(place)}: looked at"
+    remaining = "" if left is None or left == 1 else f"; one of {left} {question.way}"
+    value = show_value(question, judged, metric)
+    reason = formatting.one_line(judged.reason) if judged.reason and judged.side in ("skipped", "bad", "open") else ""
+    words = "; ".join(filter(None, [" ".join(filter(None, [value, _count(question, judged)])), reason]))
+    return f"{question.name(place)}: {_SIDES[judged.side]}{f' ({words})' if words else ''}{remaining}"
+
+
+def show_value(question: Question, judged: Judged, metric: MetricInfo | None) -> str:
+    """``+4.9 % [4.1, 5.7]``, ``-2.0 [-3.1, -0.9] points``, ``12 % of the examples differ``: a candidate beside the good
+    end; empty where nothing was measured."""
+    value = judged.value
+    if value is None:
+        return ""
+    if question.on == "latency":
+        return format_change(value)
+    if question.on == "bits":
+        return f"{formatting.share(value.value)} of the examples differ" if value.value else "the same bits"
+    return _show_score_change(value, metric)
+
+
+def _show_score_change(value: Interval, metric: MetricInfo | None) -> str:
+    info = metric or MetricInfo(name="score")
+    sign = info.sign
+    low, high = (None if end is None else sign * end for end in (value.low, value.high))
+    low, high = (low, high) if sign > 0 else (high, low)
+    return info.show_change(Interval(value=sign * value.value, low=low, high=high))
+
+
+def _count(question: Question, judged: Judged) -> str:
+    unit = "process pairs" if question.on == "latency" else "examples"
+    return f"{judged.size:,} {unit}" if judged.size else ""
+
+
+def sum_up(question: Question, answer: Answer, metric: MetricInfo | None = None) -> str:
+    """The answer in one or two sentences, the answer first."""
+    sentences = {
+        "named": _name_one,
+        "doubtful": _name_one,
+        "several": _name_several,
+        "same": _say_same,
+        "better": _say_better,
+        "open": _say_open,
+        "good unusable": _say_unusable,
+        "bad unusable": _say_unusable,
+        "cut": _say_cut,
+    }
+    return sentences[answer.kind](question, answer, metric)
+
+
+def find_named(question: Question, found: Found) -> int:
+    """The candidate that is the answer: the first bad one or, where the good end is the newer, the one before it, which
+    mended."""
+    return found.last_good if question.mended else found.first_bad
+
+
+def _name_one(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    found = answer.found
+    assert found is not None
+    named = question.name(find_named(question, found))
+    done = (_MENDED if question.mended else _DONE)[question.on]
+    before = question.name(found.first_bad if question.mended else found.last_good)
+    clauses = [f"{named} {done}", _describe_step(question, answer, metric), f"{before} is the last before it"]
+    if question.on in ("latency", "accuracy"):
+        chance = _say_chance(found.chance)
+        clauses.append(f"the chance that it is the one: {chance}")
+        if answer.kind == "doubtful":
+            clauses.append(f"less than {ENOUGH:.0%}, so it is not shown")
+    sentences = "; ".join(filter(None, clauses))
+    return f"{sentences}.{_describe_rest(question, answer)}"
+
+
+def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    """By how much it differs from the one before, and what part of the whole that is."""
+    found, judged = answer.found, answer.judged
+    assert found is not None
+    end = judged[question.last]
+    bad = judged[found.first_bad]
+    if question.on == "failure":
+        return formatting.one_line(bad.reason or "")
+    if question.on != "latency":
+        return show_value(question, bad, metric)
+    whole = f"{format_change(end.value)} from the good end to the bad one" if end.value else ""
+    before = judged[found.last_good].value if found.last_good else Interval(value=1.0, low=1.0, high=1.0)
+    step = judge_time.compare_neighbours(before, bad.value)
+    if step is None or end.value is None:
+        return whole
+    return f"{format_change(step)} at that step, {whole}"
+
+
+def _describe_rest(question: Question, answer: Answer) -> str:
+    """That the change comes in several steps, where this one is not most of it."""
+    share = find_share(question, answer)
+    if share is None or share >= MOST_OF_IT:
+        return ""
+    return (
+        f" This step is {share:.0%} of the whole change, so it comes in several: search again on either side "
+        f"(--bad or --good this one) for the rest."
+    )
+
+
+def find_share(question: Question, answer: Answer) -> float | None:
+    """The part of the whole change of time or score that comes with the candidate that is named."""
+    found, judged = answer.found, answer.judged
+    if question.on not in ("latency", "accuracy") or found is None or len(found.candidates) != 1:
+        return None
+    values = [Interval(value=1.0 if question.on == "latency" else 0.0)] if found.last_good == 0 else []
+    values += [] if found.last_good == 0 else [judged[found.last_good].value]  # type: ignore[list-item]
+    values += [judged[found.first_bad].value, judged[question.last].value]  # type: ignore[list-item]
+    if None in values:
+        return None
+    before, behind, whole = (_size(question, value) for value in values)
+    return (behind - before) / whole if whole else None
+
+
+def _size(question: Question, value: Interval) -> float:
+    import math
+
+    return math.log(value.value) if question.on == "latency" else value.value
+
+
+def _say_chance(chance: float) -> str:
+    return "above 99.9 %" if chance > 0.999 else formatting.share(chance)
+
+
+def _name_several(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    found = answer.found
+    assert found is not None
+    places = list(found.candidates)
+    if question.mended:
+        places = [place - 1 for place in reversed(places)]
+    passed = [place for place in range(found.last_good + 1, found.first_bad) if place in answer.judged]
+    reasons = {
+        question.candidates[place]: formatting.one_line(answer.judged[place].reason or "it stays undecided")
+        for place in passed
+    }
+    told = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    done = (_MENDED if question.mended else _DONE)[question.on]
+    names = first_names(question.candidates[place] for place in places)
+    chance = f" (chance {_say_chance(found.chance)})" if question.on in ("latency", "accuracy") else ""
+    return f"One of {names} {done}{chance}: which one cannot be told, since some could not be judged. {told}{more}"
+
+
+def _ends(question: Question) -> str:
+    return f"{_end(question, 0)} and {_end(question, question.last)}"
+
+
+def _end(question: Question, place: int) -> str:
+    """An end by what it is as a whole."""
+    if question.way == "layers":
+        return "int8" if place else "float"
+    return question.name(place)
+
+
+def _say_same(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    end = answer.judged[question.last]
+    if question.on == "failure":
+        return f"{_ends(question)} both run: there is no failure to search for."
+    by = ", ".join(filter(None, [end.reason or "", show_value(question, end, metric), _count(question, end)]))
+    shown = "are not shown to differ" if question.on == "accuracy" else "do not differ"
+    least = f" by more than {judge_time.LEAST:.0%}" if question.on == "latency" and not end.reason else ""
+    return f"{_ends(question)} {shown}{least} ({by}): there is nothing to search for, so none is named."
+
+
+def _say_better(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    end = answer.judged[question.last]
+    advice = "exchange --good and --bad to find what made it better"
+    if question.way == "layers":
+        advice = "`qbench explain` shows what it could gain yet"
+    return (
+        f"{_end(question, question.last)} is the better one ({show_value(question, end, metric)}): none is named; "
+        f"{advice}."
+    )
+
+
+def _say_open(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    end = answer.judged[question.last]
+    doubt = f": {end.reason}" if end.reason else ""
+    return (
+        f"{_ends(question)} cannot be told apart here ({show_value(question, end, metric)}, {_count(question, end)})"
+        f"{doubt}; none is named. On a quieter machine less noise hides the change."
+    )
+
+
+def _say_unusable(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    place = 0 if answer.kind == "good unusable" else question.last
+    end = answer.judged[place]
+    reason = formatting.one_line(end.reason or "")
+    option = "--good" if place == 0 else "--bad"
+    if question.on == "failure" and place == 0 and end.side == "bad":
+        return f"{question.name(0)} fails, too ({reason}): --good names one that runs, so none is named."
+    advice = "" if question.on == "failure" else "; `--on failure` finds the first that does"
+    return f"{question.name(place)} cannot be looked at: {reason}; {option} must be one that can{advice}."
+
+
+def _say_cut(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
+    found = answer.found
+    more = "the same command goes on from here"
+    if found is None:
+        return f"The time is over before the ends were told apart; {more}."
+    return f"The time is over: it is one of {len(found.candidates)} {question.way}; {more}."
+
+
+def tabulate(question: Question, answer: Answer, metric: MetricInfo | None = None) -> TextTable:
+    """The candidates that were looked at, in order."""
+    rows = []
+    for place in sorted(answer.judged):
+        judged = answer.judged[place]
+        value = "the good end" if place == 0 and judged.value is None else show_value(question, judged, metric)
+        size = f"{judged.size:,}" if judged.size else formatting.DASH
+        note = formatting.shorten(judged.reason or "", 100)
+        rows.append((question.candidates[place], _SIDES[judged.side], value or formatting.DASH, size, note))
+    unit = "process pairs" if question.on == "latency" else "examples"
+    return TextTable(
+        columns=(question.of, "side", "beside the good end", unit, "why"), rows=tuple(rows), words=(0, 1, 2, 4)
+    )
+
+
+def as_json(question: Question, answer: Answer, files: Mapping[str, str], metric: MetricInfo | None = None) -> str:
+    """The answer for a program. ``named``: the candidate, null where none is named; ``candidates``: of which it is one;
+    ``chance``: that it is among these; ``looks``: what is known of each that was looked at."""
+    found = answer.found
+    places = [] if found is None else list(found.candidates)
+    places = [place - 1 for place in places] if question.mended else places
+    said: dict[str, Any] = {
+        "answer": answer.kind.replace(" ", "_"),
+        "exit_code": answer.exit_code,
+        "text": sum_up(question, answer, metric),
+        "case": question.case,
+        "on": question.on,
+        "way": question.way,
+        "of": question.of,
+        "good": question.candidates[0],
+        "bad": question.candidates[question.last],
+        "mended": question.mended,
+        "named": question.candidates[places[0]] if answer.kind == "named" else None,
+        "candidates": [question.candidates[place] for place in sorted(places)],
+        "chance": None if found is None else found.chance,
+        "share": find_share(question, answer),
+        "looks": [_look_as_json(question, place, judged) for place, judged in sorted(answer.judged.items())],
+        **files,
+    }
+    return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _look_as_json(question: Question, place: int, judged: Judged) -> dict[str, Any]:
+    value = judged.value
+    return {
+        "candidate": question.candidates[place],
+        "side": judged.side,
+        "value": None if value is None else {"value": value.value, "low": value.low, "high": value.high},
+        "size": judged.size or None,
+        "p_bad": judged.p_bad,
+        "reason": judged.reason,
+    }
