@@ -28,8 +28,8 @@ _LOOKS = f"{', '.join(map(str, LOOKS.analyses[:-1]))} and {LOOKS.analyses[-1]}"
 _METHODS = {
     "latency": (
         "Each candidate was run beside the good end, in pairs of fresh processes, by the gate's sequential test, "
-        f"against half of the whole change. Looks after {_LOOKS} pairs share an error of 5 %. The chance is that of the "
-        "answer given all looks, each candidate being as likely as every other before; below "
+        f"against half of the whole change; looks after {_LOOKS} pairs share an error of 5 %. The chance is that of "
+        "the answer given all looks, each candidate being as likely as every other before; below "
         f"{ENOUGH:.0%}, the looks beside the answer were repeated for longer."
     ),
     "accuracy": (
