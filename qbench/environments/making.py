@@ -78,8 +78,10 @@ def make_for(wanted: Wanted, tell: Tell = lambda text: None, *, wheels_only: boo
 
 
 def find_digest(wanted: Wanted) -> str:
-    """The digest by which an environment lies in the cache, as 64 hex digits; known without a network."""
-    return store.key_of({"wanted": wanted.requirements, "content": wanted.content, "present": describe_present()})
+    """The digest by which an environment lies in the cache, as 64 hex digits; known without a network. A folder counts
+    by what lies in it, wherever it is."""
+    words = [word if wanted.folder is None else word.replace(str(wanted.folder), "") for word in wanted.requirements]
+    return store.key_of({"wanted": words, "content": wanted.content, "present": describe_present()})
 
 
 def digest_tree(folder: Path) -> str:

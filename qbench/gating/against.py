@@ -1,18 +1,17 @@
 """A suite as it is committed, held against the same suite at another commit.
 
 Both commits are checked out into folders of their own and built there, each in a child process, the other commit in an
-environment of its own where its requirements differ. Then the gate runs the artifacts of both, interleaved, each under
-the libraries that built it: an upgrade is part of what is judged. What runs is the code of both commits, which is what
-was asked for; artifacts that they bring along do not run, since both are built here.
+environment (``qbench.environments``) of its own where its requirements differ. Then the gate runs the artifacts of
+both, interleaved, each under the libraries that built it: an upgrade is part of what is judged. What runs is the code
+of both commits, which is what was asked for; artifacts that they bring along do not run, since both are built here.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
@@ -20,10 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench import installation
+from qbench.environments.environment import Environment, find_present
+from qbench.environments.making import Wanted, digest_tree, make_for
+from qbench.environments.pip import Uninstallable, Unreachable
 from qbench.errors import NotComparable, QbenchError, UsageError, first_names
 from qbench.files import regular_file
 from qbench.gating.baseline import write_baseline
 from qbench.gating.gate import Gated, gate_run
+from qbench.gating.live_case import BASELINE
 from qbench.gating.rerun import Rerunner
 from qbench.gating.worktrees import find_repository
 from qbench.record.locate import REPORTS
@@ -49,13 +52,13 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One commit: its name, its folder, the suite's file in it, where its run lands, the interpreter that builds it."""
+    """One commit: its name, its folder, the suite's file in it, where its run lands, the libraries that build it."""
 
     name: str
     tree: Path
     suite: Path
     out: Path
-    python: Path = Path(sys.executable)
+    environment: Environment
 
 
 def gate_against(request: Request, rerunner: Rerunner, *, build: Build | None = None) -> Gated:
@@ -75,34 +78,26 @@ def gate_against(request: Request, rerunner: Rerunner, *, build: Build | None = 
     if changed := repository.uncommitted():
         rerunner.progress.note(f"not judged, since not committed: {first_names(changed)}")
     with repository.checked_out([base, head]) as trees, tempfile.TemporaryDirectory(prefix="qbench-against-") as home:
-        old = Side(name=request.ref, tree=trees[0], suite=trees[0] / path, out=Path(home) / "runs")
-        new = Side(name="HEAD", tree=trees[1], suite=trees[1] / path, out=(request.out or REPORTS).absolute())
-        old = replace(old, python=_find_interpreter(request, old, new, rerunner) or old.python)
+        here, out = find_present(), (request.out or REPORTS).absolute()
+        old = Side(name=request.ref, tree=trees[0], suite=trees[0] / path, out=Path(home) / "runs", environment=here)
+        new = Side(name="HEAD", tree=trees[1], suite=trees[1] / path, out=out, environment=here)
+        old = replace(old, environment=_find_environment(request, old, new, rerunner))
         folders = [(build or build_side)(side, request) for side in (old, new)]
-        rerunner = replace(rerunner, suite_file=new.suite, baseline_paths=_list_paths(old))
+        rerunner = replace(rerunner, suite_file=new.suite, environments={BASELINE: old.environment})
         gated = _judge(folders, old, rerunner, Path(home), request)
     return replace(gated, baseline=Path(f"{request.ref}@{base[:12]}"))
 
 
-def _find_interpreter(request: Request, old: Side, new: Side, rerunner: Rerunner) -> Path | None:
-    """The interpreter of the other commit's own environment, where it needs one."""
+def _find_environment(request: Request, old: Side, new: Side, rerunner: Rerunner) -> Environment:
+    """That of the other commit, where its requirements differ and the present one does not hold them."""
     differing = compare_requirements(old.tree, new.tree)
     if not differing:
-        return None
+        return old.environment
     if request.same_environment:
         rerunner.progress.note(f"{first_names(differing)} differ, and both sides are built in this environment")
-        return None
+        return old.environment
     rerunner.progress.note(f"{first_names(differing)} differ: making an environment for {request.ref}")
-    return make_environment(old.tree, old.out.parent / "environment")
-
-
-def _list_paths(side: Side) -> tuple[str, ...]:
-    """Where the interpreter of a side finds its packages; empty where it is this one."""
-    if side.python == Path(sys.executable):
-        return ()
-    command = [str(side.python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
-    return tuple(json.loads(done.stdout))
+    return make_environment(old.tree, rerunner.progress.note)
 
 
 def build_side(side: Side, request: Request) -> Path:
@@ -111,10 +106,19 @@ def build_side(side: Side, request: Request) -> Path:
     top = find_repository(request.suite).top
     here = side.tree / below.relative_to(top) if below.is_relative_to(top) else side.tree
     here = here if here.is_dir() else side.tree
-    command = [str(side.python), "-m", "qbench", "run", os.path.relpath(side.suite, here), "--out", str(side.out)]
+    command = [
+        str(side.environment.python),
+        "-m",
+        "qbench",
+        "run",
+        os.path.relpath(side.suite, here),
+        "--out",
+        str(side.out),
+    ]
     command += [word for setting in _SET for word in ("--set", setting)]
     command += ["--filter", request.only] if request.only is not None else []
     done = subprocess.run([*command, "--json", *(["--quiet"] if request.quiet else [])], cwd=here,
+                          env={**os.environ, **side.environment.program_variables},
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)  # fmt: skip
     if done.returncode in _INTERRUPTED:
         raise KeyboardInterrupt
@@ -136,7 +140,6 @@ def _judge(folders: Sequence[Path], old: Side, rerunner: Rerunner, home: Path, r
 # Files at the top of a repository that say what must be installed, and the keys of the project's own file that do.
 _FILES = ("requirements*.txt", "setup.py", "setup.cfg", "*.lock")
 _PROJECT, _KEYS = "pyproject.toml", ("dependencies", "optional-dependencies", "requires-python", "dynamic")
-Run = Callable[[Sequence[str], Path], None]
 
 
 def compare_requirements(old: Path, new: Path) -> list[str]:
@@ -160,43 +163,29 @@ def _read_requirements(tree: Path) -> dict[str, object]:
     return contents
 
 
-def make_environment(tree: Path, home: Path, *, run: Run | None = None) -> Path:
-    """The interpreter of a new environment in ``home`` with what the commit in ``tree`` requires, and qbench.
+def make_environment(tree: Path, tell: Callable[[str], None]) -> Environment:
+    """The environment that holds what the commit in ``tree`` requires; the present one where that does.
 
-    ``requirements.txt`` is installed where there is one, else the project itself, together with qbench, so that
-    requirements that contradict qbench's are an error and not replaced. ``run`` runs a command in a folder. Raises
-    ``UsageError`` with pip's last words: without a network or a mirror nothing can be installed.
+    Held are the lines of ``requirements.txt`` where there is one, else the project itself, together with what qbench
+    requires, so that requirements that contradict qbench's are an error and not replaced. qbench is that of this
+    process. Raises ``UsageError`` with pip's last words: without a network or a mirror nothing can be installed.
     """
-    run = run or _run
-    python = home / "bin" / "python"
-    run([sys.executable, "-m", "venv", str(home)], tree)
     listed = tree / "requirements.txt"
     required = ["-r", str(listed)] if listed.is_file() else [str(tree)]
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if _is_qbench(tree):  # its own former commit: the gate is that of this one
-        run([*install, *required], tree)
-        required = ["--upgrade-strategy", "only-if-needed"]
-    run([*install, *required, describe_qbench()], tree)
-    return python
-
-
-def _is_qbench(tree: Path) -> bool:
-    """Whether a tree is qbench's own source."""
-    return (tree / "qbench" / "registry.py").is_file()
-
-
-def describe_qbench() -> str:
-    """What pip is told to install this qbench; with OpenVINO where that is here, since both sides are to have the same
-    backends."""
-    return installation.find_requirement("openvino" if importlib.util.find_spec("openvino") else "")
-
-
-def _run(command: Sequence[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", errors="replace").strip().splitlines()[-3:]
+    wanted = Wanted(requirements=(*required, *_list_own_requirements()), folder=tree, content=digest_tree(tree))
+    try:
+        return make_for(wanted, tell, wheels_only=False)
+    except (Uninstallable, Unreachable) as error:
         raise UsageError(
-            "the requirements of the other commit cannot be installed: "
-            + (" ".join(said) or f"exit code {done.returncode}")
-            + "; --same-environment builds both sides in this one"
-        )
+            f"the requirements of the other commit cannot be installed: {error}; --same-environment builds both sides "
+            "in this one"
+        ) from error
+
+
+def _list_own_requirements() -> list[str]:
+    """What qbench itself requires, without its extras; nothing where it is not installed but run from its source."""
+    try:
+        required = importlib.metadata.requires(installation.NAME) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [each for each in required if "extra ==" not in each]

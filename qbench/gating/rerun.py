@@ -5,7 +5,7 @@ What is decided early leaves; the time that may be spent goes to the rules that 
 A stored latency is for trends only: it differs by 16 to 22 % from one process to the next.
 
 A case whose artifact is the baseline's, byte by byte, has nothing to be measured, unless each side has versions of its
-own that run it (``baseline_paths``). One whose baseline artifact is gone,
+own that run it (``environments``). One whose baseline artifact is gone,
 or that another kind of machine built, is not run: the stored speed-ups are then compared, and the verdict says so. A
 process that dies makes its case INVALID; the others go on.
 """
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from qbench.compare import compare
 from qbench.data import Data, request_of
 from qbench.data_preparation import prepare_data
 from qbench.decide.cases import is_contender, is_unmeasured
+from qbench.environments.environment import Environment
 from qbench.errors import CaseError
 from qbench.gating.baseline import Baseline, artifact_file
 from qbench.gating.evidence import differing_host, is_same_file, list_updates
@@ -37,7 +38,6 @@ from qbench.measure.group import RemoteWorker
 from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.modes import float_of
 from qbench.plan.planner import measuring_cores
-from qbench.process import imports
 from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.record.schema import Record
@@ -57,8 +57,8 @@ class Rerunner:
     most_seconds: float = math.inf
     trust_beside: bool = False  # whether artifacts that lie beside the baseline are run: they are native code
     suite_file: Path | None = None  # where the user says that the run's suite is
-    # Where the interpreter that built the baseline finds its packages: its artifacts run under those (empty: these).
-    baseline_paths: tuple[str, ...] = ()
+    # The libraries under which an arm's artifacts run: those that built them, where these are not the present ones.
+    environments: Mapping[str, Environment] = field(default_factory=dict)
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
@@ -94,25 +94,32 @@ class Rerunner:
                 self.progress.advance(new.case.id)
         self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
         return {
-            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=bool(self.baseline_paths))
+            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=self._differ)
             for case, live in prepared.items()
         }
 
-    def _use_own_versions(self, spec: WorkerSpec, baseline: Baseline) -> WorkerSpec:
-        """The worker of a baseline's artifact, under the versions that built it where they lie in a place of their own;
-        they are read back from the process."""
-        if not self.baseline_paths:
+    @property
+    def _differ(self) -> bool:
+        """Whether the arms run under different libraries."""
+        present = [environment.is_present for environment in self.environments.values()]
+        return not all(present)
+
+    def _use_own_versions(self, arm: str, spec: WorkerSpec, versions: Mapping[str, str | None]) -> WorkerSpec:
+        """The worker of an arm's artifact, under the versions that built it; they are read back from the process."""
+        if not self._differ:
             return spec
+        environment = self.environments.get(arm)
+        variables = {} if environment is None else environment.worker_variables
         return replace(
             spec,
-            environment={**spec.environment, **imports.name_paths(self.baseline_paths)},
-            versions={name: baseline.info.versions.get(name) for name in list_runtime_libraries(spec.backend)},
+            environment={**spec.environment, **variables},
+            versions={name: versions.get(name) for name in list_runtime_libraries(spec.backend)},
         )
 
     def _has_own_versions(self, run: StoredRun, baseline: Baseline, new: Record) -> bool:
         """Whether the two sides of a case can run, and do, under different versions."""
         changed = list_updates(baseline.info.versions, run.info.versions, new.case.backend)
-        return bool(self.baseline_paths and changed)
+        return bool(self._differ and changed)
 
     def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
         """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
@@ -160,15 +167,20 @@ class Rerunner:
             return NotRun(reason=reason)
         rules = _list_rules(suite, new)
         specs = {
-            BASELINE: self._use_own_versions(_describe_worker(new, BASELINE, files[0], cores, data), baseline),
-            CONTENDER: _describe_worker(new, CONTENDER, files[1], cores, data),
+            BASELINE: self._use_own_versions(
+                BASELINE, _describe_worker(new, BASELINE, files[0], cores, data), baseline.info.versions
+            ),
+            CONTENDER: self._use_own_versions(
+                CONTENDER, _describe_worker(new, CONTENDER, files[1], cores, data), run.info.versions
+            ),
         }
         fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
         fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
         if fp32 is None or fp32_file is None:
             rules = replace(rules, promise=None)  # the run's own figure is judged
         else:
-            specs[FP32] = _describe_worker(fp32, FP32, fp32_file, cores, data)
+            described = _describe_worker(fp32, FP32, fp32_file, cores, data)
+            specs[FP32] = self._use_own_versions(CONTENDER, described, run.info.versions)
         return LiveCase(
             case=new.case.id,
             specs=specs,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_wheels import make_wheel, use_index
 
 from qbench.cache import clean, store
 from qbench.environments import making, pip
@@ -20,7 +21,6 @@ from qbench.environments.pins import parse_pins
 from qbench.environments.pip import Uninstallable, Unreachable
 from qbench.environments.read_back import Unimportable
 from qbench.errors import UsageError
-from tests.fixtures.made_wheels import make_wheel, use_index
 
 PINS = parse_pins(["qbt-alpha==1.0"])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made_wheels import make_wheel, use_index
 
 from qbench.environments import pip
 from qbench.environments.pins import Pin
 from qbench.environments.pip import Resolved, Uninstallable, Unreachable
-from tests.fixtures.made_wheels import make_wheel, use_index
 
 ALPHA, BETA = Pin(name="qbt-alpha", version="1.0"), Pin(name="qbt-beta", version="2.0")
 

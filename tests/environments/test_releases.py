@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made_wheels import make_wheel, use_index
 
 from qbench.environments.pins import Pin
 from qbench.environments.pip import Uninstallable
 from qbench.environments.releases import advise_nearest, find_nearest, list_releases, sort_versions
-from tests.fixtures.made_wheels import make_wheel, use_index
 
 
 @pytest.fixture

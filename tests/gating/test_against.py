@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from made_wheels import make_wheel, use_index
 
+from qbench.environments.environment import Environment, find_present
 from qbench.errors import NotComparable, UsageError
 from qbench.gating import against
 from qbench.gating.against import Request, Side, build_side, gate_against
 from qbench.gating.gate import Gated
+from qbench.gating.live_case import BASELINE
 from qbench.gating.rerun import Rerunner
 from qbench.gating.worktrees import find_repository
 from qbench.progress.live import Silent
@@ -123,7 +125,10 @@ def test_a_run_that_a_signal_ended_interrupts_the_gate(code: int, repository: Pa
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nexit {code}\n")
     python.chmod(0o755)
-    side = Side(name="before", tree=repository, suite=repository / "ml/small.yaml", out=tmp_path, python=python)
+    environment = Environment(digest="0" * 64, python=python)
+    side = Side(
+        name="before", tree=repository, suite=repository / "ml/small.yaml", out=tmp_path, environment=environment
+    )
     with pytest.raises(KeyboardInterrupt):
         build_side(side, Request(suite=Path("ml/small.yaml"), ref="before"))
     python.write_text("#!/bin/sh\nexit 2\n")
@@ -159,48 +164,37 @@ def test_a_suite_outside_a_repository(tmp_path: Path) -> None:
 def test_a_commit_with_other_requirements_gets_its_own_environment(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other commit is built by that environment's interpreter, unless one asks for the same."""
-    (repository / "requirements.txt").write_text("numpy\nscipy\n")
-    commit(repository, "scipy")
-    pythons: list[Path] = []
-
-    def build(side: Side, request: Request) -> Path:
-        pythons.append(side.python)
-        if side.name == "HEAD":
-            raise NotComparable("enough")
-        return side.out
-
-    monkeypatch.setattr(against, "make_environment", lambda tree, home: home / "bin/python")
-    for same, name in ((False, "environment"), (True, None)):
-        progress, pythons[:] = Notes(), []
-        request = Request(suite=Path("ml/small.yaml"), ref="before", same_environment=same)
-        with pytest.raises(NotComparable):
-            gate_against(request, Rerunner(progress=progress), build=build)
-        assert "requirements.txt differ" in progress.notes[0]
-        assert [python == Path(sys.executable) for python in pythons] == [name is None, True]
-
-
-def test_the_artifacts_of_each_side_run_under_its_own_libraries(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The gate is told where the other commit's interpreter finds its packages, and nothing where it is this one."""
-    interpreter = tmp_path / "python"
-    interpreter.write_text("#!/bin/sh\necho '[\"/of/that/commit\"]'\n")
-    interpreter.chmod(0o755)
-    paths: list[tuple[str, ...]] = []
+    """The other commit is built under that environment, and the gate told to run its artifacts there, unless one asks
+    for the same; where requirements are the same, nothing is made."""
+    made = Environment(digest="0" * 64, folder=Path("/of/that/commit"))
+    judged: list[Environment] = []
 
     def judge(folders: list[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:
-        paths.append(rerunner.baseline_paths)
+        judged.append(rerunner.environments[BASELINE])
         return Gated(suite="small", folder=folders[1], baseline=None, verdicts=())
 
+    def ask(*, same: bool = False) -> tuple[list[str], list[Environment]]:
+        progress, built = Notes(), list[Environment]()
+        request = Request(suite=Path("ml/small.yaml"), ref="before", same_environment=same)
+        gate_against(
+            request,
+            Rerunner(progress=progress),
+            build=lambda side, request: built.append(side.environment) or side.out,  # type: ignore[func-returns-value]
+        )
+        return progress.notes, [*built, judged.pop()]
+
     monkeypatch.setattr(against, "_judge", judge)
-    monkeypatch.setattr(against, "make_environment", lambda tree, home: interpreter)
-    request = Request(suite=Path("ml/small.yaml"), ref="before")
-    gate_against(request, Rerunner(progress=Silent()), build=lambda side, request: side.out)
+    monkeypatch.setattr(against, "make_environment", lambda tree, tell: made)
+    here = find_present()
+    assert ask() == ([], [here, here, here])
     (repository / "requirements.txt").write_text("numpy\nscipy\n")
     commit(repository, "scipy")
-    gate_against(request, Rerunner(progress=Silent()), build=lambda side, request: side.out)
-    assert paths == [(), ("/of/that/commit",)]
+    notes, environments = ask()
+    assert "requirements.txt differ: making an environment for before" in notes[0]
+    assert environments == [made, here, made]
+    notes, environments = ask(same=True)
+    assert "requirements.txt differ, and both sides are built in this environment" in notes[0]
+    assert environments == [here, here, here]
 
 
 @pytest.mark.parametrize(
@@ -221,44 +215,43 @@ def test_only_what_must_be_installed_counts(tmp_path: Path, file: str, old: str,
     assert against.compare_requirements(tmp_path / "old", tmp_path / "new") == ([file] if differs else [])
 
 
-def test_an_environment_holds_the_requirements_and_qbench(tmp_path: Path) -> None:
-    """A venv, then the commit's requirements and this qbench in one step, so that pip refuses what contradicts; the
-    former commit of qbench itself gives way to this one in a second step."""
-    (tmp_path / "requirements.txt").write_text("numpy\n")
-    commands: list[list[str]] = []
-    python = against.make_environment(
-        tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(list(command))
+def test_an_environment_holds_the_requirements_and_what_qbench_requires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip is asked for both at once, so that it refuses what contradicts; what the present one holds is not fetched.
+    A checkout in another folder has the same environment, one with other requirements another."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    make_wheel(tmp_path / "index", "qbt-alpha", "1.0")
+    make_wheel(tmp_path / "index", "numpy", "1.0")
+    use_index(tmp_path / "index", monkeypatch)
+    for name, text in (("a", "qbt-alpha\nnumpy\n"), ("b", "qbt-alpha\nnumpy\n"), ("c", "numpy==1.0"), ("d", "numpy")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text(text)
+    told: list[str] = []
+    environment = against.make_environment(tmp_path / "a", told.append)
+    assert environment.text == "qbt-alpha 1.0"
+    assert against.make_environment(tmp_path / "b", lambda text: pytest.fail("made again")) == environment
+    with pytest.raises(UsageError, match="numpy.*; --same-environment builds both sides in this one"):
+        against.make_environment(tmp_path / "c", told.append)
+    assert against.make_environment(tmp_path / "d", told.append) == find_present()
+
+
+def test_a_side_is_built_under_its_libraries(repository: Path, tmp_path: Path) -> None:
+    """The process that builds finds them before the present ones."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho $PYTHONPATH > {tmp_path}/path\nexit 130\n")
+    python.chmod(0o755)
+    environment = Environment(digest="0" * 64, folder=tmp_path / "packages", python=python)
+    side = Side(
+        name="before",
+        tree=repository,
+        suite=repository / "ml/small.yaml",
+        out=tmp_path,
+        environment=environment,
     )
-    assert commands[0] == [sys.executable, "-m", "venv", str(tmp_path / "env")]
-    assert commands[1][:4] == [str(python), "-m", "pip", "install"]
-    assert commands[1][-3:] == ["-r", str(tmp_path / "requirements.txt"), against.describe_qbench()]
-    (tmp_path / "qbench").mkdir()
-    (tmp_path / "qbench/registry.py").touch()
-    commands.clear()
-    against.make_environment(tmp_path, tmp_path / "env", run=lambda command, folder: commands.append(command[-1:]))
-    assert commands[1:] == [[str(tmp_path / "requirements.txt")], [against.describe_qbench()]]
-
-
-def test_without_a_network_there_is_a_way_out(tmp_path: Path) -> None:
-    """pip's last words, and the option that goes on."""
-    (tmp_path / "requirements.txt").write_text("./no-such-package.whl\n")
-    (tmp_path / "env/bin").mkdir(parents=True)
-
-    def fail(command: list[str], folder: Path) -> None:
-        against._run([sys.executable, "-c", "import sys; sys.exit('no matching distribution')"], folder)
-
-    with pytest.raises(UsageError, match="no matching distribution; --same-environment"):
-        against.make_environment(tmp_path, tmp_path / "env", run=fail)
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [("sys.exit('one\\ntwo\\nthree\\nfour')", "two three four"), ("sys.exit(7)", "exit code 7")],
-)
-def test_of_what_pip_says_the_last_three_lines_are_told(tmp_path: Path, code: str, said: str) -> None:
-    """Where it says nothing, its exit code is."""
-    with pytest.raises(UsageError, match=f"cannot be installed: {said}; --same-environment"):
-        against._run([sys.executable, "-c", f"import sys; {code}"], tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        build_side(side, Request(suite=Path("ml/small.yaml"), ref="before"))
+    assert (tmp_path / "path").read_text().strip().split(":")[0] == str(tmp_path / "packages")
 
 
 def test_hooks_of_the_repository_do_not_run(repository: Path) -> None:

@@ -13,6 +13,7 @@ from made_records import CASE, FP32, fp32, info, int8, skipped
 
 from qbench import suite
 from qbench.cache import store
+from qbench.environments.environment import Environment
 from qbench.errors import DataError, WorkerError
 from qbench.gating import rerun
 from qbench.gating.baseline import Baseline
@@ -230,16 +231,18 @@ def test_the_same_file_is_run_where_each_side_has_versions_of_its_own(before: st
     record, arms = built(int8(), "same"), Arms()
     own = info(environment=fingerprint.fingerprint(), versions={"torch": before})
     run = stored([built(fp32(), "fp32"), record], replace(own, versions=fingerprint.versions(["torch"])))
-    again = rerunner(arms, baseline_paths=("/env/lib", "/env/site"))(run, SUITE, held([record], own))
+    environments = {"baseline": Environment(digest="0" * 64, folder=Path("/env/packages"))}
+    again = rerunner(arms, environments=environments)(run, SUITE, held([record], own))
     if before != "1.0":
         assert again == {}
         return
     assert isinstance(again[CASE], Rerun)
     assert again[CASE].own_versions
     by_arm = {spec.case: spec for spec in arms.specs}
-    assert by_arm["baseline"].environment["QBENCH_IMPORT_PATHS"] == "/env/lib:/env/site"
+    assert by_arm["baseline"].environment["QBENCH_IMPORT_PATHS"].startswith("/env/packages:")
     assert by_arm["baseline"].versions == {"torch": "1.0"}
     assert "QBENCH_IMPORT_PATHS" not in by_arm["contender"].environment
+    assert by_arm["contender"].versions == fingerprint.versions(["torch"])
 
 
 def test_what_no_rule_asks_about_is_not_run() -> None:
