@@ -23,7 +23,7 @@ from qbench.measure.worker import INPUTS, WorkerSpec
 from qbench.metrics.spec import MetricSpec
 from qbench.modes import float_of
 from qbench.network import Model, prepare_model
-from qbench.plan.cases import Case, PlannedCase, Skip, Variant
+from qbench.plan.cases import Case, PlannedCase, Variant
 from qbench.plan.planner import load_backends, make_plan, measuring_cores
 from qbench.plan.variants import Variants
 from qbench.process.child_process import Limits, Worker, call
@@ -141,16 +141,12 @@ def find_case(suite: Suite, case: str) -> PlannedCase:
     planned = {each.case.id: each for each in plan.cases}
     if case in planned:
         return planned[case]
-    skipped = next((skip for skip in plan.skipped if _name(skip) == case), None)
+    skipped = next((skip for skip in plan.skipped if skip.key.id == case), None)
     if skipped is not None:
         raise UsageError(f"--case {case}: it is skipped here: {skipped.reason}")
     near = difflib.get_close_matches(case, planned, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {first_names(planned, 5)}" if planned else ""
     raise UsageError(f"--case {case}: {suite.suite} has no such case{hint} (`qbench plan` lists all)")
-
-
-def _name(skip: Skip) -> str:
-    return skip.key.id
 
 
 def open_suite(suite: Suite, planned: PlannedCase, progress: Silent) -> OpenSuite:

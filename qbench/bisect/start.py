@@ -9,6 +9,7 @@ from pathlib import Path
 from qbench.bisect.answer import Answer
 from qbench.bisect.bisection import bisect
 from qbench.bisect.candidates import Candidates
+from qbench.bisect.commits import Commits, list_commits
 from qbench.bisect.journal import Journal
 from qbench.bisect.layers import FLOAT, INT8, find_layers
 from qbench.bisect.looks import Looks
@@ -65,8 +66,8 @@ def start(request: Request, progress: Silent) -> Started:
     ends = _read_ends(request, planned.case.variant.backend)
     with store.in_use(store.open_cache()):
         opened = open_suite(request.suite, planned, progress)
-        candidates = _open_candidates(request, opened, ends)
-        folder = request.out or BISECTIONS / _name_folder(request, opened)
+        folder = request.out or BISECTIONS / _name_folder(request)
+        candidates = _open_candidates(request, opened, ends, folder)
         progress.stage("bisect", None)
 
         def make_looks(journal: Journal) -> Looks:
@@ -104,12 +105,21 @@ def _read_ends(request: Request, backend: str) -> _Ends | None:
     return _Ends(package=good.name, names=names, mended=mended)
 
 
-def _open_candidates(request: Request, opened: OpenSuite, ends: _Ends | None) -> Candidates:
+def _open_candidates(request: Request, opened: OpenSuite, ends: _Ends | None, folder: Path) -> Candidates:
     if ends is not None:
         return Releases(opened=opened, of=ends.package, names=ends.names, mended=ends.mended)
     if {request.good, request.bad} & {FLOAT, INT8}:
         return _open_layers(request, opened)
-    raise UsageError(f"--good {request.good}: not a release (onnxruntime==1.20.0), a commit, or {FLOAT}")
+    repository, names, mended = list_commits(request.suite_file, request.good, request.bad)
+    return Commits(
+        opened=opened,
+        repository=repository,
+        suite=request.suite_file,
+        names=names,
+        mended=mended,
+        home=folder / "runs",
+        quiet=request.quiet,
+    )
 
 
 def _open_layers(request: Request, opened: OpenSuite) -> Candidates:
@@ -120,7 +130,7 @@ def _open_layers(request: Request, opened: OpenSuite) -> Candidates:
     return find_layers(opened)
 
 
-def _name_folder(request: Request, opened: OpenSuite) -> str:
+def _name_folder(request: Request) -> str:
     """``quickstart-digits-cnn-static-onnxruntime-t1-b1-latency-onnxruntime-1.20.0-1.32.0``."""
     words = (request.suite.suite, request.case, request.on, request.good, request.bad.partition("==")[2] or request.bad)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.") for word in words)[:200]
