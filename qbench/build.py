@@ -74,10 +74,12 @@ def build(
     progress: Progress,
     train_qat: bool = True,
     watched: bool = False,
+    kept: Path | None = None,
     run_child: Callable[..., Any] = call,
 ) -> Artifact:
     """The artifact of a variant, from the cache or built now in a child process, which ``run_child`` starts here
     (``child_process.call``) or on another machine of this kind. ``watched``: one that only tells where its time goes.
+    ``kept``: the file in the cache that an earlier run built of it, which is then taken as it is.
 
     Raises ``BuildError`` (also when nothing of an int8 variant runs in int8), ``CaseSkipped`` (also when nothing of a
     bf16 or fp16 one runs in that), ``WorkerError``.
@@ -85,14 +87,14 @@ def build(
     backend: Backend = registry.load("backend", variant.backend)
     variant = replace(variant, recipe=backend.resolve(variant.mode, variant.recipe))
     watched = watched and backend.watched_builds
-    key = _make_key(variant, backend, model, data, watched)
+    key = _make_key(variant, backend, model, data, watched, kept)
 
     def fill(folder: Path) -> Mapping[str, Any]:
         trained = variant.mode in ("qat", "fp32") and variant.recipe.trains  # the fp32 that trains is a twin
-        if trained and variant.recipe.file is None and not train_qat:
+        if trained and variant.recipe.file is None and not train_qat and kept is None:
             raise CaseSkipped(_NOT_TRAINED)
         facts: Mapping[str, Any] = run_child(
-            build_here, variant, model, data, folder, (root, key), watched, limits=limits, progress=progress
+            build_here, variant, model, data, folder, (root, key), watched, kept, limits=limits, progress=progress
         )
         return facts
 
@@ -118,7 +120,9 @@ _NOT_TRAINED = (
 )
 
 
-def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watched: bool = False) -> str:
+def _make_key(
+    variant: Variant, backend: Backend, model: Model, data: Data, watched: bool = False, kept: Path | None = None
+) -> str:
     """Everything that decides the bytes of an artifact; what a mode does not look at is left out."""
     data_digest = {
         "fp32": data.training_digest + data.calibration_digest if variant.recipe.trains else None,
@@ -147,6 +151,8 @@ def _make_key(variant: Variant, backend: Backend, model: Model, data: Data, watc
         ingredients["training code"] = code
     if watched:
         ingredients["watched"] = True
+    if kept is not None:
+        ingredients["kept"] = store.file_digest(kept)
     return store.key_of({**ingredients, **_digest_calibrator(variant)})
 
 
@@ -198,10 +204,12 @@ def build_here(
     folder: Path,
     cache_entry: tuple[Path, str],
     watched: bool = False,
+    kept: Path | None = None,
     *,
     progress: Progress,
 ) -> Mapping[str, Any]:
-    """Builds into a folder in this process and proves the result; the facts of the cache's entry.
+    """Builds into a folder in this process and proves the result; the facts of the cache's entry. What was ``kept`` is
+    copied, and proven to run.
 
     ``cache_entry`` is the open cache and the entry's key: there a build that is killed keeps what the next one goes on
     from, and builds of one network on the same calibration data share what they have in common.
@@ -214,7 +222,7 @@ def build_here(
         mode=variant.mode,
         recipe=variant.recipe,
         calibration=data.calibration(),
-        training=data.training() if variant.mode == "qat" or variant.recipe.trains else None,
+        training=data.training() if kept is None and (variant.mode == "qat" or variant.recipe.trains) else None,
         folder=folder,
         int8_file=None if int8_file is None else int8_file.path,
         int8_engine=None if int8_file is None else int8_file.engine,
@@ -229,10 +237,12 @@ def build_here(
         progress=progress,
     )
     training_note = None
-    if variant.mode == "fp32" and variant.recipe.trains:
+    if variant.mode == "fp32" and variant.recipe.trains and kept is None:
         job, training_note = fp32_twin.trained(job)
-    built = backend.build(job)
-    if is_int8(variant.mode):
+    built = backend.build(job) if kept is None else _take_kept(backend, job, kept)
+    if kept is not None:
+        pass  # whatever share of it runs in int8 here is what one wants to know
+    elif is_int8(variant.mode):
         require_int8(built, _failing_coverage(variant))
     elif variant.mode != "fp32":
         require_named(built, variant.mode)
@@ -240,6 +250,19 @@ def build_here(
     expected = outputs_digest(backend, folder / built.file, data, built.fixed_batch or 1)
     facts = asdict(replace(built, conversion=conversion, expected=expected))
     return {**facts.pop("conversion"), **facts}
+
+
+def _take_kept(backend: Backend, job: BuildJob, file: Path) -> Built:
+    """What an earlier build left, copied into the job's folder, with the layers that run here."""
+    listed = manifest.read(file.parent)
+    for name in listed.files:
+        (job.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.parent / name, job.folder / name)
+    before = _read_built(
+        store.Entry(folder=file.parent, files=frozenset(listed.files), facts=listed.facts, fresh=False)
+    )
+    layers = backend.read_layers(job, job.folder / before.file)
+    return before if layers is None else replace(before, layers=layers, uncounted=None)
 
 
 def outputs_digest(backend: Backend, file: Path, data: Data, batch: int) -> str:

@@ -179,6 +179,11 @@ class Backend(ABC):
         """What else decides the bytes of an artifact, as it names itself: a compiler and its version."""
         return None
 
+    def read_layers(self, job: BuildJob, file: Path) -> tuple[Layer, ...] | None:
+        """The layers of a file that this backend built of the job's network before, read from what the runtime that is
+        here makes of it; None where only a build tells."""
+        return None
+
     @abstractmethod
     def build(self, job: BuildJob) -> Built:
         """Builds, saves, reloads and proves one variant; raises ``BuildError`` or ``CaseSkipped``."""

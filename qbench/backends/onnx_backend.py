@@ -16,6 +16,7 @@ from qbench.backends.onnx_build import EXPORTS, FILE, fp32_file, quantize_networ
 from qbench.backends.open_choices import choose_ranges, choose_target, choose_weights, find_without_ranges
 from qbench.models.base import NetworkKind
 from qbench.modes import WEIGHT_ONLY, is_int8
+from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
 
@@ -81,7 +82,7 @@ class OnnxBackend(Backend):
         layers from what the runtime made of it."""
         from qbench.quant.analysis import quantized_range
         from qbench.quant.artifacts import onnx_file
-        from qbench.quant.onnx import export_torch, onnxruntime_layers
+        from qbench.quant.onnx import export_torch
 
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
@@ -98,13 +99,12 @@ class OnnxBackend(Backend):
                 file, conversion = self.quantize(job, source, file)
             inputs = onnx_file.tile_batch(source, job.example)
             onnx_file.require_repeatable(self.open_file, file, inputs, self.name)
-            executed = onnxruntime_layers.executed(source, job.example, optimized=False)
-            reference, fixed_batch = onnxruntime_layers.as_float(executed), onnx_file.fixed_batch(source)
+            layers, fixed_batch = self._match_layers(job, source, file), onnx_file.fixed_batch(source)
             conversion = conversion.with_notes(exported, *conversion.notes)
         return Built(
             format="onnx" if file.name == FILE else self.name,
             file=file.name,
-            layers=onnxruntime_layers.match(reference, reference if job.mode == "fp32" else self.execute(file, inputs)),
+            layers=layers,
             fixed_batch=fixed_batch,
             conversion=replace(
                 conversion,
@@ -112,6 +112,21 @@ class OnnxBackend(Backend):
                 input_ranges=quantized_range.range_of_onnx(file) if file.name == FILE else (),
             ),
         )
+
+    def read_layers(self, job: BuildJob, file: Path) -> tuple[Layer, ...]:
+        """By what the runtime executes of the file, held against the network's fp32 file."""
+        with fp32_file(job) as source:
+            return self._match_layers(job, source, file)
+
+    def _match_layers(self, job: BuildJob, source: Path, file: Path) -> tuple[Layer, ...]:
+        """The layers of the fp32 file ``source``, each with what the runtime executes for it in ``file``."""
+        from qbench.quant.artifacts import onnx_file
+        from qbench.quant.onnx import onnxruntime_layers
+
+        inputs = onnx_file.tile_batch(source, job.example)
+        executed = onnxruntime_layers.executed(source, job.example, optimized=False)
+        reference = onnxruntime_layers.as_float(executed)
+        return onnxruntime_layers.match(reference, reference if job.mode == "fp32" else self.execute(file, inputs))
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:
         """The file of a job that is not fp32, ``file`` where it is ONNX, and what there is to tell of it."""

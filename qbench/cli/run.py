@@ -50,6 +50,10 @@ def run(
         str | None,
         typer.Option(metavar="CLUSTER", help="On a Ray cluster: ray://HOST:PORT, ray (RAY_ADDRESS), local-cluster."),
     ] = None,
+    artifacts: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Build nothing: take the artifacts of this run, from the cache."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first look: coarse timing, few examples, nothing trained.")
     ] = False,
@@ -66,6 +70,7 @@ def run(
 
     interrupted = None if resume is None else find_run(resume, to_resume=True)
     asked = _read_asked(_find_suite(suite, data), interrupted, with_hosts(overrides, hosts), only=only, quick=quick)
+    earlier = None if artifacts is None else find_run(artifacts)
     start_server()  # it imports what children need while this process imports the stages
 
     from qbench.progress.live import live
@@ -74,7 +79,9 @@ def run(
 
     read, only = asked.suite, asked.only
     with live(sys.stderr, quiet=quiet) as progress:
-        result = story.run(read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress, on=on)
+        result = story.run(
+            read, out=out, only=only, resume=interrupted, jobs=jobs, progress=progress, on=on, artifacts=earlier
+        )
     if result.resume is not None:  # also with --quiet, and on a line that no terminal's width cuts
         print(f"interrupted; what is known is kept. Go on with:\n{result.resume}", file=sys.stderr)
         ending_signals.raise_again()

@@ -11,6 +11,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,8 @@ from pathlib import Path
 from qbench.cache import store
 from qbench.environments.pins import Pin, normalize_name
 from qbench.process import imports
+
+_NAME = re.compile(r"[^A-Za-z0-9._-]")  # ends the name in a requirement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,21 @@ def list_present() -> Mapping[str, str]:
         if name:
             versions.setdefault(normalize_name(name), distribution.version)
     return versions
+
+
+def list_needed(names: Iterable[str]) -> dict[str, str]:
+    """The version of each of these distributions and of all that they need, here and now, by normalized name; what is
+    not installed is left out, as are extras."""
+    waiting, needed = [normalize_name(name) for name in names], dict[str, str]()
+    while waiting:
+        name = waiting.pop()
+        version = list_present().get(name)
+        if version is None or name in needed:
+            continue
+        needed[name] = version
+        required = importlib.metadata.requires(name) or []
+        waiting += [normalize_name(_NAME.split(each, maxsplit=1)[0]) for each in required if "extra ==" not in each]
+    return dict(sorted(needed.items()))
 
 
 def describe_present() -> dict[str, object]:

@@ -180,7 +180,9 @@ class RunInfo:
     """``run.json``: all that concerns the whole run. ``finished`` is null while it runs or once it was killed.
     ``digests``: of the data and of each network, so that a resumed run has the same. ``quick`` is null but for a quick
     look, ``commit`` where the suite lies in no git repository. ``filter``: what ``--filter`` kept (null: all).
-    ``notes``: what its stages said that touches the answer. ``examples``: null until the data is read."""
+    ``locked``: the versions of all that the libraries of ``versions`` need, which make its environment again (empty:
+    a run of former times). ``notes``: what its stages said that touches the answer. ``examples``: null until the data
+    is read."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
@@ -190,6 +192,7 @@ class RunInfo:
     finished: str | None = None
     environment: Facts = field(default_factory=dict)
     versions: dict[Line, Line | None] = field(default_factory=dict)
+    locked: dict[Line, Line] = field(default_factory=dict)
     plan: PlanInfo = PlanInfo()
     elapsed_seconds: dict[Line, float] = field(default_factory=dict)
     metric: MetricInfo | None = None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from qbench import registry
 from qbench.backends.base import Backend
@@ -45,7 +46,10 @@ def build_variants(context: RunContext, prepared: Prepared) -> dict[str, BuiltVa
     """
     variants = {planned.case.variant.id: planned.case.variant for planned in context.tracker.open_cases()}
     recalibrations = [
-        (variant, subset) for variant in variants.values() for subset in _list_subsets(prepared.data, variant)
+        (variant, subset)
+        for variant in variants.values()
+        if context.kept is None
+        for subset in _list_subsets(prepared.data, variant)
     ]
     context.progress.stage("build", len(variants) + len(recalibrations))
     built = _build_each(context, prepared, list(variants.values()))
@@ -164,10 +168,21 @@ def _build(context: RunContext, prepared: Prepared, variant: Variant, data: Data
             limits=context.limits,
             progress=context.report_under(name),
             train_qat=context.train_qat,
+            kept=_find_kept(context, variant),
             run_child=context.find_place(NATIVE).run_child_near(shared),
         )
 
     return context.memory.call(build_here, act)
+
+
+def _find_kept(context: RunContext, variant: Variant) -> Path | None:
+    """The file of an earlier run that is taken in place of a build; None where all is built. Raises ``CaseError`` where
+    the earlier run has none of this variant, or it is gone."""
+    if context.kept is None:
+        return None
+    if (file := context.kept.get(variant.id)) is None:
+        raise CaseError("the run whose artifacts are taken has none of it that is still in the cache")
+    return file
 
 
 def _skip_other_batches(context: RunContext, variant: Variant, artifact: Artifact, cases: Sequence[Case]) -> None:

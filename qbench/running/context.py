@@ -51,7 +51,8 @@ class RunContext:
     ``limits`` is what one request to a child may take, ``cache`` the open cache's root, ``cores`` are where cases are
     measured, ``jobs`` is how many things happen beside each other while nothing is timed, ``here`` is this machine as a
     place for processes, ``memory`` what they share, ``fleet`` are the nodes of the cluster that the run is on (None: it
-    is on this machine alone). ``train_qat``: QAT that the cache does not hold is trained; ``emulated_samples``: how
+    is on this machine alone). ``kept``: by variant the files of an earlier run, which are taken as they are (None: all
+    is built). ``train_qat``: QAT that the cache does not hold is trained; ``emulated_samples``: how
     many examples an emulated host answers.
     """
 
@@ -67,6 +68,7 @@ class RunContext:
     train_qat: bool
     emulated_samples: int
     fleet: Fleet | None = None
+    kept: Mapping[str, Path] | None = None
 
     def find_place(self, host: str) -> Place:
         """Where the processes of a host run: on the nodes of its class, else on this machine."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from qbench.backends.libraries import list_libraries
 from qbench.data import Data
+from qbench.environments.environment import list_needed
 from qbench.errors import QbenchError, UsageError
 from qbench.files import atomic, regular_file
 from qbench.files.stored_name import name_of
@@ -66,12 +67,15 @@ class RunDirectory:
         for folder in (self.path / "samples").glob("partial-*"):
             atomic.remove_marked(folder)
 
-    def resume_command(self, suite: Suite, only: str | None, on: str | None = None) -> str:
-        """The command that goes on with this run: the same suite, filter, overrides and cluster."""
+    def resume_command(
+        self, suite: Suite, only: str | None, on: str | None = None, artifacts: Path | None = None
+    ) -> str:
+        """The command that goes on with this run: the same suite, filter, overrides, cluster and artifacts."""
         words = ["qbench", "run", suite.file]
         words += ["--filter", only] if only else []
         words += ["--quick"] if suite.quick else []
         words += ["--on", on] if on else []
+        words += ["--artifacts", str(artifacts)] if artifacts else []
         for override in suite.overrides[len(OVERRIDES) if suite.quick else 0 :]:
             words += ["--set", override]
         return shlex.join([*words, "--resume", str(self.path)])
@@ -102,6 +106,7 @@ class RunDirectory:
             "finished": None,
             "environment": fingerprint.fingerprint(),
             "versions": fingerprint.versions(list_libraries()),
+            "locked": list_needed(list_libraries()),
             "plan": {
                 "cases": [planned.case.id for planned in plan.cases],
                 "skipped": [{"id": skip.key.id, "reason": skip.reason} for skip in plan.skipped],

@@ -20,7 +20,9 @@ from qbench.process.cpu_slots import Slots
 from qbench.process.imports import import_ahead
 from qbench.process.memory_room import MemoryRoom
 from qbench.process.place import Place
-from qbench.record.schema import Record
+from qbench.record.artifact_file import find_in_cache
+from qbench.record.schema import Record, variant_id
+from qbench.record.stored_run import read_run
 from qbench.running import directory as run_directory
 from qbench.running.build_stage import build_variants
 from qbench.running.case_tracker import CaseTracker
@@ -69,16 +71,22 @@ def run(
     jobs: int | None,
     progress: RunProgress,
     on: str | None = None,
+    artifacts: Path | None = None,
 ) -> RunResult:
-    """Runs a suite, on the nodes of the cluster ``on`` where one is named; every case ends as a record. After Ctrl-C
-    the result says how to resume."""
+    """Runs a suite, on the nodes of the cluster ``on`` where one is named; every case ends as a record. ``artifacts``:
+    the folder of an earlier run whose artifacts are taken from the cache, and none is built. After Ctrl-C the result
+    says how to resume."""
     cache = store.open_cache()
     with contextlib.nullcontext() if on is None else open_fleet(on, cache, progress.note) as fleet:
-        context = open_run(suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress, fleet=fleet)
-        return _run_and_record(context, suite, only, on)
+        context = open_run(
+            suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress, fleet=fleet, artifacts=artifacts
+        )
+        return _run_and_record(context, suite, only, on, artifacts)
 
 
-def _run_and_record(context: RunContext, suite: Suite, only: str | None, on: str | None) -> RunResult:
+def _run_and_record(
+    context: RunContext, suite: Suite, only: str | None, on: str | None, artifacts: Path | None
+) -> RunResult:
     """The result of a run, however it ends."""
     directory, elapsed, interrupted = context.directory, dict[str, float](), False
     try:
@@ -93,7 +101,7 @@ def _run_and_record(context: RunContext, suite: Suite, only: str | None, on: str
         records=directory.records(),
         elapsed_seconds=elapsed,
         interrupted=interrupted,
-        resume=directory.resume_command(suite, only, on) if interrupted else None,
+        resume=directory.resume_command(suite, only, on, artifacts) if interrupted else None,
     )
 
 
@@ -106,6 +114,7 @@ def open_run(
     jobs: int | None,
     progress: RunProgress,
     fleet: Fleet | None = None,
+    artifacts: Path | None = None,
 ) -> RunContext:
     """What the stages of a run are given: the suite's plan, the folder with ``run.json``, the cache; raises
     ``UsageError`` before anything runs."""
@@ -124,7 +133,10 @@ def open_run(
     directory = run_directory.reopen(resume, suite) if resume else run_directory.create(suite, out)
     records = directory.records()
     metric = suite.gate.accuracy.recall_metric(records, suite.base)
+    kept = None if artifacts is None else _find_kept(artifacts)
     directory.write_info(suite, plan, metric, started=started, only=only)
+    if artifacts is not None:
+        directory.write_note(f"nothing was built: the artifacts are those of {artifacts.name}")
     for skip in plan.skipped:
         record = Record(case=skip.key, status="skipped", stage="plan", reason=skip.reason)
         if record not in records:  # a run that is gone on with has told it before
@@ -149,7 +161,21 @@ def open_run(
         train_qat=suite.limits.train_qat,
         emulated_samples=suite.evaluate.emulated_samples,
         fleet=fleet,
+        kept=kept,
     )
+
+
+def _find_kept(folder: Path) -> dict[str, Path]:
+    """The files of a run's artifacts that the cache still has, by variant; a run's folder itself holds none. Raises
+    ``UsageError`` where there is none."""
+    kept = {}
+    for record in read_run(folder).records:
+        if record.status == "ok" and (file := find_in_cache(record)) is not None:
+            key = record.case
+            kept[variant_id(key.model, key.mode, key.backend, key.recipe)] = file
+    if not kept:
+        raise UsageError(f"{folder}: none of its artifacts is in the cache any more; run its suite again")
+    return kept
 
 
 def _run_stages(context: RunContext, suite: Suite, elapsed: dict[str, float]) -> None:
