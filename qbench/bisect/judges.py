@@ -13,6 +13,7 @@ from qbench.bisect.question import Observation, Question
 from qbench.bisect.search import Judged
 
 Known = dict[int, Judged]
+_OTHER_EXAMPLES = Judged(side="skipped", p_bad=None, reason="it was evaluated on other examples than the good end")
 
 
 class Judge(Protocol):
@@ -79,8 +80,9 @@ class AnswersJudge:
             return known
         if self.score is None and (restless := self._find_restless(files[0])) is not None:
             return known | {0: restless}
-        for place in sorted(files, key=lambda place: (place != 0, place != question.last, place)):
-            known[place] = self._judge(question, place, files)
+        for place in files:
+            same = self._read_contents(files[place][0]) == self._read_contents(files[0][0])
+            known[place] = self._judge(question, place, files) if same else _OTHER_EXAMPLES
         return known
 
     def _judge(self, question: Question, place: int, files: Mapping[int, Sequence[str]]) -> Judged:
@@ -91,6 +93,8 @@ class AnswersJudge:
             return judge_answers.judge_bits(self._open(mine), self._open(good))
         if place == question.last:
             return judge_answers.judge_score_end(self._open(good), self._open(mine))
+        if question.last not in files:
+            return Judged(side="open", p_bad=None, more=True)
         return judge_answers.judge_scores(self._open(mine), self._open(good), self._open(files[question.last][0]))
 
     def _find_restless(self, files: Sequence[str]) -> Judged | None:
@@ -100,6 +104,12 @@ class AnswersJudge:
         share = judge_answers.share_changed(self._open(files[1]), self._open(files[0]))
         reason = f"it gives other bits from one process to the next ({share:.1%} of the examples): bits cannot tell"
         return Judged(side="skipped", p_bad=None, reason=reason) if share else None
+
+    def _read_contents(self, name: str) -> bytes:
+        """What the examples of a file are, where it says so, else how many."""
+        answers = self.load(self.folder / name)
+        contents = answers.get("contents")
+        return str(len(answers["outputs"])).encode() if contents is None else contents.tobytes()
 
     def _open(self, name: str) -> Any:
         if name not in self._read:

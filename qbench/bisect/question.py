@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from qbench.gating.sequential_test import ProcessPair
 
 On = Literal["latency", "accuracy", "failure", "bits"]
 Way = Literal["releases", "commits", "layers"]
 Stop = Literal["absent", "fails"]
+AnswersFile = Annotated[str, Field(pattern=r"^answers-\d+(-\d+)?\.npz$")]  # beside the journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ class Observation:
     candidate: int
     pair: ProcessPair | None = None
     runs: bool = False
-    answers: str | None = None
+    answers: AnswersFile | None = None
     same: int | None = None
     stopped: Stopped | None = None
     digest: str | None = None
