@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from qbench import formatting
 from qbench.bisect import judge_answers, judge_time
 from qbench.bisect.judge_answers import Scored
 from qbench.bisect.question import Observation, Question
@@ -102,7 +103,8 @@ class AnswersJudge:
         if len(files) < 2:
             return Judged(side="open", p_bad=None, more=True)
         share = judge_answers.share_changed(self._open(files[1]), self._open(files[0]))
-        reason = f"it gives other bits from one process to the next ({share:.1%} of the examples): bits cannot tell"
+        differing = formatting.share(share)
+        reason = f"it gives other bits from one process to the next ({differing} of the examples): bits cannot tell"
         return Judged(side="skipped", p_bad=None, reason=reason) if share else None
 
     def _read_contents(self, name: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from qbench import formatting
 from qbench.bisect import picture, text
 from qbench.bisect.answer import Answer
 from qbench.bisect.judge_time import LOOKS
@@ -30,7 +31,7 @@ _METHODS = {
         "Each candidate was run beside the good end, in pairs of fresh processes, by the gate's sequential test, "
         f"against half of the whole change; looks after {_LOOKS} pairs share an error of 5 %. The chance is that of "
         "the answer given all looks, each candidate being as likely as every other before; below "
-        f"{ENOUGH:.0%}, the looks beside the answer were repeated for longer."
+        f"{formatting.share(ENOUGH, 0)}, the looks beside the answer were repeated for longer."
     ),
     "accuracy": (
         "Each candidate answered all evaluation examples, and was held against the mean of what both ends score on "
@@ -81,7 +82,7 @@ def _caption(question: Question, answer: Answer) -> str:
     between = len(question.candidates)
     looked = len(answer.judged)
     limits = {
-        "latency": f" Bars: {LOOKS.level:.0%} limits; dashed: half of the whole change.",
+        "latency": f" Bars: {formatting.share(LOOKS.level, 0)} limits; dashed: half of the whole change.",
         "accuracy": " Bars: 90 % limits; dashed: half of the whole change.",
     }.get(question.on, "")
     return f"{looked} of {between} {question.way} were looked at.{limits}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,34 +100,40 @@ def _name_one(question: Question, answer: Answer, metric: MetricInfo | None) -> 
     found = answer.found
     assert found is not None
     named = question.name(find_named(question, found))
-    done = (_MENDED if question.mended else _DONE)[question.on]
-    before = question.name(found.first_bad if question.mended else found.last_good)
-    clauses = [f"{named} {done}", _describe_step(question, answer, metric), f"{before} is the last before it"]
+    step = _describe_step(question, answer, metric)
+    sentences = [f"{named} {_say_done(question, metric)}{f': {step}' if step else ''}."]
     if question.on in ("latency", "accuracy"):
-        chance = _say_chance(found.chance)
-        clauses.append(f"the chance that it is the one: {chance}")
-        if answer.kind == "doubtful":
-            clauses.append(f"less than {ENOUGH:.0%}, so it is not shown")
-    sentences = "; ".join(filter(None, clauses))
-    return f"{sentences}.{_describe_rest(question, answer)}"
+        doubt = f", and {formatting.share(ENOUGH, 0)} are asked for" if answer.kind == "doubtful" else ""
+        sentences.append(f"The chance that it is this one is {_say_chance(found.chance)}{doubt}.")
+    return " ".join(filter(None, [*sentences, _describe_rest(question, answer)]))
+
+
+def _say_done(question: Question, metric: MetricInfo | None) -> str:
+    done = (_MENDED if question.mended else _DONE)[question.on]
+    return done.replace("the score", metric.name) if metric is not None else done
 
 
 def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
     """By how much it differs from the one before, and what part of the whole that is."""
     found, judged = answer.found, answer.judged
     assert found is not None
-    end = judged[question.last]
-    bad = judged[found.first_bad]
+    bad, end = judged[found.first_bad], judged[question.last]
+    before = question.candidates[found.first_bad if question.mended else found.last_good]
+    last = f"{before} is the last before it"
     if question.on == "failure":
-        return formatting.one_line(bad.reason or "")
+        said = f"{question.name(found.first_bad)} says {formatting.one_line(bad.reason or '')}"
+        return said if question.mended else f"{formatting.one_line(bad.reason or '')}; {last}"
     if question.on != "latency":
-        return show_value(question, bad, metric)
-    whole = f"{format_change(end.value)} from the good end to the bad one" if end.value else ""
-    before = judged[found.last_good].value if found.last_good else Interval(value=1.0, low=1.0, high=1.0)
-    step = judge_time.compare_neighbours(before, bad.value)
+        value = show_value(question, bad, metric)
+        of = f"{bad.size:,} examples"
+        return f"{value.replace('the examples', of) if question.on == 'bits' else f'{value} on {of}'}; {last}"
+    good = judged[found.last_good].value if found.last_good else Interval(value=1.0, low=1.0, high=1.0)
+    step = judge_time.compare_neighbours(good, bad.value)
     if step is None or end.value is None:
-        return whole
-    return f"{format_change(step)} at that step, {whole}"
+        return last
+    whole = f"{format_change(end.value)} from {question.candidates[0]} to {question.candidates[question.last]}"
+    against = question.candidates[found.last_good]
+    return f"{format_change(step)} against {against}, of {whole}" if not question.mended else f"{last}; {whole}"
 
 
 def _describe_rest(question: Question, answer: Answer) -> str:
@@ -135,8 +142,8 @@ def _describe_rest(question: Question, answer: Answer) -> str:
     if share is None or share >= MOST_OF_IT:
         return ""
     return (
-        f" This step is {share:.0%} of the whole change, so it comes in several: search again on either side "
-        f"(--bad or --good this one) for the rest."
+        f"This step is {formatting.share(share, 0)} of the whole change, which comes in several: search again on "
+        "either side, with this one as --bad or --good, for the rest."
     )
 
 
@@ -145,18 +152,15 @@ def find_share(question: Question, answer: Answer) -> float | None:
     found, judged = answer.found, answer.judged
     if question.on not in ("latency", "accuracy") or found is None or len(found.candidates) != 1:
         return None
-    values = [Interval(value=1.0 if question.on == "latency" else 0.0)] if found.last_good == 0 else []
-    values += [] if found.last_good == 0 else [judged[found.last_good].value]  # type: ignore[list-item]
-    values += [judged[found.first_bad].value, judged[question.last].value]  # type: ignore[list-item]
-    if None in values:
+    start = Interval(value=1.0 if question.on == "latency" else 0.0)
+    before = judged[found.last_good].value if found.last_good else start
+    behind, whole = judged[found.first_bad].value, judged[question.last].value
+    if before is None or behind is None or whole is None or not _size(question, whole):
         return None
-    before, behind, whole = (_size(question, value) for value in values)
-    return (behind - before) / whole if whole else None
+    return (_size(question, behind) - _size(question, before)) / _size(question, whole)
 
 
 def _size(question: Question, value: Interval) -> float:
-    import math
-
     return math.log(value.value) if question.on == "latency" else value.value
 
 
@@ -177,10 +181,10 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     }
     told = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    done = (_MENDED if question.mended else _DONE)[question.on]
     names = first_names(question.candidates[place] for place in places)
     chance = f" (chance {_say_chance(found.chance)})" if question.on in ("latency", "accuracy") else ""
-    return f"One of {names} {done}{chance}: which one cannot be told, since some could not be judged. {told}{more}"
+    done = _say_done(question, metric)
+    return f"One of {names} {done}{chance}; which one cannot be told, since some could not be judged. {told}{more}"
 
 
 def _ends(question: Question) -> str:
@@ -200,7 +204,8 @@ def _say_same(question: Question, answer: Answer, metric: MetricInfo | None) -> 
         return f"{_ends(question)} both run: there is no failure to search for."
     by = ", ".join(filter(None, [end.reason or "", show_value(question, end, metric), _count(question, end)]))
     shown = "are not shown to differ" if question.on == "accuracy" else "do not differ"
-    least = f" by more than {judge_time.LEAST:.0%}" if question.on == "latency" and not end.reason else ""
+    is_timed = question.on == "latency" and not end.reason
+    least = f" by more than {formatting.share(judge_time.LEAST, 0)}" if is_timed else ""
     return f"{_ends(question)} {shown}{least} ({by}): there is nothing to search for, so none is named."
 
 
@@ -230,8 +235,8 @@ def _say_unusable(question: Question, answer: Answer, metric: MetricInfo | None)
     reason = formatting.one_line(end.reason or "")
     option = "--good" if place == 0 else "--bad"
     if question.on == "failure" and place == 0 and end.side == "bad":
-        return f"{question.name(0)} fails, too ({reason}): --good names one that runs, so none is named."
-    advice = "" if question.on == "failure" else "; `--on failure` finds the first that does"
+        return f"{question.name(0)} fails, too: {reason}; --good must be one that runs, so none is named."
+    advice = " (`--on failure` searches for the first that fails)" if place and question.on != "failure" else ""
     return f"{question.name(place)} cannot be looked at: {reason}; {option} must be one that can{advice}."
 
 

@@ -3,10 +3,10 @@
     python tests/benchmarks/bisect_planted.py FAULT FOLDER [COUNT [FIRST]]
 
 Each bisection has 13 made-up releases of onnxruntime of its own: wheels that hand everything to the real one, which is
-installed here. From a release drawn at random on, FAULT is planted: ``slower`` waits 5 % longer in every call, ``flips``
-turns the answer of 2 % of the examples, ``fails`` loads no model; ``same`` plants none. FOLDER keeps wheels, environments (megabytes)
-and looks, and the line of each bisection in ``FAULT.txt``. Numbers FIRST to FIRST + COUNT - 1 (1 to 20 by default).
-A bisection takes 0.5 to 3 minutes. No network is used.
+installed here. From one drawn at random on, FAULT is planted: ``slower`` waits 5 % longer in every call, ``flips``
+turns the answer of 2 % of the examples, ``fails`` loads no model; ``same`` plants none. FOLDER keeps wheels,
+environments (megabytes) and looks, and the line of each bisection in ``FAULT.txt``. Numbers FIRST to FIRST + COUNT - 1
+(1 to 20 by default). A bisection takes 0.5 to 3 minutes. No network is used.
 """
 
 from __future__ import annotations

@@ -1,0 +1,73 @@
+"""Rules of qbench/bisect/text.py: the answer first, its figures beside it, and what to do where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from made_bisections import ANSWERS, GOOD, METRIC, VERSIONS, ask, lost, make_question
+from made_records import same_as_golden
+
+from qbench.bisect import text
+from qbench.bisect.answer import Answer, Kind
+from qbench.bisect.search import Found
+from qbench.progress.table import align
+from qbench.record.stored_run import MetricInfo
+
+
+def test_every_answer_in_words() -> None:
+    """As they are printed. ``QBENCH_WRITE_GOLDEN=1`` writes them anew."""
+    lines = []
+    for name, (asked, answer) in ANSWERS.items():
+        question = ask(asked)
+        lines += [f"# {name} (exit code {answer.exit_code})", text.sum_up(question, answer, METRIC), ""]
+    lines += [align(text.tabulate(ask("latency"), ANSWERS["several"][1], METRIC)), ""]
+    assert same_as_golden("bisect.txt", "\n".join(lines))
+
+
+def test_every_kind_of_answer_has_words_and_an_exit_code() -> None:
+    """None is forgotten."""
+    from typing import get_args
+
+    assert {answer.kind for _, answer in ANSWERS.values()} == set(get_args(Kind))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_json_names_what_the_words_name(name: str) -> None:
+    """And only where one is named."""
+    asked, answer = ANSWERS[name]
+    question = ask(asked)
+    said = json.loads(text.as_json(question, answer, {"page": "bisect.html"}, METRIC))
+    assert said["text"] == text.sum_up(question, answer, METRIC)
+    assert (said["named"] is None) == (answer.kind != "named")
+    assert said["page"] == "bisect.html"
+    assert len(said["looks"]) == len(answer.judged)
+    if name == "named":
+        assert (said["named"], said["candidates"], said["chance"]) == (VERSIONS[4], [VERSIONS[4]], 0.987)
+    if name == "mended":
+        assert said["named"] == VERSIONS[::-1][3], "the release that mended is the newer of the two"
+
+
+def test_a_part_of_the_change_is_told_as_such() -> None:
+    """A release that brings 57 % of the change is not all of it."""
+    share = text.find_share(ask("latency"), ANSWERS["named, in several steps"][1])
+    assert share == pytest.approx(0.575, abs=0.01)
+    assert text.find_share(ask("latency"), ANSWERS["named at once"][1]) == pytest.approx(1)
+    assert text.find_share(ask("failure"), ANSWERS["named by failure"][1]) is None
+
+
+def test_layers_are_told_as_layers() -> None:
+    """The ends are float and int8, a candidate is a layer in int8."""
+    question = make_question("accuracy", way="layers", candidates=("all in float", "conv1", "conv2"))
+    found = Found(last_good=0, first_bad=1, chance=1.0)
+    named = Answer(kind="named", judged={0: GOOD, 1: lost(2), 2: lost(2)}, found=found)
+    assert text.sum_up(question, named, METRIC).startswith("conv1 in int8 lowered top1: ")
+    same = Answer(kind="same", judged={0: GOOD, 2: lost(0.2, side="good")})
+    assert text.sum_up(question, same, METRIC).startswith("float and int8 are not shown to differ")
+
+
+def test_a_worse_score_is_shown_in_the_metrics_own_direction() -> None:
+    """An error rate that grows is a plus."""
+    metric = MetricInfo(name="wer", higher_is_better=False)
+    assert text.show_value(ask("accuracy"), lost(2), metric) == "+2.0 [+1.0, +3.0] points"
+    assert text.show_value(ask("accuracy"), lost(2), METRIC) == "-2.0 [-3.0, -1.0] points"
