@@ -57,6 +57,8 @@ def draw(question: Question, answer: Answer, metric: MetricInfo | None = None) -
         for number, row in enumerate(rows):
             _draw_row(axes, number, row, question, metric)
         axes.set_xlabel(_name_axis(question, metric))
+        if question.on == "failure":
+            axes.set_xticks([])
         axes.margins(x=0.08)
     return figure
 
@@ -66,11 +68,8 @@ def _draw_threshold(axes: Any, question: Question, answer: Answer, metric: Metri
     axes.axvline(0, color=ROLES["muted"], linewidth=1, zorder=1)
     end = answer.judged.get(question.last)
     if question.on in ("latency", "accuracy") and end is not None and end.side == "bad" and end.value is not None:
-        middle = (
-            (end.value.value**0.5 - 1) * 100
-            if question.on == "latency"
-            else _scale(question, metric) / 2 * end.value.value
-        )
+        ratio, change = end.value.value**0.5 - 1, end.value.value / 2
+        middle = 100 * ratio if question.on == "latency" else _scale(question, metric) * change
         axes.axvline(middle, color=ROLES["muted"], linewidth=1, linestyle=(0, (3, 3)), zorder=1)
 
 
@@ -88,15 +87,23 @@ def _draw_row(axes: Any, number: int, row: Row, question: Question, metric: Metr
     color, marker = ROLES[_COLORS[judged.side]], canvas.MARKERS[_MARKERS[judged.side]]
     values = _list_values(question, judged, metric)
     if values is None:
-        said = "cannot be looked at" if judged.side == "skipped" else ""
-        axes.plot([0], [number], marker=marker, color=color, markersize=7, zorder=3)
+        said = _describe_unmeasured(question, judged)
         axes.text(10 / (WIDTH - _LEFT - _RIGHT), number, said, transform=axes.get_yaxis_transform(), va="center",
-                  fontsize=SIZE, color=ROLES["muted"])  # fmt: skip
+                  fontsize=SIZE, color=color)  # fmt: skip
         return
     low, value, high = values
     if low is not None and high is not None:
         axes.plot([low, high], [number, number], color=color, linewidth=2, solid_capstyle="butt", zorder=2)
     axes.plot([value], [number], marker=marker, color=color, markersize=7, zorder=3)
+
+
+def _describe_unmeasured(question: Question, judged: Judged) -> str:
+    """In place of a value."""
+    if judged.side == "skipped":
+        return "cannot be looked at"
+    if question.on == "failure":
+        return "runs" if judged.side == "good" else "fails"
+    return "the good end" if judged.reason is None else "the same as an end"
 
 
 def _list_values(
@@ -128,6 +135,6 @@ def _name_axis(question: Question, metric: MetricInfo | None) -> str:
     if question.on == "bits":
         return "examples that differ, %"
     if question.on == "failure":
-        return "runs, or fails"
+        return ""
     unit = metric.unit if metric is not None else ""
     return f"score{f', {unit}' if unit else ''}, {good}"

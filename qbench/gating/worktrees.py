@@ -77,7 +77,7 @@ def find_repository(file: Path) -> Repository:
     try:
         top = _git(file.resolve().parent, "rev-parse", "--show-toplevel").rstrip("\n")
     except UsageError as error:
-        raise UsageError(f"a commit is named, and {file} lies in no git repository ({error})") from error
+        raise UsageError(f"a commit needs a git repository, and {file} lies in none ({error})") from error
     return Repository(top=Path(top))
 
 
