@@ -37,18 +37,24 @@ def _write(file: Path, text: str, *, append: bool = False) -> None:
 def show(gated: Gated, *, junit: Path | None, markdown: Path | None, github: bool, as_json: bool) -> None:
     """Writes the files, prints the text or the JSON, and tells GitHub."""
     from qbench.gating import github as annotations
-    from qbench.gating import junit as xml
     from qbench.gating import markdown as comment
     from qbench.gating import text
 
-    if junit is not None:
-        _write(junit, xml.junit(gated))
-    if markdown is not None:
-        _write(markdown, comment.markdown(gated))
+    write_files(gated, junit=junit, markdown=markdown, comment=comment.markdown(gated))
     print(text.as_json(gated).rstrip() if as_json else text.text(gated))
     if github:
         print(annotations.github(gated, _folder_below(os.environ)), end="", file=_stream(as_json=as_json))
         _add_to_summary(os.environ.get(SUMMARY), comment.markdown(gated))
+
+
+def write_files(gated: Gated, *, junit: Path | None, markdown: Path | None, comment: str) -> None:
+    """Writes the verdicts as JUnit XML and the comment, where these are asked for."""
+    from qbench.gating import junit as xml
+
+    if junit is not None:
+        _write(junit, xml.junit(gated))
+    if markdown is not None:
+        _write(markdown, comment)
 
 
 @contextlib.contextmanager

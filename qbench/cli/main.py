@@ -39,6 +39,7 @@ from qbench.cli import (
     schema,
     ship,
     train,
+    upgrade,
 )
 from qbench.cli.signals import ending_signals
 from qbench.cli.streams import guarded_streams, open_closed_streams
@@ -89,6 +90,7 @@ _SHORT = {
     "baseline": "Keep a run as the baseline of the gate.",
     "gate": "Judge a run by its suite's gate, against the baseline.",
     "bisect": "Find the release, commit or layer that made it worse.",
+    "upgrade": "Say whether a newer runtime is safe, before it is installed.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
     "doctor": "Examine this machine: int8, noise, what is missing.",
     "list": "List every plug-in, and what is missing to use it.",
@@ -139,6 +141,11 @@ app.command(
     epilog="Example: qbench bisect suites/quickstart.yaml --case digits-cnn/static/onnxruntime/t1/b1 "
     "--good onnxruntime==1.20.0 --bad onnxruntime==1.32.0",
 )(bisect.bisect)
+app.command(
+    "upgrade",
+    short_help=_SHORT["upgrade"],
+    epilog="Example: qbench upgrade suites/quickstart.yaml --from onnxruntime==1.30.0 --to onnxruntime==1.32.0",
+)(upgrade.upgrade)
 app.command(
     "export",
     short_help=_SHORT["export"],

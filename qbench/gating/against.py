@@ -9,9 +9,7 @@ of both commits, which is what was asked for; artifacts that they bring along do
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
-import subprocess
 import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
@@ -28,12 +26,10 @@ from qbench.gating.baseline import write_baseline
 from qbench.gating.gate import Gated, gate_run
 from qbench.gating.live_case import BASELINE
 from qbench.gating.rerun import Rerunner
+from qbench.gating.suite_program import FIRST_LOOK, run_suite
 from qbench.gating.worktrees import find_repository
 from qbench.record.locate import REPORTS
 
-# Latency is measured by the gate, both sides in turn: what a run itself measures is a first look at each case.
-_SET = ("measure.spend=screening",)
-_INTERRUPTED = (129, 130, 143)  # by SIGHUP, Ctrl-C and SIGTERM, as a shell says it
 Build = Callable[["Side", "Request"], Path]
 
 
@@ -106,25 +102,16 @@ def build_side(side: Side, request: Request) -> Path:
     top = find_repository(request.suite).top
     here = side.tree / below.relative_to(top) if below.is_relative_to(top) else side.tree
     here = here if here.is_dir() else side.tree
-    command = [
-        str(side.environment.python),
-        "-m",
-        "qbench",
-        "run",
+    return run_suite(
         os.path.relpath(side.suite, here),
-        "--out",
-        str(side.out),
-    ]
-    command += [word for setting in _SET for word in ("--set", setting)]
-    command += ["--filter", request.only] if request.only is not None else []
-    done = subprocess.run([*command, "--json", *(["--quiet"] if request.quiet else [])], cwd=here,
-                          env={**os.environ, **side.environment.program_variables},
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)  # fmt: skip
-    if done.returncode in _INTERRUPTED:
-        raise KeyboardInterrupt
-    if done.returncode not in (0, 1):
-        raise UsageError(f"{side.name}: its suite could not be run (see above); command: {' '.join(command)}")
-    return Path(str(json.loads(done.stdout)["folder"]))
+        ["--filter", request.only] if request.only is not None else [],
+        name=side.name,
+        out=side.out,
+        settings=FIRST_LOOK,
+        environment=side.environment,
+        folder=here,
+        quiet=request.quiet,
+    )
 
 
 def _judge(folders: Sequence[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:

@@ -37,6 +37,8 @@ from qbench.measure.worker import WorkerSpec
 from qbench.process.child_process import Limits
 
 BASELINE, CONTENDER, FP32 = "baseline", "contender", "fp32"
+# The baseline's artifact under the contender's libraries: what an upgrade does to a file that stays as it is.
+KEPT = "kept"
 # 20 rounds of 6 ms blocks take half a second beside the 3 to 5 s that fresh interpreters take to start, and leave
 # 0.5 % of spread within a process beside the 1 to 1.5 % from one to the next.
 ROUNDS = 20
@@ -76,7 +78,7 @@ class LiveRules:
 @dataclass(kw_only=True)
 class LiveCase:
     """One case with what it has shown so far. ``specs``: the artifact of each arm, by ``BASELINE``, ``CONTENDER`` and,
-    where a speed-up is promised, ``FP32``."""
+    where a speed-up is promised, ``FP32``; with ``KEPT`` that arm is judged in the same processes' rounds, too."""
 
     case: str
     specs: Mapping[str, WorkerSpec]
@@ -87,6 +89,7 @@ class LiveCase:
     clock: Callable[[], float] = time.monotonic
     names: Mapping[str, str] = field(default_factory=dict)  # of the arms, in messages, where they have others
     pairs: list[ProcessPair] = field(default_factory=list)
+    kept_pairs: list[ProcessPair] = field(default_factory=list)
     spent: float = 0.0
     _error: CaseError | None = None
     _analyses: dict[str, InterimAnalysis] = field(default_factory=dict)
@@ -128,6 +131,17 @@ class LiveCase:
             spent=self.spent,
         )
 
+    def conclude_kept(self) -> Rerun:
+        """What is known of the arm ``KEPT``, by itself."""
+        analyses = {} if self._error else self._analyses
+        return replace(
+            self.conclude(),
+            pairs=tuple(self.kept_pairs),
+            analysis=analyses.get("kept time"),
+            promise=None,
+            start=analyses.get("kept start"),
+        )
+
     def _analyze(self) -> None:
         rules = self.rules
         # Without a rule of its own the change is known all the same, and decides nothing.
@@ -137,8 +151,11 @@ class LiveCase:
             analyses["time"] = replace(analyses["time"], decided=True)
         if rules.promise is not None:
             analyses["promise"] = analyze_promise(self.pairs, rules.promise, rules=rules.sharing)
-        if rules.start is not None and all(pair.start is not None for pair in self.pairs):
-            analyses["start"] = analyze_start(self.pairs, rules.start)
+        if KEPT in self.specs:
+            analyses["kept time"] = analyze(self.kept_pairs, tolerance)
+        for name, pairs in (("start", self.pairs), ("kept start", self.kept_pairs)):
+            if rules.start is not None and pairs and all(pair.start is not None for pair in pairs):
+                analyses[name] = analyze_start(pairs, rules.start)
         self._analyses = analyses
 
     def measure_pair(self, number: int) -> ProcessPair:
@@ -171,7 +188,9 @@ class LiveCase:
             if series.error is not None:
                 name = self.names.get(series.case, _NAMES[series.case])
                 raise ArmFailed(series.case, f"{name}: {series.error}")
-        return self._summarize(number, opened)
+        if KEPT in self.specs:
+            self.kept_pairs.append(self._summarize(number, opened, KEPT))
+        return self._summarize(number, opened, CONTENDER)
 
     def _list_minima(self, number: int) -> dict[str, Minima]:
         """The fastest call of each block of one generation, by arm."""
@@ -179,7 +198,7 @@ class LiveCase:
         every = {arm: find_minima(series.list_keys(), series.timings, calm_ns) for arm, series in self._series.items()}
         return {arm: {key: block for key, block in minima.items() if key[0] == number} for arm, minima in every.items()}
 
-    def _summarize(self, number: int, opened: Mapping[str, Sequence[Any]]) -> ProcessPair:
+    def _summarize(self, number: int, opened: Mapping[str, Sequence[Any]], contender: str) -> ProcessPair:
         minima = self._list_minima(number)
 
         def pair_arms(case: str, base: str) -> PairedBlocks:
@@ -188,17 +207,17 @@ class LiveCase:
         def ratios(case: str, base: str) -> Any:
             return pair_arms(case, base).log_ratios.get(number, ())
 
-        pair = process_pair(ratios(CONTENDER, BASELINE), ratios(CONTROL, BASELINE))
+        pair = process_pair(ratios(contender, BASELINE), ratios(CONTROL, BASELINE))
         if pair is None:
             raise CaseError("none of its blocks can be kept: the machine was suspended in each")
-        promised = pair_arms(FP32, CONTENDER) if FP32 in self.specs else PairedBlocks(log_ratios={})
+        promised = pair_arms(FP32, contender) if FP32 in self.specs else PairedBlocks(log_ratios={})
         speedup = promised.log_ratios.get(number, ())
-        arms = [arm for arm in (BASELINE, CONTENDER, FP32) if minima.get(arm)]
+        arms = [arm for arm in (BASELINE, contender, FP32) if minima.get(arm)]
         return replace(
             pair,
             speedup=float(np.median(speedup)) if len(speedup) else None,
             unseen=promised.unseen,
-            start=_compare_starts(opened),
+            start=_compare_starts(opened, contender),
             seconds=tuple(_find_typical_seconds(minima[arm]) for arm in arms),
         )
 
@@ -206,6 +225,7 @@ class LiveCase:
 _NAMES: Mapping[str, str] = {
     BASELINE: "the baseline's artifact",
     CONTENDER: "the artifact of this run",
+    KEPT: "the baseline's artifact under the libraries of this run",
     CONTROL: "the noise check, a second copy of the baseline's artifact",
     FP32: "the fp32 that the speed-up is over",
 }
@@ -216,8 +236,8 @@ def _find_typical_seconds(minima: Minima) -> float:
     return float(np.median([block.nanoseconds for block in minima.values()])) / 1e9
 
 
-def _compare_starts(opened: Mapping[str, Sequence[Any]]) -> float | None:
-    """ln of the contender's load and first call over the mean of both copies of the baseline; None where not known."""
+def _compare_starts(opened: Mapping[str, Sequence[Any]], contender: str) -> float | None:
+    """ln of a contender's load and first call over the mean of both copies of the baseline; None where not known."""
     starts = {
         arm: [
             math.log(max(1e-9, worker.facts.load_seconds + worker.facts.first_call_seconds))
@@ -226,5 +246,5 @@ def _compare_starts(opened: Mapping[str, Sequence[Any]]) -> float | None:
         ]
         for arm, workers in opened.items()
     }
-    base, new = starts.get(BASELINE), starts.get(CONTENDER)
+    base, new = starts.get(BASELINE), starts.get(contender)
     return math.fsum(new) / len(new) - math.fsum(base) / len(base) if base and new else None

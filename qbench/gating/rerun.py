@@ -30,7 +30,7 @@ from qbench.environments.environment import Environment
 from qbench.errors import CaseError
 from qbench.gating.baseline import Baseline, artifact_file
 from qbench.gating.evidence import differing_host, is_same_file, list_updates
-from qbench.gating.live_case import BASELINE, CONTENDER, FP32, LiveCase, LiveRules
+from qbench.gating.live_case import BASELINE, CONTENDER, FP32, KEPT, LiveCase, LiveRules
 from qbench.gating.sequential_test import ANALYSES, NotRun, Rerun
 from qbench.gating.trusted_suite import suite_to_open
 from qbench.machine import fingerprint
@@ -62,6 +62,14 @@ class Rerunner:
 
     def __call__(self, run: StoredRun, suite: Suite, baseline: Baseline) -> dict[str, Rerun | NotRun]:
         """By case, what running it again gave, or why it could not be run."""
+        return self.run_arms(run, suite, baseline)[0]
+
+    def run_arms(
+        self, run: StoredRun, suite: Suite, baseline: Baseline, kept: StoredRun | None = None
+    ) -> tuple[dict[str, Rerun | NotRun], dict[str, Rerun | NotRun]]:
+        """By case what running it again gave, and the same of the baseline's artifact under the run's libraries, in the
+        same rounds, for the cases that are ok in ``kept``, the run of those; one that the run has byte by byte is that
+        one."""
         cases = [
             (old, new)
             for old, new in _pair_cases(run, baseline)
@@ -69,15 +77,35 @@ class Rerunner:
             and _list_rules(suite, new).asks
         ]
         if not cases:
-            return {}
+            return {}, {}
         with store.in_use(store.open_cache()):
-            return self._rerun_all(cases, run, suite, baseline)
+            prepared = self._prepare_all(cases, run, suite, baseline, kept)
+            self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
+        reruns: dict[str, Rerun | NotRun] = {}
+        of_kept: dict[str, Rerun | NotRun] = {}
+        same = {new.case.id for old, new in cases if is_same_file(old, new)}
+        for case, live in prepared.items():
+            if isinstance(live, NotRun):
+                reruns[case] = live
+                continue
+            reruns[case] = replace(live.conclude(), own_versions=self._differ)
+            if KEPT in live.specs:
+                of_kept[case] = replace(live.conclude_kept(), own_versions=self._differ)
+            elif case in same:
+                of_kept[case] = reruns[case]
+        return reruns, of_kept
 
-    def _rerun_all(
-        self, cases: Sequence[tuple[Record, Record]], run: StoredRun, suite: Suite, baseline: Baseline
-    ) -> dict[str, Rerun | NotRun]:
+    def _prepare_all(
+        self,
+        cases: Sequence[tuple[Record, Record]],
+        run: StoredRun,
+        suite: Suite,
+        baseline: Baseline,
+        kept: StoredRun | None,
+    ) -> dict[str, LiveCase | NotRun]:
+        """Each case, ready to be run, or why it cannot be."""
         cores = measuring_cores(suite, fingerprint.allowed_cores())
-        data = _prepare_data(run, suite_to_open(run, suite, self.suite_file))
+        data = prepare_run_data(run, suite_to_open(run, suite, self.suite_file))
         self.progress.stage("gate", len(cases))
         prepared: dict[str, LiveCase | NotRun] = {}
         for old, new in cases:
@@ -88,15 +116,21 @@ class Rerunner:
                 live = (
                     data if isinstance(data, NotRun) else self._prepare(new, files, run, baseline, data, cores, suite)
                 )
+            if isinstance(live, LiveCase) and kept is not None and not is_same_file(old, new):
+                live = self._with_kept(live, kept)
             prepared[new.case.id] = live
             if isinstance(live, NotRun):
                 self.progress.note(f"{new.case.id}: not run again: {live.reason}")
                 self.progress.advance(new.case.id)
-        self._run_open([live for live in prepared.values() if isinstance(live, LiveCase)])
-        return {
-            case: live if isinstance(live, NotRun) else replace(live.conclude(), own_versions=self._differ)
-            for case, live in prepared.items()
-        }
+        return prepared
+
+    def _with_kept(self, live: LiveCase, kept: StoredRun) -> LiveCase:
+        """The case with one more arm, where the baseline's artifact ran under the run's libraries at all."""
+        record = kept.by_id.get(live.case)
+        if record is None or record.status != "ok":
+            return live
+        bare = replace(live.specs[BASELINE], case=KEPT, environment=live.specs[CONTENDER].environment)
+        return replace(live, specs={**live.specs, KEPT: self._use_own_versions(CONTENDER, bare, kept.info.versions)})
 
     @property
     def _differ(self) -> bool:
@@ -216,7 +250,7 @@ def _pair_cases(run: StoredRun, baseline: Baseline) -> list[tuple[Record, Record
     ]
 
 
-def _prepare_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
+def prepare_run_data(run: StoredRun, suite: Suite | NotRun) -> Data | NotRun:
     """The suite's data, from the cache where the run left it: what is timed is called with real examples."""
     if isinstance(suite, NotRun):
         return suite

@@ -160,9 +160,12 @@ def find_remedy(record: Record) -> str | None:
     return f"qbench's own recipe with {key}" if record.case.recipe == FRAMEWORK_DEFAULT else key
 
 
-def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputChange | None:
-    """The stored outputs of two hosts; None where not both are there."""
-    pairs = _pair_outputs(run, record, native)
+def compare_outputs(
+    run: StoredRun, record: Record, native: Record, native_run: StoredRun | None = None
+) -> OutputChange | None:
+    """The stored outputs of two hosts, or of two runs where ``native`` is of another one; None where not both are
+    there."""
+    pairs = _pair_outputs(run, record, native, native_run)
     if not pairs or any(new.shape != old.shape or not new.size for new, old in pairs):
         return None
     new, old = pairs[0]
@@ -179,10 +182,12 @@ def compare_outputs(run: StoredRun, record: Record, native: Record) -> OutputCha
     )
 
 
-def _pair_outputs(run: StoredRun, record: Record, base: Record) -> list[tuple[Array, Array]]:
+def _pair_outputs(
+    run: StoredRun, record: Record, base: Record, base_run: StoredRun | None = None
+) -> list[tuple[Array, Array]]:
     """The stored outputs of two hosts for the examples that the first one answered, the first output first; nothing
     where one lacks them."""
-    ours, theirs = run.predictions(record), run.predictions(base)
+    ours, theirs = run.predictions(record), (base_run or run).predictions(base)
     positions = ours.get("positions")
     if "outputs" not in ours or "outputs" not in theirs:
         return []
