@@ -32,7 +32,7 @@ _Good = Annotated[
 ]
 _Bad = Annotated[str, typer.Option(metavar="END", help="The end at which it is slower or wrong, of the same kind.")]
 _On = Annotated[Concern, typer.Option(help="What to search by.")]
-_PreReleases = Annotated[bool, typer.Option("--pre-releases", help="Also releases before a release, such as 1.32.0rc1.")]
+_PreReleases = Annotated[bool, typer.Option("--pre-releases", help="Also those before a release: 1.32.0rc1.")]
 _Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where looks are kept and the page lands; default: below reports/bisections."),
