@@ -16,7 +16,7 @@ from qbench.bisect.open_suite import OpenSuite
 from qbench.bisect.question import On, Question
 from qbench.bisect.score_answers import Scorer
 from qbench.bisect.search import Found, Look, find_bracket
-from qbench.bisect.text import describe_look
+from qbench.bisect.text import announce, describe_look
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions
 
@@ -46,8 +46,9 @@ def bisect(
         of=candidates.of,
         candidates=candidates.names,
         mended=candidates.mended,
-        digest=store.key_of({"digests": opened.list_digests(), "recipe": repr(opened.case.variant.recipe)}),
+        digest=store.key_of(opened.list_causes()),
     )
+    opened.progress.note(announce(question))
     journal = open_journal(folder, question)
     return Bisected(journal=journal, answer=find_answer(journal, choose_judge(opened, on, folder), looks(journal)))
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from qbench import registry
+from qbench.backends.base import Backend
 from qbench.build import Artifact, build
 from qbench.cache import store
 from qbench.data import Data, request_of
@@ -127,11 +128,19 @@ class OpenSuite:
         """A function's answer from a child process."""
         return call(function, *arguments, limits=self.limits, progress=self.progress.advance)
 
-    def list_digests(self) -> list[str]:
-        """What names the examples and the network."""
-        data, model = self.data, self.model
-        digests = [data.calibration_digest, data.training_digest, data.evaluation_digest]
-        return [*digests, model.weights_digest, model.code_digest, *sorted(model.int8_digests.values())]
+    def list_causes(self) -> dict[str, Any]:
+        """All that looks depend on beside the candidate: examples, network, recipe, metric, this machine, and the
+        libraries that build artifacts."""
+        data, model, variant = self.data, self.model, self.case.variant
+        backend: Backend = registry.load("backend", variant.backend)
+        return {
+            "data": [data.calibration_digest, data.training_digest, data.evaluation_digest],
+            "model": [model.weights_digest, model.code_digest, *sorted(model.int8_digests.values())],
+            "recipe": repr(variant.recipe),
+            "metric": repr(self.metric),
+            "machine": [fingerprint.cpu_model(), fingerprint.isa(), fingerprint.switches()],
+            "versions": fingerprint.versions(backend.libraries()),
+        }
 
 
 def find_case(suite: Suite, case: str) -> PlannedCase:

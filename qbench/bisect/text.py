@@ -36,6 +36,14 @@ _MENDED: Mapping[str, str] = {
 }
 
 
+def announce(question: Question) -> str:
+    """``13 releases from 1.20.0 to 1.32.0, of which about 6 are looked at``: before the first look."""
+    count = len(question.candidates)
+    looks = min(count, 2 + math.ceil(math.log2(question.last)))
+    ends = f"from {question.candidates[0]} to {question.candidates[question.last]}"
+    return f"{count} {question.way} {ends}, of which about {looks} are looked at"
+
+
 def describe_look(question: Question, place: int, known: Known, left: int | None, metric: MetricInfo | None) -> str:
     """``onnxruntime 1.26.0: +4.9 % [4.1, 5.7] by 6 process pairs: bad; 4 releases left``: a look, as it is made."""
     judged = known.get(place)
@@ -118,7 +126,7 @@ def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None
     found, judged = answer.found, answer.judged
     assert found is not None
     bad, end = judged[found.first_bad], judged[question.last]
-    before = question.candidates[found.first_bad if question.mended else found.last_good]
+    before = _name_short(question, found.first_bad if question.mended else found.last_good)
     last = f"{before} is the last before it"
     if question.on == "failure":
         said = f"{question.name(found.first_bad)} says {formatting.one_line(bad.reason or '')}"
@@ -131,14 +139,16 @@ def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None
     step = judge_time.compare_neighbours(good, bad.value)
     if step is None or end.value is None:
         return last
-    whole = f"{format_change(end.value)} from {question.candidates[0]} to {question.candidates[question.last]}"
-    against = question.candidates[found.last_good]
+    whole = f"{format_change(end.value)} from {_name_short(question, 0)} to {_name_short(question, question.last)}"
+    against = _name_short(question, found.last_good)
     return f"{format_change(step)} against {against}, of {whole}" if not question.mended else f"{last}; {whole}"
 
 
 def _describe_rest(question: Question, answer: Answer) -> str:
     """That the change comes in several steps, where this one is not most of it."""
     share = find_share(question, answer)
+    if share is not None and share > 1 / MOST_OF_IT:
+        return "It brought more than the whole change: what comes behind it takes a part back."
     if share is None or share >= MOST_OF_IT:
         return ""
     return (
@@ -193,9 +203,13 @@ def _ends(question: Question) -> str:
 
 def _end(question: Question, place: int) -> str:
     """An end by what it is as a whole."""
-    if question.way == "layers":
-        return "int8" if place else "float"
-    return question.name(place)
+    return _name_short(question, place) if question.way == "layers" else question.name(place)
+
+
+def _name_short(question: Question, place: int) -> str:
+    """A candidate beside another of its kind."""
+    ends = {0: "float", question.last: "int8"} if question.way == "layers" else {}
+    return ends.get(place, question.candidates[place])
 
 
 def _say_same(question: Question, answer: Answer, metric: MetricInfo | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_bisections import ANSWERS, GOOD, METRIC, VERSIONS, ask, lost, make_question
+from made_bisections import ANSWERS, GOOD, METRIC, VERSIONS, ask, lost, make_question, slow
 from made_records import same_as_golden
 
 from qbench.bisect import text
@@ -54,6 +54,20 @@ def test_a_part_of_the_change_is_told_as_such() -> None:
     assert share == pytest.approx(0.575, abs=0.01)
     assert text.find_share(ask("latency"), ANSWERS["named at once"][1]) == pytest.approx(1)
     assert text.find_share(ask("failure"), ANSWERS["named by failure"][1]) is None
+
+
+def test_what_is_taken_back_later_is_told() -> None:
+    """A layer may cost more than all of them together."""
+    judged = {**ANSWERS["named"][1].judged, 4: slow(1.1), 8: slow(1.05)}
+    told = text.sum_up(ask("latency"), Answer(kind="named", judged=judged, found=ANSWERS["named"][1].found), METRIC)
+    assert "takes a part back" in told
+    assert "comes in several" not in told
+
+
+def test_the_search_is_announced_with_its_size() -> None:
+    """So that a reader knows how many environments, builds or commits to expect."""
+    assert text.announce(ask("latency")) == "9 releases from 1.20.0 to 1.28.0, of which about 5 are looked at"
+    assert text.announce(make_question(candidates=("1", "2"))).endswith("of which about 2 are looked at")
 
 
 def test_layers_are_told_as_layers() -> None:
