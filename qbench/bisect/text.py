@@ -1,11 +1,9 @@
-"""A bisection in words: what a look gave, the answer, the table of all looks, and JSON for programs; pure."""
+"""A bisection in words: what a look gave, the answer, and the table of all looks; pure."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from qbench import formatting
 from qbench.bisect import judge_time
@@ -13,14 +11,13 @@ from qbench.bisect.answer import Answer
 from qbench.bisect.judges import Known
 from qbench.bisect.question import Question
 from qbench.bisect.search import ENOUGH, Found, Judged
+from qbench.bisect.step_size import find_share, limit_step, limit_whole
 from qbench.errors import first_names
 from qbench.gating.latency import format_change
 from qbench.progress.table import TextTable
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
-# From this part of the whole change on, one candidate made it; below, it comes in several steps.
-MOST_OF_IT = 0.75
 _SIDES: Mapping[str, str] = {"good": "good", "bad": "bad", "open": "open", "skipped": "passed by"}
 _DONE: Mapping[str, str] = {
     "latency": "made it slower",
@@ -145,33 +142,18 @@ def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None
 
 
 def _describe_rest(question: Question, answer: Answer) -> str:
-    """That the change comes in several steps, where this one is not most of it."""
-    share = find_share(question, answer)
-    if share is not None and share > 1 / MOST_OF_IT:
-        return "It brought more than the whole change: what comes behind it takes a part back."
-    if share is None or share >= MOST_OF_IT:
+    """That the change comes in several steps, where this one is shown to be less than the whole, or more."""
+    share, step, whole = find_share(question, answer), limit_step(question, answer), limit_whole(question, answer)
+    if share is None or step is None or whole is None:
         return ""
+    if step[1] < whole[0]:
+        return (
+            f"This step is {formatting.share(share, 0)} of the whole change, which comes in several: search again on "
+            "either side, with this one as --bad or --good, for the rest."
+        )
     return (
-        f"This step is {formatting.share(share, 0)} of the whole change, which comes in several: search again on "
-        "either side, with this one as --bad or --good, for the rest."
+        "It brought more than the whole change: what comes behind it takes a part back." if step[0] > whole[1] else ""
     )
-
-
-def find_share(question: Question, answer: Answer) -> float | None:
-    """The part of the whole change of time or score that comes with the candidate that is named."""
-    found, judged = answer.found, answer.judged
-    if question.on not in ("latency", "accuracy") or found is None or len(found.candidates) != 1:
-        return None
-    start = Interval(value=1.0 if question.on == "latency" else 0.0)
-    before = judged[found.last_good].value if found.last_good else start
-    behind, whole = judged[found.first_bad].value, judged[question.last].value
-    if before is None or behind is None or whole is None or not _size(question, whole):
-        return None
-    return (_size(question, behind) - _size(question, before)) / _size(question, whole)
-
-
-def _size(question: Question, value: Interval) -> float:
-    return math.log(value.value) if question.on == "latency" else value.value
 
 
 def _say_chance(chance: float) -> str:
@@ -275,42 +257,3 @@ def tabulate(question: Question, answer: Answer, metric: MetricInfo | None = Non
     return TextTable(
         columns=(question.of, "side", "beside the good end", unit, "why"), rows=tuple(rows), words=(0, 1, 2, 4)
     )
-
-
-def as_json(question: Question, answer: Answer, files: Mapping[str, str], metric: MetricInfo | None = None) -> str:
-    """The answer for a program. ``named``: the candidate, null where none is named; ``candidates``: of which it is one;
-    ``chance``: that it is among these; ``looks``: what is known of each that was looked at."""
-    found = answer.found
-    places = [] if found is None else list(found.candidates)
-    places = [place - 1 for place in places] if question.mended else places
-    said: dict[str, Any] = {
-        "answer": answer.kind.replace(" ", "_"),
-        "exit_code": answer.exit_code,
-        "text": sum_up(question, answer, metric),
-        "case": question.case,
-        "on": question.on,
-        "way": question.way,
-        "of": question.of,
-        "good": question.candidates[0],
-        "bad": question.candidates[question.last],
-        "mended": question.mended,
-        "named": question.candidates[places[0]] if answer.kind == "named" else None,
-        "candidates": [question.candidates[place] for place in sorted(places)],
-        "chance": None if found is None else found.chance,
-        "share": find_share(question, answer),
-        "looks": [_look_as_json(question, place, judged) for place, judged in sorted(answer.judged.items())],
-        **files,
-    }
-    return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def _look_as_json(question: Question, place: int, judged: Judged) -> dict[str, Any]:
-    value = judged.value
-    return {
-        "candidate": question.candidates[place],
-        "side": judged.side,
-        "value": None if value is None else {"value": value.value, "low": value.low, "high": value.high},
-        "size": judged.size or None,
-        "p_bad": judged.p_bad,
-        "reason": judged.reason,
-    }

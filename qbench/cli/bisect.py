@@ -62,7 +62,7 @@ def bisect(
     differ, or one cannot be used), 4 not decided (one of several, or no more time).
     """
     from qbench import suite as suites
-    from qbench.bisect import page, text
+    from qbench.bisect import json_text, page, text
     from qbench.bisect.start import Request, start
     from qbench.progress.live import live
     from qbench.progress.table import format_table
@@ -87,7 +87,7 @@ def bisect(
     written = page.write_page(question, answer, started.folder, metric)
     files = {"page": str(written), "journal": str(started.journal.file)}
     if as_json:
-        print(text.as_json(question, answer, files, metric))
+        print(json_text.as_json(question, answer, files, metric))
     else:
         print(f"{text.sum_up(question, answer, metric)}\n")
         print(format_table(text.tabulate(question, answer, metric), terminal_width()))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-from made_bisections import ANSWERS, GOOD, METRIC, VERSIONS, ask, lost, make_question, slow
+from made_bisections import ANSWERS, GOOD, METRIC, ask, lost, make_question, slow
 from made_records import same_as_golden
 
 from qbench.bisect import text
@@ -30,30 +27,6 @@ def test_every_kind_of_answer_has_words_and_an_exit_code() -> None:
     from typing import get_args
 
     assert {answer.kind for _, answer in ANSWERS.values()} == set(get_args(Kind))
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_json_names_what_the_words_name(name: str) -> None:
-    """And only where one is named."""
-    asked, answer = ANSWERS[name]
-    question = ask(asked)
-    said = json.loads(text.as_json(question, answer, {"page": "bisect.html"}, METRIC))
-    assert said["text"] == text.sum_up(question, answer, METRIC)
-    assert (said["named"] is None) == (answer.kind != "named")
-    assert said["page"] == "bisect.html"
-    assert len(said["looks"]) == len(answer.judged)
-    if name == "named":
-        assert (said["named"], said["candidates"], said["chance"]) == (VERSIONS[4], [VERSIONS[4]], 0.987)
-    if name == "mended":
-        assert said["named"] == VERSIONS[::-1][3], "the release that mended is the newer of the two"
-
-
-def test_a_part_of_the_change_is_told_as_such() -> None:
-    """A release that brings 57 % of the change is not all of it."""
-    share = text.find_share(ask("latency"), ANSWERS["named, in several steps"][1])
-    assert share == pytest.approx(0.575, abs=0.01)
-    assert text.find_share(ask("latency"), ANSWERS["named at once"][1]) == pytest.approx(1)
-    assert text.find_share(ask("failure"), ANSWERS["named by failure"][1]) is None
 
 
 def test_what_is_taken_back_later_is_told() -> None:
