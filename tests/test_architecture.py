@@ -46,7 +46,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("first_suite",),
     ("check",),
     ("running", "gating", "report", "explain"),
-    ("ship", "upgrade", "bisect"),
+    ("ship", "replay", "upgrade", "bisect"),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),
 )

@@ -34,6 +34,7 @@ from qbench.cli import (
     plan,
     plugins,
     portability,
+    replay,
     report,
     run,
     schema,
@@ -91,6 +92,7 @@ _SHORT = {
     "gate": "Judge a run by its suite's gate, against the baseline.",
     "bisect": "Find the release, commit or layer that made it worse.",
     "upgrade": "Say whether a newer runtime is safe, before it is installed.",
+    "replay": "Make a run again, and say what differs first.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
     "doctor": "Examine this machine: int8, noise, what is missing.",
     "list": "List every plug-in, and what is missing to use it.",
@@ -146,6 +148,7 @@ app.command(
     short_help=_SHORT["upgrade"],
     epilog="Example: qbench upgrade suites/quickstart.yaml --from onnxruntime==1.30.0 --to onnxruntime==1.32.0",
 )(upgrade.upgrade)
+app.command("replay", short_help=_SHORT["replay"], epilog="Example: qbench replay quickstart")(replay.replay)
 app.command(
     "export",
     short_help=_SHORT["export"],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from qbench.environments.environment import Environment
 from qbench.errors import UsageError
@@ -26,6 +27,7 @@ def run_suite(
     environment: Environment,
     folder: Path | None = None,
     quiet: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """The folder of the run below ``out``; ``words``: further ones of the command line; ``folder``: where it works.
 
@@ -36,7 +38,7 @@ def run_suite(
     done = subprocess.run(
         [*command, "--json", *(["--quiet"] if quiet else [])],
         cwd=folder,
-        env={**os.environ, **environment.program_variables},
+        env={**os.environ, **environment.program_variables, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         check=False,

@@ -24,10 +24,15 @@ _NONE = "—"
 
 
 def text(upgraded: Upgraded) -> str:
-    """The sentence, what was compared, a row per case and way, and the verdicts of the gate; no trailing newline."""
+    """The sentence, what was compared, a row per case and way, the verdicts of the gate that are no PASS, and what all
+    of them come to; no trailing newline."""
+    joined = upgraded.joined
     rows = align_rows([_HEAD, *(_list_cells(change) for change in upgraded.changes)])
-    lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, explain(upgraded.changes), ""]
-    return "\n".join([*lines, gate_text.text(upgraded.joined)])
+    lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, *list_reasons(upgraded.changes)]
+    lines += [explain(upgraded.changes), ""]
+    lines += [gate_text.describe(each) for each in gate_text.worst_first(joined.verdicts) if each.outcome != "PASS"]
+    lines += [f"note: {formatting.one_line(note)}" for note in joined.notes]
+    return "\n".join([*lines, gate_text.summary(joined)])
 
 
 def describe_versions(upgraded: Upgraded) -> str:
@@ -46,15 +51,24 @@ def explain(changes: Sequence[CaseChange]) -> str:
     level = format_level(changes[0].level) if changes else ""
     return (
         "file: the same one under the new libraries, or one built anew by them. time and cold start: new over old, "
-        f"with limits {level}; of it the file: the new file over the old one, both under the new libraries; examples whose "
-        "bits or correctness changed; layers that run in float now (+: in int8 now)."
+        f"with limits {level}; of it the file: the new file over the old one, both under the new libraries; examples "
+        "whose bits or correctness changed; layers that run in float now (+: in int8 now)."
     )
+
+
+def list_reasons(changes: Sequence[CaseChange]) -> list[str]:
+    """Why cases do not run on the new side, a line each; the same reason of both ways once."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        if change.reason is not None:
+            reasons.setdefault((change.case, formatting.one_line(change.reason)), []).append(_WAYS[change.way])
+    return [f"{case} ({', '.join(ways)}) does not run: {reason}" for (case, reason), ways in reasons.items()]
 
 
 def _list_cells(change: CaseChange) -> tuple[str, ...]:
     way = _WAYS[change.way]
     if change.reason is not None:
-        return change.case, way, f"does not run: {formatting.shorten(formatting.one_line(change.reason), 120)}"
+        return change.case, way, "does not run", *[""] * (len(_HEAD) - 3)
     same = change.way == ANEW and change.same_file
     return (
         change.case,
@@ -94,12 +108,13 @@ def markdown(upgraded: Upgraded) -> str:
     gated = upgraded.joined
     mark = gate_markdown.marker(gated.suite).replace("qbench-gate", "qbench-upgrade")
     rows = [_HEAD, tuple("---" for _ in _HEAD)]
-    rows += [(*cells, *[""] * (len(_HEAD) - len(cells))) for cells in map(_list_cells, upgraded.changes)]
+    rows += map(_list_cells, upgraded.changes)
     table = "\n".join(f"| {' | '.join(_cell(cell, row < 2) for cell in cells)} |" for row, cells in enumerate(rows))
     sections = [
         f"{mark}\n**{formatting.markdown(write_sentence(upgraded))}**",
         formatting.markdown(describe_versions(upgraded)),
         table,
+        *(f"- {formatting.markdown(reason)}" for reason in list_reasons(upgraded.changes)),
         gate_markdown.markdown(gated).partition("\n")[2],
     ]
     return "\n\n".join(sections)

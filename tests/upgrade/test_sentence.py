@@ -1,0 +1,129 @@
+"""Rules of qbench/upgrade/sentence.py: what to do, and the one reason, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from made_changes import CHANGE, make_upgraded
+from made_verdicts import SAME, SIZE, SLOW, UNSURE
+
+from qbench.portability.compare_hosts import OutputChange
+from qbench.record.schema import Flips
+from qbench.stats.interval_type import Interval
+from qbench.upgrade.case_change import CaseChange
+from qbench.upgrade.sentence import say_answers, say_time, write_sentence
+
+ANEW = replace(CHANGE, way="anew")
+FASTER = replace(CHANGE, time=Interval(value=1 / 1.04, low=0.95, high=0.97))
+NAME = CHANGE.name
+
+
+def of_case(verdict: object, **changes: object) -> object:
+    """The verdict on the case of ``CHANGE``."""
+    return replace(verdict, case=CHANGE.case, **changes)  # type: ignore[type-var]
+
+
+def test_one_case_is_said_by_name() -> None:
+    """With its time and its answers."""
+    said = write_sentence(make_upgraded([SAME], [SAME], changes=[FASTER, ANEW]))
+    assert said == f"Upgrade: {NAME} is 4.0 % faster, answers the same on all 450 examples, bit for bit"
+
+
+def test_several_are_said_from_the_fastest_to_the_slowest() -> None:
+    """With the models of both ends."""
+    slow = replace(CHANGE, name="slow", model="m")
+    said = write_sentence(make_upgraded([SAME], [SAME], changes=[slow, FASTER]))
+    assert said.startswith(f"Upgrade: 2 int8 cases, from 4.0 % faster ({NAME}, digits-cnn) to 4.0 % slower (slow, m); ")
+    assert said.endswith("answer the same on all 450 examples, bit for bit")
+
+
+def test_where_one_way_holds_it_is_named_and_why_not_the_other() -> None:
+    """To keep the files, or to build them anew."""
+    slow, same = of_case(SLOW), of_case(SAME)
+    kept = write_sentence(make_upgraded([same], [slow]))  # type: ignore[list-item]
+    assert kept.startswith(f"Upgrade, and keep the files as they are: {NAME} is 4.0 % slower, ")
+    assert f"; with files built anew, {NAME} (digits-cnn): 1.040 [1.030, 1.050] times as long" in kept
+    anew = write_sentence(make_upgraded([slow], [same]))  # type: ignore[list-item]
+    assert anew.startswith("Upgrade, and build the files anew: ")
+    assert "; with the files as they are, " in anew
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (CHANGE, f"Do not: {NAME} (digits-cnn): 1.040 [1.030, 1.050] times as long"),
+        (
+            replace(CHANGE, now_float=("layer4.0.conv1",)),
+            f"Do not: layer4.0.conv1 of {NAME} (digits-cnn) now runs in float, 1.040 [1.030, 1.050] times as long",
+        ),
+        (
+            replace(CHANGE, now_float=("a", "b", "c", "d")),
+            f"Do not: a, b, c and 1 more layers of {NAME} (digits-cnn) now run in float, 1.040 [1.030, 1.050] times "
+            "as long",
+        ),
+        (
+            replace(CHANGE, reason="cannot load\nopset 21"),
+            f"Do not: {NAME} (digits-cnn) does not run: cannot load opset 21",
+        ),
+    ],
+)
+def test_what_stands_in_the_way_is_named(change: CaseChange, said: str) -> None:
+    """The layer, where one runs in float; what the runtime says, where it does not load."""
+    slow = of_case(SLOW)
+    assert write_sentence(make_upgraded([slow], [slow], changes=[change])) == said  # type: ignore[list-item]
+
+
+def test_a_rule_that_is_not_of_time_is_told_with_its_numbers() -> None:
+    """And a case that the old side has not, by its verdict alone."""
+    broken = of_case(SIZE, outcome="FAIL", reason="too large")
+    said = write_sentence(make_upgraded([broken], [broken], changes=[CHANGE]))  # type: ignore[list-item]
+    assert said == f"Do not: {NAME} (digits-cnn): {SIZE.rule}  {SIZE.text}  too large"
+    unsure = replace(UNSURE, case="another", reason="why")
+    assert write_sentence(make_upgraded([unsure], [unsure])) == "Undecided: another: why"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ((0.99, 0.98, 1.01), "as fast as before"),
+        ((1.02, None, None), "as fast as before"),
+        ((0.5, 0.4, 0.6), "100 % faster"),
+        ((1.05, 1.04, 1.06), "5.0 % slower"),
+        ((1.31, 1.2, 1.4), "1.3 times as slow"),
+    ],
+)
+def test_a_time_in_words(limits: tuple[float, float | None, float | None], said: str) -> None:
+    """Within its limits nothing has changed; beyond 20 % it is said as a factor."""
+    assert say_time(Interval(value=limits[0], low=limits[1], high=limits[2])) == said
+
+
+OTHER_BITS = OutputChange(n=450, differing=9, largest=0.1, agreement=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([replace(CHANGE, outputs=None)], "answers were not compared"),
+        ([CHANGE, CHANGE], "answer the same on all 450 examples, bit for bit"),
+        (
+            [replace(CHANGE, outputs=OTHER_BITS, first_layer="layer2")],
+            "answers the same on all 450 examples (in other bits, from layer2 on)",
+        ),
+        (
+            [replace(CHANGE, outputs=OTHER_BITS, flips=Flips(harmful=3, beneficial=1)), CHANGE],
+            "answer otherwise on 4 of 900 (3 worse, 1 better)",
+        ),
+        ([replace(CHANGE, outputs=OTHER_BITS, flips=None)], "gives other bits"),
+    ],
+)
+def test_answers_in_words(changes: Sequence[CaseChange], said: str) -> None:
+    """Bits, then what is right or wrong, then that nobody can tell."""
+    assert say_answers(changes) == said
+
+
+def test_cases_that_nothing_timed_are_counted() -> None:
+    """As where only a tool that builds was named."""
+    said = write_sentence(make_upgraded([SAME], [SAME], changes=[replace(CHANGE, time=None)]))
+    assert said.startswith("Upgrade: 1 int8 case was not timed again; answers the same")

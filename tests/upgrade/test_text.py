@@ -1,0 +1,63 @@
+"""Rules of qbench/upgrade/text.py: the sentence first, a row per case and way, and nothing that breaks out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from made_changes import CHANGE, make_upgraded
+from made_runs import HOSTILE
+from made_verdicts import SAME, SLOW
+
+from qbench.upgrade import text
+from qbench.upgrade.sentence import write_sentence
+from qbench.upgrade.upgrade import ANEW
+
+
+def test_the_sentence_stands_first_and_the_outcome_last() -> None:
+    """Between them the versions, what came along, the rows, and the verdicts that are no PASS."""
+    upgraded = make_upgraded([SLOW], [SLOW], along={"numpy": ("2.4.6", "2.1.3"), "coloredlogs": (None, "15.0.1")})
+    lines = text.text(upgraded).splitlines()
+    assert lines[0] == write_sentence(upgraded)
+    assert (
+        lines[1] == "onnxruntime 1.30.0 -> 1.32.0; with it numpy 2.1.3 (was 2.4.6), coloredlogs 15.0.1 (was not there)"
+    )
+    assert lines[-1].endswith("exit code 1")
+    assert [line.split()[0] for line in lines[3:6]] == ["case", CHANGE.case, CHANGE.case]
+    assert "1.040 [1.030, 1.050]" in lines[4]
+    assert "same bits (450)" in lines[4]
+    assert "anew (the same bytes)" not in lines[4]
+    assert sum(line.startswith("FAIL ") for line in lines) == 2
+
+
+def test_why_a_case_does_not_run_is_told_once() -> None:
+    """Where it is the same of both ways."""
+    gone = [replace(CHANGE, way=way, reason="opset 21") for way in ("kept", ANEW)]
+    assert text.list_reasons(gone) == [f"{CHANGE.case} (same, anew) does not run: opset 21"]
+    assert "opset 21" in text.text(make_upgraded([SLOW], [SLOW], changes=gone))
+
+
+def test_layers_and_sizes_that_changed_are_in_the_row() -> None:
+    """Those that run in int8 now with a plus; a size that stays is told once."""
+    changed = replace(CHANGE, now_float=("layer4.0.conv1",), now_int8=("fc",), bytes_after=2000, first_layer="layer1")
+    row = text.text(make_upgraded([SAME], [SAME], changes=[changed])).splitlines()[4]
+    assert "layer4.0.conv1, +fc" in row
+    assert "1.00 kB -> 2.00 kB" in row
+
+
+def test_markdown_has_a_mark_of_its_own_and_holds_what_is_hostile() -> None:
+    """So that a bot does not write over the gate's comment."""
+    hostile = replace(CHANGE, case=HOSTILE, name=HOSTILE, model=HOSTILE, reason=HOSTILE)
+    comment = text.markdown(make_upgraded([SAME], [SAME], changes=[hostile]))
+    assert comment.startswith("<!-- qbench-upgrade: demo -->\n**Upgrade: ")
+    assert "qbench-gate" not in comment
+    assert "<script" not in comment
+
+
+def test_json_holds_everything() -> None:
+    """Raw numbers, both gates."""
+    data = json.loads(text.as_json(make_upgraded([SAME], [SLOW])))
+    assert data["way"] == "kept"
+    assert data["exit_code"] == 0
+    assert data["changes"][0]["time"]["value"] == 1.04
+    assert {way: gate["exit_code"] for way, gate in data["gates"].items()} == {"kept": 0, "anew": 1}
