@@ -10,6 +10,7 @@ from qbench.bisect import judges
 from qbench.bisect.answer import Answer, choose_step, cut_short
 from qbench.bisect.candidates import Candidates
 from qbench.bisect.journal import Journal, open_journal
+from qbench.bisect.judge_answers import Answered, digest_answers
 from qbench.bisect.judges import AnswersJudge, Judge, Known
 from qbench.bisect.looks import Looks
 from qbench.bisect.open_suite import OpenSuite
@@ -76,10 +77,13 @@ def choose_judge(opened: OpenSuite, on: On, folder: Path) -> Judge:
     if on == "failure":
         return judges.judge_failures
     if on == "bits":
-        return AnswersJudge(folder=folder, load=load_predictions)
-    return AnswersJudge(
-        folder=folder, load=load_predictions, score=Scorer(opened=opened, fp32=_find_fp32(opened, folder))
-    )
+        return AnswersJudge(folder=folder, read=read_answers)
+    return AnswersJudge(folder=folder, read=read_answers, score=Scorer(opened=opened, fp32=_find_fp32(opened, folder)))
+
+
+def read_answers(file: Path) -> Answered:
+    """The digests of a file of answers."""
+    return digest_answers(load_predictions(file))
 
 
 def _find_fp32(opened: OpenSuite, folder: Path) -> Path | None:

@@ -10,6 +10,7 @@ matter of samples. A score that no example has alone is judged by the jackknife,
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.bisect.search import Judged, Side
-from qbench.metrics.base import list_outputs
+from qbench.metrics.base import ANSWERS, list_outputs
 from qbench.stats import jackknife, noninferiority, thresholds
 from qbench.stats.interval_type import Interval
 from qbench.stats.noninferiority import LEVEL, Bounds
 
 Array = NDArray[Any]
+_DIGEST = 16  # bytes: of a billion examples no two share one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +86,44 @@ def _limit_beyond_middle(candidate: Scored, good: Scored, bad: Scored, change: I
     return noninferiority.assess_examples(candidate.values.astype(float), middle, 0.0, LEVEL).delta
 
 
-def judge_bits(candidate: Mapping[str, Array], good: Mapping[str, Array]) -> Judged:
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What a file of answers says, in few bytes: which ``examples``, the ``form`` of all outputs, and a digest of what
+    each example got (n x 16)."""
+
+    examples: bytes
+    form: str
+    rows: Array
+
+
+def digest_answers(predictions: Mapping[str, Array]) -> Answered:
+    """The digests of a file of predictions: of all outputs, and of what a postprocess made of them."""
+    names = [*list_outputs(predictions), *([ANSWERS] if ANSWERS in predictions else [])]
+    arrays = [np.ascontiguousarray(predictions[name]) for name in names]
+    count = max(map(len, arrays))
+    rows = np.zeros((count, _DIGEST), dtype=np.uint8)
+    for place in range(count):  # of large outputs only the first examples' are kept
+        digest = hashlib.blake2b(digest_size=_DIGEST)
+        for array in arrays:
+            digest.update(array[place].tobytes() if place < len(array) else b"")
+        rows[place] = np.frombuffer(digest.digest(), dtype=np.uint8)
+    contents = predictions.get("contents")
+    return Answered(
+        examples=str(count).encode() if contents is None else np.ascontiguousarray(contents).tobytes(),
+        form="; ".join(f"{name} {array.dtype} {array.shape[1:]}" for name, array in zip(names, arrays, strict=True)),
+        rows=rows,
+    )
+
+
+def judge_bits(candidate: Answered, good: Answered) -> Judged:
     """Whether a candidate gives what the good end gives; its value is the share of examples that differ."""
-    share = share_changed(candidate, good)
-    size = len(good["outputs"])
+    share, size = share_changed(candidate, good), len(good.rows)
     return Judged(side="bad" if share else "good", p_bad=float(share > 0), value=Interval(value=share), size=size)
 
 
-def share_changed(new: Mapping[str, Array], old: Mapping[str, Array]) -> float:
+def share_changed(new: Answered, old: Answered) -> float:
     """The share of examples of which some output is another, bit by bit; all of them where the outputs have another
     form."""
-    names = list_outputs(old)
-    if names != list_outputs(new):
+    if new.form != old.form or new.rows.shape != old.rows.shape:
         return 1.0
-    changed = np.zeros(len(old["outputs"]), dtype=bool)
-    for name in names:
-        after, before = new[name], old[name]
-        if after.shape != before.shape or after.dtype != before.dtype:
-            return 1.0
-        rows = [np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8) for array in (after, before)]
-        differing = (rows[0] != rows[1]).any(axis=1)
-        changed[: len(differing)] |= differing
-    return float(changed.mean())
+    return float((new.rows != old.rows).any(axis=1).mean())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from qbench import formatting
 from qbench.bisect import judge_answers, judge_time
-from qbench.bisect.judge_answers import Scored
+from qbench.bisect.judge_answers import Answered, Scored
 from qbench.bisect.question import Observation, Question
 from qbench.bisect.search import Judged
 
@@ -62,16 +62,17 @@ def judge_failures(question: Question, observations: Sequence[Observation]) -> K
 
 @dataclass(kw_only=True)
 class AnswersJudge:
-    """By the answers in ``folder``. ``score`` reads a file of answers as the metric sees it (None: bits are compared,
-    and ``load`` reads one)."""
+    """By the files of answers in ``folder``. ``read`` digests one, ``score`` reads it as the metric sees it (None: bits
+    are compared). Each is read once."""
 
     folder: Path
-    load: Callable[[Path], Mapping[str, Any]]
+    read: Callable[[Path], Answered]
     score: Callable[[Path], Scored] | None = None
-    _read: dict[str, Any] = field(default_factory=dict)
+    _answered: dict[str, Answered] = field(default_factory=dict)
+    _scored: dict[str, Scored] = field(default_factory=dict)
 
     def __call__(self, question: Question, observations: Sequence[Observation]) -> Known:
-        """As ``Judge``. Answers of the good end that differ from its own first ones are none to compare with."""
+        """As ``Judge``. Bits of the good end that differ from its own first ones are none to compare with."""
         known = _list_stopped(observations)
         files: dict[int, list[str]] = {}
         for each in observations:
@@ -81,43 +82,45 @@ class AnswersJudge:
             return known
         if self.score is None and (restless := self._find_restless(files[0])) is not None:
             return known | {0: restless}
-        for place in files:
-            same = self._read_contents(files[place][0]) == self._read_contents(files[0][0])
+        good = self._digest(files[0][0])
+        for place, (file, *_) in files.items():
+            same = self._digest(file).examples == good.examples
             known[place] = self._judge(question, place, files) if same else _OTHER_EXAMPLES
         return known
 
     def _judge(self, question: Question, place: int, files: Mapping[int, Sequence[str]]) -> Judged:
-        mine, good = files[place][0], files[0][0]
+        mine, good, bad = (files[at][0] if at in files else None for at in (place, 0, question.last))
+        assert mine is not None
+        assert good is not None
         if place == 0:
             return Judged(side="good", p_bad=0.0)
         if self.score is None:
-            return judge_answers.judge_bits(self._open(mine), self._open(good))
+            return judge_answers.judge_bits(self._digest(mine), self._digest(good))
         if place == question.last:
-            return judge_answers.judge_score_end(self._open(good), self._open(mine))
-        if question.last not in files:
+            return judge_answers.judge_score_end(self._score(good), self._score(mine))
+        if bad is None:
             return Judged(side="open", p_bad=None, more=True)
-        return judge_answers.judge_scores(self._open(mine), self._open(good), self._open(files[question.last][0]))
+        return judge_answers.judge_scores(self._score(mine), self._score(good), self._score(bad))
 
     def _find_restless(self, files: Sequence[str]) -> Judged | None:
-        """That the good end gives other bits each time; None where it gave the same twice, or was asked once."""
+        """That the good end gives other bits each time; None where it gave the same twice."""
         if len(files) < 2:
             return Judged(side="open", p_bad=None, more=True)
-        share = judge_answers.share_changed(self._open(files[1]), self._open(files[0]))
+        share = judge_answers.share_changed(self._digest(files[1]), self._digest(files[0]))
         differing = formatting.share(share)
         reason = f"it gives other bits from one process to the next ({differing} of the examples): bits cannot tell"
         return Judged(side="skipped", p_bad=None, reason=reason) if share else None
 
-    def _read_contents(self, name: str) -> bytes:
-        """What the examples of a file are, where it says so, else how many."""
-        answers = self.load(self.folder / name)
-        contents = answers.get("contents")
-        return str(len(answers["outputs"])).encode() if contents is None else contents.tobytes()
+    def _digest(self, name: str) -> Answered:
+        if name not in self._answered:
+            self._answered[name] = self.read(self.folder / name)
+        return self._answered[name]
 
-    def _open(self, name: str) -> Any:
-        if name not in self._read:
-            file = self.folder / name
-            self._read[name] = self.load(file) if self.score is None else self.score(file)
-        return self._read[name]
+    def _score(self, name: str) -> Scored:
+        assert self.score is not None
+        if name not in self._scored:
+            self._scored[name] = self.score(self.folder / name)
+        return self._scored[name]
 
 
 def _list_stopped(observations: Sequence[Observation], failing: str = "skipped") -> Known:

@@ -11,7 +11,7 @@ from made_bisections import MadeCandidates, make_looks, make_question
 
 from qbench.bisect import judges
 from qbench.bisect.answer import Answer
-from qbench.bisect.bisection import find_answer
+from qbench.bisect.bisection import find_answer, read_answers
 from qbench.bisect.judge_answers import Scored
 from qbench.bisect.judges import AnswersJudge, Judge
 from qbench.bisect.question import On
@@ -30,8 +30,8 @@ def choose_judge(on: On, folder: Path) -> Judge:
     made: dict[str, Callable[[], Judge]] = {
         "latency": lambda: judges.judge_times,
         "failure": lambda: judges.judge_failures,
-        "bits": lambda: AnswersJudge(folder=folder, load=load_predictions),
-        "accuracy": lambda: AnswersJudge(folder=folder, load=load_predictions, score=score),
+        "bits": lambda: AnswersJudge(folder=folder, read=read_answers),
+        "accuracy": lambda: AnswersJudge(folder=folder, read=read_answers, score=score),
     }
     return made[on]()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from qbench.bisect.judge_answers import (
     Scored,
     compare_scores,
+    digest_answers,
     judge_bits,
     judge_score_end,
     judge_scores,
@@ -81,15 +82,23 @@ def test_bits_differ_where_a_byte_does(rows: list[int], seed: int) -> None:
     changed[np.array(rows) == 0] = -0.0
     other = {**good, "outputs.1": changed}
     share = sum(row == 0 for row in rows) / len(rows)
-    assert share_changed(other, good) == pytest.approx(share)
-    judged = judge_bits(other, good)
-    assert judged.side == ("bad" if share else "good")
-    assert judge_bits(good, good).p_bad == 0.0
+    new, old = digest_answers(other), digest_answers(good)
+    assert share_changed(new, old) == pytest.approx(share)
+    assert judge_bits(new, old).side == ("bad" if share else "good")
+    assert judge_bits(old, old).p_bad == 0.0
 
 
 def test_outputs_of_another_form_are_all_changed() -> None:
     """Another shape, type or number of outputs."""
     good = {"outputs": np.zeros((4, 2), np.float32)}
-    for outputs in (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float64)):
-        assert share_changed({"outputs": outputs}, good) == 1.0
-    assert share_changed({**good, "outputs.1": good["outputs"]}, good) == 1.0
+    others = [{"outputs": outputs} for outputs in (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float64))]
+    for other in [*others, {**good, "outputs.1": good["outputs"]}]:
+        assert share_changed(digest_answers(other), digest_answers(good)) == 1.0
+
+
+def test_answers_count_where_outputs_are_kept_of_a_few() -> None:
+    """What a postprocess made of every example, beside the outputs of the first ones."""
+    good = {"outputs": np.zeros((2, 3), np.float32), "answers": np.zeros((5, 4), np.float32)}
+    changed = {**good, "answers": good["answers"] + np.eye(5, 4, dtype=np.float32)}
+    assert share_changed(digest_answers(changed), digest_answers(good)) == pytest.approx(0.8)
+    assert len(digest_answers(good).rows) == 5
