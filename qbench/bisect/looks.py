@@ -49,8 +49,9 @@ class Looks:
         return self.clock() - self._started >= self.most_seconds
 
     def look(self, place: int) -> None:
-        """One look, or one longer look, at a candidate. Raises ``ArmFailed`` where the good end dies beside it."""
+        """One look, or one longer look, at a candidate. Raises ``CaseError`` where the good end fails beside it."""
         started = self.clock()
+        good = self._open(0) if place and self._question.on == "latency" else None
         try:
             arm = self._open(place)
             if (same := self._find_same(place, arm)) is not None:
@@ -59,8 +60,8 @@ class Looks:
             self._try(place, arm)
             if self._question.on in ("accuracy", "bits"):
                 self._ask(place, arm, started)
-            elif self._question.on == "latency" and place:
-                self._time(place, arm)
+            elif good is not None:
+                self._time(place, arm, good)
             else:
                 self._keep(Observation(candidate=place, runs=True, digest=arm.digest), started)
         except Absent as error:
@@ -82,19 +83,25 @@ class Looks:
         return self._arms[place]
 
     def _try(self, place: int, arm: Arm) -> None:
-        """Loads it once, in a fresh process: what cannot be loaded is told from what is slow."""
+        """Loads it once, in a fresh process: what cannot be loaded is told from what is slow. One that fails is tried
+        again: the machine may have been short of something."""
         if place in self._tried:
             return
+        try:
+            self._load(arm)
+        except CaseError:
+            self._load(arm)
+        self._tried.add(place)
+
+    def _load(self, arm: Arm) -> None:
         worker = self.open_remote(arm.spec, limits=self.limits, fresh=True)
         try:
             worker.load()
         finally:
             worker.close()
-        self._tried.add(place)
 
-    def _time(self, place: int, arm: Arm) -> None:
+    def _time(self, place: int, arm: Arm, good: Arm) -> None:
         """Process pairs up to the next look; the good end runs beside it, twice."""
-        good = self._open(0)
         before = [each.pair for each in self.journal.observations if each.candidate == place and each.pair is not None]
         wanted = judge_time.next_look(len(before))
         assert wanted is not None

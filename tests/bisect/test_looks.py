@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from made_bisections import MadeCandidates, make_looks, make_question
 
+from qbench.bisect.candidates import Absent
 from qbench.bisect.journal import read_journal
 from qbench.gating.live_case import ArmFailed
 
@@ -24,7 +25,7 @@ def test_a_look_at_time_takes_pairs_up_to_the_next_look(tmp_path: Path) -> None:
     assert len(pairs) == 6
     changes = [pair.change for pair in pairs if pair is not None]
     assert np.mean(changes) == pytest.approx(np.log(1.05), abs=0.01)
-    assert candidates.opened == [8, 0], "each is made ready once"
+    assert candidates.opened == [0, 8], "each is made ready once"
 
 
 def test_a_look_at_the_good_end_only_tries_it(tmp_path: Path) -> None:
@@ -46,6 +47,30 @@ def test_what_cannot_be_looked_at_is_kept_with_its_reason(place: int, kind: str,
     assert stopped is not None
     assert stopped.kind == kind
     assert candidates.names[place] in stopped.reason
+
+
+def test_what_fails_once_is_tried_again(tmp_path: Path) -> None:
+    """The machine may have been short of something; what fails twice fails."""
+
+    class Shaky(MadeCandidates):
+        def open_remote(self, spec, **options):
+            self.failing = frozenset({4}) if 4 not in self.loaded else frozenset()
+            return super().open_remote(spec, **options)
+
+    candidates = Shaky(question=make_question("failure"), first=5)
+    looks = make_looks(candidates, tmp_path)
+    looks.look(4)
+    assert [(each.runs, each.stopped) for each in looks.journal.observations] == [(True, None)]
+    assert candidates.loaded == [4, 4]
+
+
+def test_a_good_end_that_cannot_be_had_any_more_is_not_the_candidates_fault(tmp_path: Path) -> None:
+    """As where an environment was removed, and a search goes on."""
+    candidates = MadeCandidates(question=make_question(), first=5, absent=frozenset({0}))
+    looks = make_looks(candidates, tmp_path)
+    with pytest.raises(Absent, match=r"no wheel for 1\.20\.0"):
+        looks.look(8)
+    assert looks.journal.observations == []
 
 
 def test_a_good_end_that_dies_beside_a_candidate_is_not_the_candidates_fault(tmp_path: Path) -> None:
