@@ -140,3 +140,46 @@ def test_ends_that_make_no_sense_over_layers(
     """Each with what it would be."""
     with pytest.raises(UsageError, match=told):
         start(request(suite, tmp_path, on, good, bad), Silent())
+
+
+OUTLIER = """\
+import torch
+from torch import nn
+
+def outlier():
+    torch.manual_seed(0)
+    layers = [nn.Flatten()]
+    for inputs, outputs in [(64, 32), (32, 32), (32, 32), (32, 32), (32, 10)]:
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    network = nn.Sequential(*layers[:-1])
+    with torch.no_grad():
+        for layer in (network[1], network[3], network[5], network[7], network[9]):
+            layer.weight.mul_(3.0)
+        network[3].weight[0], network[3].bias[0] = 0.0, 0.0  # so that nothing comes from there,
+        network[5].weight[:, 0] = 3000.0                    # where one scale of all weights leaves no other any digit
+    return network
+"""
+
+
+def test_the_layer_that_costs_the_accuracy_is_named(tmp_path: Path) -> None:
+    """One of five layers has a weight that is a thousand times the others, and one scale for all of them."""
+    import torch
+
+    names: dict[str, object] = {}
+    exec(OUTLIER, names)
+    rng = np.random.default_rng(1)
+    inputs = rng.random((332, 1, 8, 8), dtype=np.float32)
+    with torch.no_grad():
+        labels = names["outlier"]()(torch.tensor(inputs)).argmax(1).numpy()  # type: ignore[operator]
+    arrays = {"train_inputs": inputs[:32], "train_labels": labels[:32]}
+    np.savez(tmp_path / "data.npz", **arrays, test_inputs=inputs[32:], test_labels=labels[32:])
+    (tmp_path / "network.py").write_text(OUTLIER)
+    (tmp_path / "small.yaml").write_text(
+        SUITE.replace("two_layers", "outlier").replace("min_coverage: 0.9", "per_channel: false")
+    )
+    read = suites.read(tmp_path / "small.yaml")
+    started = start(request(read, tmp_path / "looks"), Silent())
+    assert started.answer.kind == "named"
+    assert started.answer.found is not None
+    named = started.question.candidates[started.answer.found.first_bad]
+    assert "5" in named, started.question.candidates
