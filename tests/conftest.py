@@ -60,6 +60,7 @@ LONGEST = (
     "running/test_saturation_stage.py",
     "test_build.py",
     "gating/test_against.py",
+    "bisect/test_start.py",
     "quant/onnx/test_onnxruntime_session.py",
     "quant/pytorch/test_narrow_weights.py",
     "train/test_train.py",

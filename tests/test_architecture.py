@@ -47,7 +47,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("explain",),
     ("check",),
     ("running", "gating", "report"),
-    ("ship", "replay", "upgrade"),
+    ("ship", "replay", "upgrade", "bisect"),
     ("api", "cli", "pytest_plugin"),
     ("__main__",),
 )

@@ -21,6 +21,7 @@ import typer
 
 from qbench.cli import (
     baseline,
+    bisect,
     check,
     clean,
     compare,
@@ -89,6 +90,7 @@ _SHORT = {
     "ship": "Write the answer as a folder to deploy without qbench.",
     "baseline": "Keep a run as the baseline of the gate.",
     "gate": "Judge a run by its suite's gate, against the baseline.",
+    "bisect": "Find the release, commit or layer that made it worse.",
     "upgrade": "Say whether a newer runtime is safe, before it is installed.",
     "replay": "Make a run again, and say what differs first.",
     "export": "Write a run for other tools: csv, parquet, benchmark JSON.",
@@ -135,6 +137,12 @@ app.command(
 app.command("ship", short_help=_SHORT["ship"], epilog="Example: qbench ship quickstart --output deploy")(ship.ship)
 app.command("baseline", short_help=_SHORT["baseline"], epilog="Example: qbench baseline quickstart")(baseline.baseline)
 app.command("gate", short_help=_SHORT["gate"], epilog="Example: qbench gate quickstart --markdown gate.md")(gate.gate)
+app.command(
+    "bisect",
+    short_help=_SHORT["bisect"],
+    epilog="Example: qbench bisect suites/quickstart.yaml --case digits-cnn/static/onnxruntime/t1/b1 "
+    "--good onnxruntime==1.20.0 --bad onnxruntime==1.32.0",
+)(bisect.bisect)
 app.command(
     "upgrade",
     short_help=_SHORT["upgrade"],

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,7 @@ def predict(
     host: str = NATIVE,
     same_answers: bool = True,
     postprocess: Postprocess | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
     root: Path | None = None,
     slots: Slots | None = None,
     start_worker: Callable[..., Any] = Worker,
@@ -175,6 +177,7 @@ def predict(
     fit it), from fresh processes, each of which proves first that the artifact gives there what it gave where it was
     built; but on another ``host`` than ``native``, or where it was built on another machine (``same_answers`` False),
     it may give something else. Where the host's answers are predicted, the sums of each layer are written, too.
+    ``environment``: further variables of these processes.
 
     With a ``postprocess`` what it makes of every example is written as ``answers``, and the outputs of the first
     examples alone where those of all would be large (``worker.MOST_BYTES``).
@@ -196,7 +199,7 @@ def predict(
     )
     result = compute_outputs(
         evaluation,
-        environment=_environment(host),
+        environment={**_environment(host), **environment},
         slots=slots or Slots(1),
         start_worker=start_worker,
         limits=limits,

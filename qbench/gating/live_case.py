@@ -47,6 +47,14 @@ MAX_SECONDS = 1.2
 WARMUP_CALLS, WARMUP_SECONDS = 10, 0.2
 
 
+class ArmFailed(CaseError):
+    """The process of an ``arm`` died, or could not load its artifact."""
+
+    def __init__(self, arm: str, text: str) -> None:
+        super().__init__(text)
+        self.arm = arm
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveRules:
     """What is to be decided: the largest slowdown (0.05: 5 %), the smallest speed-up over fp32, the largest growth of
@@ -79,6 +87,7 @@ class LiveCase:
     seed: int = 0
     open_remote: Callable[..., Any] = RemoteWorker
     clock: Callable[[], float] = time.monotonic
+    names: Mapping[str, str] = field(default_factory=dict)  # of the arms, in messages, where they have others
     pairs: list[ProcessPair] = field(default_factory=list)
     kept_pairs: list[ProcessPair] = field(default_factory=list)
     spent: float = 0.0
@@ -102,7 +111,7 @@ class LiveCase:
         """One more generation of fresh processes, and an interim analysis where one is due."""
         started = self.clock()
         try:
-            self.pairs.append(self._measure_generation(len(self.pairs)))
+            self.pairs.append(self.measure_pair(len(self.pairs)))
         except CaseError as error:
             self._error = error
         self.spent += self.clock() - started
@@ -149,8 +158,9 @@ class LiveCase:
                 analyses[name] = analyze_start(pairs, rules.start)
         self._analyses = analyses
 
-    def _measure_generation(self, number: int) -> ProcessPair:
-        """Raises ``CaseError`` with the reason where a process dies, or nothing can be kept."""
+    def measure_pair(self, number: int) -> ProcessPair:
+        """One generation of fresh processes, by its number, which is not added to the case's. Raises ``CaseError`` with
+        the reason where a process dies (``ArmFailed``), or nothing can be kept."""
         opened: dict[str, list[Any]] = {}
 
         def open_worker(arm: str) -> Any:
@@ -176,7 +186,8 @@ class LiveCase:
         ).run()
         for series, _ in entries:
             if series.error is not None:
-                raise CaseError(f"{_NAMES[series.case]}: {series.error}")
+                name = self.names.get(series.case, _NAMES[series.case])
+                raise ArmFailed(series.case, f"{name}: {series.error}")
         if KEPT in self.specs:
             self.kept_pairs.append(self._summarize(number, opened, KEPT))
         return self._summarize(number, opened, CONTENDER)
@@ -211,7 +222,7 @@ class LiveCase:
         )
 
 
-_NAMES = {
+_NAMES: Mapping[str, str] = {
     BASELINE: "the baseline's artifact",
     CONTENDER: "the artifact of this run",
     KEPT: "the baseline's artifact under the libraries of this run",

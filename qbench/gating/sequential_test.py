@@ -55,11 +55,26 @@ if TYPE_CHECKING:
 
 # The numbers of process pairs after which there is an interim analysis.
 ANALYSES = (3, 6, 9, 12)
-# Two-sided: each analysis may be wrong on either side with a quarter of the 5 %.
-LEVEL = 1 - FAMILY_ERROR / len(ANALYSES)
 CONTROL_LEVEL = 0.90
 # Variance of the control over that of the change, where all three processes spread alike: 2 to 1 + 1/2.
 CONTROL_OVER_CHANGE = 4 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """After which numbers of process pairs there is an interim analysis. Two-sided: all of them share 5 %, so that each
+    may be wrong on either side with half of its part."""
+
+    analyses: tuple[int, ...] = ANALYSES
+
+    @property
+    def level(self) -> float:
+        """Of the interval of each analysis."""
+        return 1 - FAMILY_ERROR / len(self.analyses)
+
+
+GATE = Schedule()
+LEVEL = GATE.level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +104,7 @@ class ProcessPair:
 class InterimAnalysis:
     """What is known after some process pairs. ``slowdown`` and ``control`` are ratios of times with limits at
     ``level`` and ``CONTROL_LEVEL``; ``doubt`` says why the measurement cannot be trusted, else None. ``number``
-    counts the analyses from 1. ``decided``: no further pairs are needed."""
+    counts the analyses of the ``schedule`` from 1. ``decided``: no further pairs are needed."""
 
     outcome: Outcome
     number: int
@@ -98,12 +113,17 @@ class InterimAnalysis:
     p_value: float
     doubt: str | None
     decided: bool
-    level: float = LEVEL
+    schedule: Schedule = GATE
+
+    @property
+    def level(self) -> float:
+        """Of the limits of ``slowdown``."""
+        return self.schedule.level
 
     @property
     def pairs(self) -> int:
         """How many process pairs it rests on."""
-        return ANALYSES[self.number - 1]
+        return self.schedule.analyses[self.number - 1]
 
     @property
     def freedom(self) -> int:
@@ -159,14 +179,24 @@ def count_freedom(pairs: int) -> int:
     return 2 * (pairs - 1)
 
 
-def analyze(pairs: Sequence[ProcessPair], tolerance: float, *, rules: int = 1) -> InterimAnalysis:
-    """What 3, 6, 9 or 12 process pairs say of "slower by more than ``tolerance``" (0.05: 5 %).
+def analyze(
+    pairs: Sequence[ProcessPair],
+    tolerance: float,
+    *,
+    rules: int = 1,
+    schedule: Schedule = GATE,
+    told_apart: float | None = None,
+) -> InterimAnalysis:
+    """What 3, 6, 9 or 12 process pairs (or as many as the ``schedule`` says) say of "slower by more than ``tolerance``"
+    (0.05: 5 %). ``told_apart``: the change that is to be told from none, of which the control may be off by half; the
+    tolerance where it is not given.
 
     ``rules``: how many rules share the error of this case. A FAIL that would not survive the correction for them asks
     for more pairs, where there can be more.
     """
     changes = np.asarray([pair.change for pair in pairs])
-    return _analyze(pairs, changes, 1 + tolerance, "below", math.log1p(tolerance / 2), rules)
+    room = math.log1p((tolerance if told_apart is None else told_apart) / 2)
+    return _analyze(pairs, changes, 1 + tolerance, "below", room, rules, schedule=schedule)
 
 
 def analyze_promise(pairs: Sequence[ProcessPair], promise: float, *, rules: int = 1) -> InterimAnalysis:
@@ -204,19 +234,21 @@ def _analyze(
     room: float | None,
     rules: int,
     unseen: float = 0.0,
+    schedule: Schedule = GATE,
 ) -> InterimAnalysis:
-    if not is_analysis_due(len(pairs)):
-        raise ValueError(f"an interim analysis comes after {ANALYSES} process pairs, not after {len(pairs)}")
-    number, freedom = ANALYSES.index(len(pairs)) + 1, count_freedom(len(pairs))
+    looks, level = schedule.analyses, schedule.level
+    if len(pairs) not in looks:
+        raise ValueError(f"an interim analysis comes after {looks} process pairs, not after {len(pairs)}")
+    number, freedom = looks.index(len(pairs)) + 1, count_freedom(len(pairs))
     controls = np.asarray([pair.control for pair in pairs])
     of_changes, of_control = float(changes.var(ddof=1)), float(controls.var(ddof=1))
     shared = (of_changes + of_control / CONTROL_OVER_CHANGE) / 2
-    ratio = _interval(changes, max(of_changes, shared), freedom, LEVEL, unseen)
+    ratio = _interval(changes, max(of_changes, shared), freedom, level, unseen)
     control = _interval(controls, max(of_control, shared * CONTROL_OVER_CHANGE), freedom, CONTROL_LEVEL)
     outcome = thresholds.decide(ratio, threshold, wanted=wanted)
     side: Any = "above" if wanted == "below" else "below"
-    beyond = thresholds.p_value_beyond(ratio, threshold, side=side, level=LEVEL, degrees_of_freedom=freedom)
-    p_value = multiple_testing.scale_p_value(beyond, LEVEL)
+    beyond = thresholds.p_value_beyond(ratio, threshold, side=side, level=level, degrees_of_freedom=freedom)
+    p_value = multiple_testing.scale_p_value(beyond, level)
     drift = math.fsum(pair.drift for pair in pairs) / len(pairs)
     doubt = None if room is None else _find_doubt(control, drift, room, coarse=of_control == 0)
     survives = outcome == "PASS" or (outcome == "FAIL" and p_value * rules <= FAMILY_ERROR)
@@ -227,7 +259,8 @@ def _analyze(
         control=control,
         p_value=p_value,
         doubt=doubt,
-        decided=number == len(ANALYSES) or (doubt is None and survives),
+        decided=number == len(looks) or (doubt is None and survives),
+        schedule=schedule,
     )
 
 

@@ -31,7 +31,7 @@ class Repository:
             names = _git(self.top, "for-each-ref", "--format=%(refname:short)", "--sort=-committerdate").split()
             there = f"; there are {first_names(names)}" if names else ""
             shallow = " (a shallow clone: fetch it first)" if self._is_shallow() else ""
-            raise UsageError(f"--against {ref}: no such commit, branch or tag in {self.top}{shallow}{there}") from error
+            raise UsageError(f"{ref}: no such commit, branch or tag in {self.top}{shallow}{there}") from error
 
     def _is_shallow(self) -> bool:
         return _git(self.top, "rev-parse", "--is-shallow-repository").strip() == "true"
@@ -44,6 +44,20 @@ class Repository:
     def has(self, commit: str, path: str) -> bool:
         """Whether a commit holds a file."""
         return bool(_git(self.top, "ls-tree", "-z", "--name-only", commit, "--", path))
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        """Whether a commit is another one, or comes before it."""
+        try:
+            return _git(self.top, "merge-base", older, newer).strip() == older
+        except UsageError:  # they have nothing in common
+            return False
+
+    def list_between(self, older: str, newer: str) -> list[str]:
+        """The commits behind one up to another, the oldest first: along first parents, so that what a merge brought is
+        one change; all of them where the older one does not lie there."""
+        span = f"{older}..{newer}"
+        along = _git(self.top, "rev-list", "--reverse", "--first-parent", "--ancestry-path", span, "--").split()
+        return along or _git(self.top, "rev-list", "--reverse", "--ancestry-path", span, "--").split()
 
     @contextlib.contextmanager
     def checked_out(self, commits: Sequence[str]) -> Iterator[list[Path]]:
@@ -63,7 +77,7 @@ def find_repository(file: Path) -> Repository:
     try:
         top = _git(file.resolve().parent, "rev-parse", "--show-toplevel").rstrip("\n")
     except UsageError as error:
-        raise UsageError(f"--against needs a git repository, and {file} lies in none ({error})") from error
+        raise UsageError(f"a commit needs a git repository, and {file} lies in none ({error})") from error
     return Repository(top=Path(top))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from qbench.backends.int8_coverage import has_no_int8_form
 from qbench.explain.change import Change
 from qbench.explain.where_time_goes import TimeShares
-from qbench.plan.cases import Case
+from qbench.plan.cases import Case, Variant
 from qbench.quant.artifacts.coverage import Layer, compute_int8_share
 from qbench.record.schema import InputFit
 
@@ -92,15 +92,21 @@ class Counterfactual:
 def put_in_float(cause: str, situation: Situation, names: Sequence[str]) -> Counterfactual:
     """The layers of that name in float, beside those that the recipe skips; with a ``min_coverage`` that allows it,
     where the suite's does not."""
-    recipe = situation.case.variant.recipe
-    fields: dict[str, Any] = {"skip_layers": tuple(dict.fromkeys([*recipe.skip_layers, *names]))}
-    left = [replace(layer, precision="fp32") if layer.name in names else layer for layer in situation.layers]
-    share = None if situation.case.variant.mode == "dynamic" else compute_int8_share(left)
-    if share and recipe.min_coverage is not None and share < recipe.min_coverage:
-        fields["min_coverage"] = _round_down(share)
+    fields = skip_more(situation.case.variant, situation.layers, names)
     return Counterfactual(
         cause=cause, text=f"in float: {', '.join(names)}", change=Change(recipe=fields), gives_up=True
     )
+
+
+def skip_more(variant: Variant, layers: Sequence[Layer], names: Collection[str]) -> dict[str, Any]:
+    """The fields of a recipe that keep the ``layers`` of these names in float, beside those that it skips."""
+    recipe = variant.recipe
+    fields: dict[str, Any] = {"skip_layers": tuple(dict.fromkeys([*recipe.skip_layers, *names]))}
+    left = [replace(layer, precision="fp32") if layer.name in names else layer for layer in layers]
+    share = None if variant.mode == "dynamic" else compute_int8_share(left)
+    if share and recipe.min_coverage is not None and share < recipe.min_coverage:
+        fields["min_coverage"] = _round_down(share)
+    return fields
 
 
 def _round_down(share: float) -> float:

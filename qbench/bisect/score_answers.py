@@ -1,0 +1,80 @@
+"""What the suite's metric says of each example of a file of answers; in a child process, since a metric may be code of
+the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench import registry
+from qbench.bisect.judge_answers import Scored
+from qbench.bisect.open_suite import OpenSuite
+from qbench.errors import EvaluateError
+from qbench.evaluate.one_output import find_reference
+from qbench.evaluate.predictions import load_predictions
+from qbench.metrics.base import Metric, take_answers
+from qbench.metrics.spec import MetricSpec
+from qbench.models.postprocess import find_form, fit_answers
+from qbench.progress.callback import Progress
+from qbench.record.stored_run import MetricInfo
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scorer:
+    """Scores files of answers of a suite's case. ``fp32``: the answers of its like-for-like fp32, for a metric that
+    holds them against these."""
+
+    opened: OpenSuite
+    fp32: Path | None
+
+    def __call__(self, file: Path) -> Scored:
+        """The scores of a file's answers, better being higher; raises ``CaseError``."""
+        spec, data = self.opened.metric, self.opened.data
+        values, whole = self.opened.call_child(score_here, spec, file, self.fp32, data.classes)
+        info = describe_metric(spec)
+        if not whole:
+            return Scored(values=info.sign * values, bounds=info.bounds)
+        metric: Metric = registry.load("metric", spec.name)
+        return Scored(values=values, score=lambda facts: info.sign * metric.of_facts(facts))
+
+
+def describe_metric(spec: MetricSpec) -> MetricInfo:
+    """How a metric is shown; nothing of the user's is run."""
+    metric = spec.load()
+    return MetricInfo(
+        name=metric.name,
+        percent=metric.percent,
+        higher_is_better=metric.higher_is_better,
+        against=metric.against,
+        own_unit=metric.unit,
+        perfect=metric.perfect,
+    )
+
+
+def score_here(
+    spec: MetricSpec, file: Path, fp32: Path | None, classes: int | None, *, progress: Progress
+) -> tuple[Array, bool]:
+    """The metric of each example; or, and True, its facts of each, where it is none of single examples."""
+    progress("score", 0.9)
+    metric, answers = spec.load(), take_answers(load_predictions(file))
+    base = None if fp32 is None else take_answers(load_predictions(fp32))
+    if base is not None and base["outputs"].shape != answers["outputs"].shape:
+        form = find_form([answers["outputs"], base["outputs"]])
+        base, answers = ({**part, "outputs": fit_answers(part["outputs"], form)} for part in (base, answers))
+    outputs = answers["outputs"]
+    if problem := metric.problem(outputs, answers.get("labels"), classes):
+        raise EvaluateError(problem)
+    reference = find_reference(metric, answers, base)
+    values = metric.per_example(outputs, reference)
+    if values is not None:
+        return np.asarray(values, dtype=np.float64), False
+    facts = metric.facts(outputs, reference)
+    if facts is None:
+        raise EvaluateError(f"{metric.name} says nothing of single examples, so no candidate can be judged by it")
+    return facts, True

@@ -1,0 +1,173 @@
+"""Rules of qbench/bisect/bisection.py: from the first look to the answer, by looks that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_bisections import MadeCandidates, make_looks, make_question
+
+from qbench.bisect import judges
+from qbench.bisect.answer import Answer
+from qbench.bisect.bisection import find_answer, read_answers
+from qbench.bisect.judge_answers import Scored
+from qbench.bisect.judges import AnswersJudge, Judge
+from qbench.bisect.question import On
+from qbench.evaluate.predictions import load_predictions
+
+RIGHT = np.ones((450, 1))
+
+
+def score(file: Path) -> Scored:
+    """The first output is the score."""
+    return Scored(values=load_predictions(file)["outputs"][:, 0], bounds=(0.0, None))
+
+
+def choose_judge(on: On, folder: Path) -> Judge:
+    """As ``bisection.choose_judge``, without a suite."""
+    made: dict[str, Callable[[], Judge]] = {
+        "latency": lambda: judges.judge_times,
+        "failure": lambda: judges.judge_failures,
+        "bits": lambda: AnswersJudge(folder=folder, read=read_answers),
+        "accuracy": lambda: AnswersJudge(folder=folder, read=read_answers, score=score),
+    }
+    return made[on]()
+
+
+def answer_of(candidates: MadeCandidates, folder: Path, **changes: object) -> Answer:
+    """The answer of a bisection over them."""
+    looks = make_looks(candidates, folder, **changes)
+    return find_answer(looks.journal, choose_judge(candidates.question.on, folder), looks)
+
+
+def flip(count: int) -> np.ndarray:
+    """Answers of which so many are wrong."""
+    values = RIGHT.copy()
+    values[:count] = 0
+    return values
+
+
+@pytest.mark.parametrize("first", [1, 4, 8])
+@pytest.mark.parametrize("slower", [0.02, 0.05, 0.2])
+def test_the_slow_release_is_named(first: int, slower: float, tmp_path: Path) -> None:
+    """By real rounds of pretended workers."""
+    candidates = MadeCandidates(question=make_question(), first=first, slower=slower, spread=0.002)
+    answer = answer_of(candidates, tmp_path)
+    assert answer.kind == "named"
+    assert answer.found is not None
+    assert (answer.found.last_good, answer.found.first_bad) == (first - 1, first)
+    assert answer.found.chance >= 0.95
+    assert answer.exit_code == 0
+
+
+def test_each_step_is_told(tmp_path: Path) -> None:
+    """With what it showed, and what is left."""
+    candidates = MadeCandidates(question=make_question(), first=4, slower=0.05)
+    looks = make_looks(candidates, tmp_path)
+    find_answer(looks.journal, judges.judge_times, looks)
+    assert looks.progress.notes[0] == "onnxruntime 1.20.0: good"
+    assert looks.progress.notes[1].startswith("onnxruntime 1.28.0: bad (+")
+    assert looks.progress.notes[1].endswith("3 process pairs); one of 8 releases")
+
+
+@pytest.mark.parametrize("first", [1, 5, 8])
+def test_the_release_that_flips_answers_is_named(first: int, tmp_path: Path) -> None:
+    """Two of a hundred."""
+    answers = {"answers": lambda place: flip(9 if place >= first else 0)}
+    for on in ("accuracy", "bits"):
+        candidates = MadeCandidates(question=make_question(on), first=first, **answers)  # type: ignore[arg-type]
+        answer = answer_of(candidates, tmp_path / on)
+        assert answer.kind == "named", on
+        assert answer.found is not None
+        assert answer.found.first_bad == first
+
+
+@pytest.mark.parametrize("first", [1, 5, 8])
+def test_the_release_that_fails_is_named(first: int, tmp_path: Path) -> None:
+    """It is the answer where failure is asked for, and passed by where time is."""
+    failing = frozenset(range(first, 9))
+    candidates = MadeCandidates(question=make_question("failure"), first=first, failing=failing)
+    answer = answer_of(candidates, tmp_path)
+    assert answer.kind == "named"
+    assert answer.found is not None
+    assert answer.found.first_bad == first
+    slow = MadeCandidates(question=make_question(), first=first, slower=0.05, failing=failing)
+    assert answer_of(slow, tmp_path / "slow").kind == "bad unusable"
+
+
+def test_releases_that_cannot_be_looked_at_leave_several(tmp_path: Path) -> None:
+    """As with git's skip: one of these is the first bad one."""
+    candidates = MadeCandidates(
+        question=make_question(), first=5, slower=0.05, absent=frozenset({4}), failing=frozenset({5})
+    )
+    answer = answer_of(candidates, tmp_path)
+    assert answer.kind == "several"
+    assert answer.found is not None
+    assert list(answer.found.candidates) == [4, 5, 6]
+    assert answer.exit_code == 4
+
+
+def test_ends_that_do_not_differ_name_none(tmp_path: Path) -> None:
+    """Nothing between them is looked at."""
+    for on, changes in (("latency", {}), ("failure", {}), ("bits", {"answers": lambda place: RIGHT})):
+        candidates = MadeCandidates(question=make_question(on), first=9, **changes)  # type: ignore[arg-type]
+        answer = answer_of(candidates, tmp_path / on)
+        assert (answer.kind, answer.found, answer.exit_code) == ("same", None, 3), on
+        assert set(candidates.opened) == {0, 8}
+
+
+def test_both_ends_bad_name_none(tmp_path: Path) -> None:
+    """A good end that fails, too, is none."""
+    candidates = MadeCandidates(question=make_question("failure"), first=0, failing=frozenset(range(9)))
+    answer = answer_of(candidates, tmp_path)
+    assert (answer.kind, answer.exit_code) == ("good unusable", 3)
+
+
+def test_a_bad_end_that_is_the_better_one_names_none(tmp_path: Path) -> None:
+    """It is told, so that the ends can be exchanged."""
+    candidates = MadeCandidates(question=make_question(), first=4, slower=-0.1)
+    assert answer_of(candidates, tmp_path).kind == "better"
+    gained = MadeCandidates(question=make_question("accuracy"), first=4, answers=lambda place: flip(9 * (place < 4)))
+    assert answer_of(gained, tmp_path / "answers").kind == "better"
+
+
+def test_bits_that_change_from_process_to_process_tell_nothing(tmp_path: Path) -> None:
+    """The good end is asked twice."""
+    count = iter(range(100))
+    candidates = MadeCandidates(question=make_question("bits"), first=4, answers=lambda place: RIGHT + next(count))
+    answer = answer_of(candidates, tmp_path)
+    assert answer.kind == "good unusable"
+    assert "bits cannot tell" in (answer.judged[0].reason or "")
+
+
+def test_other_examples_than_the_good_ends_are_not_compared(tmp_path: Path) -> None:
+    """A commit may have changed the data."""
+    candidates = MadeCandidates(
+        question=make_question("bits"),
+        first=4,
+        answers=lambda place: RIGHT[:400] if 2 <= place <= 6 else RIGHT + (place >= 4),
+    )
+    answer = answer_of(candidates, tmp_path)
+    assert answer.kind == "several"
+    assert "other examples" in (answer.judged[4].reason or "")
+
+
+def test_a_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """Looks that are kept are not made again, and the answer is the same."""
+    first = MadeCandidates(question=make_question(), first=6, slower=0.05)
+    cut = answer_of(first, tmp_path, most_seconds=8.0)
+    assert cut.kind == "cut"
+    assert cut.exit_code == 4
+    seen = set(first.opened)
+    again = MadeCandidates(question=make_question(), first=6, slower=0.05)
+    answer = answer_of(again, tmp_path)
+    assert answer.kind == "named"
+    assert answer.found is not None
+    assert answer.found.first_bad == 6
+    assert 0 in seen
+    assert len(again.loaded) < len(first.loaded) + len(again.loaded)
+    done = MadeCandidates(question=make_question(), first=6, slower=0.05)
+    assert answer_of(done, tmp_path) == answer
+    assert done.opened == [], "an answered question needs no look"

@@ -1,0 +1,91 @@
+"""Rules of qbench/bisect/journal.py: a search goes on from its file, and from no other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_bisections import make_question
+
+from qbench.bisect.journal import FILE, open_journal, read_journal
+from qbench.bisect.question import Observation, Stopped
+from qbench.errors import UsageError
+from qbench.gating.sequential_test import ProcessPair
+
+PAIR = ProcessPair(ratio=0.05, control=-0.01, drift=0.001, start=0.2, seconds=(0.001, 0.00105))
+LOOKS = [
+    Observation(candidate=0, runs=True, digest="a", seconds=1.5),
+    Observation(candidate=8, pair=PAIR, digest="b"),
+    Observation(candidate=4, stopped=Stopped(kind="fails", reason="it cannot load opset 21")),
+    Observation(candidate=3, same=0),
+    Observation(candidate=5, answers="answers-5.npz"),
+]
+
+
+def write(folder: Path) -> Path:
+    """A journal with every kind of look."""
+    journal = open_journal(folder, make_question())
+    for look in LOOKS:
+        journal.add(look)
+    return journal.file
+
+
+def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
+    """Number by number."""
+    write(tmp_path / "new" / "folder")
+    journal = open_journal(tmp_path / "new" / "folder", make_question())
+    assert journal.observations == LOOKS
+
+
+def test_a_line_that_a_kill_cut_is_left_out(tmp_path: Path) -> None:
+    """And the file is whole again, so that the next line stands on its own."""
+    file = write(tmp_path)
+    file.write_text(file.read_text()[:-10])
+    journal = open_journal(tmp_path, make_question())
+    assert journal.observations == LOOKS[:-1]
+    journal.add(LOOKS[-1])
+    assert read_journal(file)[1:] == (LOOKS, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"on": "bits"}, "--on"), ({"digest": "1" * 64}, "what artifacts and examples are made from")],
+)
+def test_looks_of_another_question_are_refused(change: dict[str, str], named: str, tmp_path: Path) -> None:
+    """With what differs, and what to do."""
+    write(tmp_path)
+    with pytest.raises(UsageError, match=rf"of another search \({named} differ\).*--out"):
+        open_journal(tmp_path, replace(make_question(), **change))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no json\n",
+        "[]\n",
+        '{"schema": 1}\n',
+        '{"schema": 2, "question": {}}\n',
+        '{"schema": 1, "question": {"suite": "demo"}}\n',
+    ],
+)
+def test_what_is_no_journal_is_refused(text: str, tmp_path: Path) -> None:
+    """Nothing of it is taken for a look."""
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UsageError, match=FILE):
+        open_journal(tmp_path, make_question())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [{"candidate": 99}, {"candidate": 1, "pair": {"ratio": "x"}}, {"candidate": 1, "answers": "../../secret.npz"}],
+)
+def test_a_look_that_cannot_be_is_refused(line: dict[str, object], tmp_path: Path) -> None:
+    """A candidate that there is none of, a pair without numbers, answers that lie elsewhere."""
+    file = write(tmp_path)
+    with file.open("a") as stream:
+        stream.write(json.dumps(line) + "\n")
+    with pytest.raises(UsageError, match=FILE):
+        open_journal(tmp_path, make_question())

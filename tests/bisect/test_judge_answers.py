@@ -1,0 +1,104 @@
+"""Rules of qbench/bisect/judge_answers.py: the side of answers, by the same examples at both ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.bisect.judge_answers import (
+    Scored,
+    compare_scores,
+    digest_answers,
+    judge_bits,
+    judge_score_end,
+    judge_scores,
+    share_changed,
+)
+from qbench.metrics.classes import F1
+
+RIGHT = np.ones(450)
+
+
+def flip(*places: int, values: np.ndarray = RIGHT) -> Scored:
+    """Scores of which those at these places are wrong."""
+    changed = values.copy()
+    changed[list(places)] = 0.0
+    return Scored(values=changed)
+
+
+GOOD, BAD = flip(), flip(*range(9))
+
+
+def test_the_ends_differ_where_a_paired_test_shows_a_loss() -> None:
+    """Nine of 450 do, one does not, and a gain is none."""
+    assert judge_score_end(GOOD, BAD).side == "bad"
+    assert judge_score_end(GOOD, flip(0)).side == "good"
+    assert judge_score_end(BAD, GOOD).side == "good"
+    assert judge_score_end(GOOD, GOOD).value == compare_scores(GOOD, GOOD)
+
+
+def test_who_answers_as_an_end_is_on_its_side() -> None:
+    """For sure: which answers changed is no matter of samples."""
+    assert (judge_scores(GOOD, GOOD, BAD).side, judge_scores(GOOD, GOOD, BAD).p_bad) == ("good", 0.0)
+    assert (judge_scores(BAD, GOOD, BAD).side, judge_scores(BAD, GOOD, BAD).p_bad) == ("bad", 1.0)
+
+
+def test_who_answers_otherwise_is_held_against_the_middle() -> None:
+    """A few more wrong than one end is on its side, half of them is open."""
+    bad = flip(*range(40))
+    assert judge_scores(flip(*range(38)), GOOD, bad).side == "bad"
+    assert judge_scores(flip(0, 1), GOOD, bad).side == "good"
+    middle = judge_scores(flip(*range(20)), GOOD, bad)
+    assert middle.side == "open"
+    assert middle.p_bad == pytest.approx(0.5, abs=0.05)
+    assert not middle.more
+    assert middle.value is not None
+    assert middle.value.value == pytest.approx(-20 / 450)
+
+
+def test_a_score_of_all_examples_is_judged_by_its_facts() -> None:
+    """F1 has no value of one example."""
+    labels = np.tile([0, 1], 200)
+
+    def facts(wrong: int) -> Scored:
+        answers = labels.copy()
+        answers[:wrong] = 1 - answers[:wrong]
+        return Scored(values=np.stack([answers, labels], axis=1), score=F1.of_facts)
+
+    good, bad = facts(0), facts(60)
+    assert judge_score_end(good, bad).side == "bad"
+    assert [judge_scores(facts(wrong), good, bad).side for wrong in (1, 30, 59)] == ["good", "open", "bad"]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(0, 2**31 - 1))
+def test_bits_differ_where_a_byte_does(rows: list[int], seed: int) -> None:
+    """The share of examples of which any output has another bit; -0.0 is another than 0.0."""
+    rng = np.random.default_rng(seed)
+    outputs = rng.random((len(rows), 3)).astype(np.float32)
+    good = {"outputs": outputs, "outputs.1": np.zeros((len(rows), 2, 2), np.float32)}
+    changed = good["outputs.1"].copy()
+    changed[np.array(rows) == 0] = -0.0
+    other = {**good, "outputs.1": changed}
+    share = sum(row == 0 for row in rows) / len(rows)
+    new, old = digest_answers(other), digest_answers(good)
+    assert share_changed(new, old) == pytest.approx(share)
+    assert judge_bits(new, old).side == ("bad" if share else "good")
+    assert judge_bits(old, old).p_bad == 0.0
+
+
+def test_outputs_of_another_form_are_all_changed() -> None:
+    """Another shape, type or number of outputs."""
+    good = {"outputs": np.zeros((4, 2), np.float32)}
+    others = [{"outputs": outputs} for outputs in (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float64))]
+    for other in [*others, {**good, "outputs.1": good["outputs"]}]:
+        assert share_changed(digest_answers(other), digest_answers(good)) == 1.0
+
+
+def test_answers_count_where_outputs_are_kept_of_a_few() -> None:
+    """What a postprocess made of every example, beside the outputs of the first ones."""
+    good = {"outputs": np.zeros((2, 3), np.float32), "answers": np.zeros((5, 4), np.float32)}
+    changed = {**good, "answers": good["answers"] + np.eye(5, 4, dtype=np.float32)}
+    assert share_changed(digest_answers(changed), digest_answers(good)) == pytest.approx(0.8)
+    assert len(digest_answers(good).rows) == 5

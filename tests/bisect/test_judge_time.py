@@ -1,0 +1,121 @@
+"""Rules of qbench/bisect/judge_time.py: the gate's test against half of the change, and the chance that it leaves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bisect_error import Setting, normal, simulate
+
+from qbench.bisect import judge_time
+from qbench.bisect.judge_time import (
+    LOOKS,
+    compare_neighbours,
+    judge_candidate,
+    judge_end,
+    measure_change,
+    next_look,
+)
+from qbench.gating.sequential_test import ProcessPair
+from qbench.stats.interval_type import Interval
+
+
+def draw(change: float, count: int, spread: float = 0.004, seed: int = 0) -> list[ProcessPair]:
+    """Process pairs of a contender that is slower by that share."""
+    rng, one = np.random.default_rng(seed), normal(spread)
+    return [replace(pair, ratio=pair.ratio + math.log1p(change)) for pair in (one(rng) for _ in range(count))]
+
+
+def test_looks_come_after_ever_more_pairs() -> None:
+    """Four times as many as the gate's at most."""
+    assert [next_look(count) for count in (0, 2, 3, 6, 12, 24, 48, 50)] == [3, 3, 6, 12, 24, 48, None, None]
+
+
+def test_the_ends_differ_or_do_not() -> None:
+    """By more than what is worth a search; without a look nothing is known."""
+    assert judge_end(draw(0.05, 2)).side == "open"
+    assert judge_end(draw(0.05, 3)).side == "bad"
+    same = judge_end(draw(0.0, 12))
+    assert same.side == "good"
+    assert same.size == 12
+    faster = judge_end(draw(-0.05, 12))
+    assert faster.side == "good"
+    assert faster.value is not None
+    assert faster.value.high is not None
+    assert faster.value.high < 1
+
+
+def test_a_change_that_is_not_known_well_enough_to_be_halved_is_measured_longer() -> None:
+    """It is slower for sure, by nobody knows how much."""
+    pairs = draw(0.2, 3, spread=0.05, seed=5)
+    end = judge_end(pairs)
+    assert (end.side, end.more) == ("open", True)
+    assert judge_end(draw(0.2, 48, spread=0.05)).side == "bad"
+
+
+def test_a_candidate_is_held_against_half_of_the_change() -> None:
+    """On the side where it lies, with the probability that this is right; in between it stays open."""
+    change = measure_change(draw(0.05, 12))
+    assert change.half == pytest.approx(0.025, rel=0.1)
+    good, bad, between = (judge_candidate(draw(size, 12, seed=1), change) for size in (0.0, 0.05, change.half))
+    assert (good.side, bad.side, between.side) == ("good", "bad", "open")
+    assert good.p_bad is not None
+    assert bad.p_bad is not None
+    assert between.p_bad is not None
+    assert good.p_bad < 0.001
+    assert bad.p_bad > 0.999
+    assert 0.02 < between.p_bad < 0.98
+    assert between.more
+    assert not judge_candidate(draw(change.half, 48, seed=1), change).more
+
+
+def test_pairs_behind_the_last_look_wait_for_the_next() -> None:
+    """A search that was stopped between two looks goes on as if it had not been."""
+    change = measure_change(draw(0.05, 12))
+    pairs = draw(0.01, 5)
+    assert judge_candidate(pairs, change) == judge_candidate(pairs[:3], change)
+    assert judge_candidate([], change).side == "open"
+
+
+def test_the_noise_check_may_be_off_by_half_of_the_change() -> None:
+    """More would be more than what is to be told apart: then nothing is decided, with the reason."""
+    change = measure_change(draw(0.05, 12))
+    off = [replace(pair, control=pair.control + 0.04) for pair in draw(0.0, 12)]
+    judged = judge_candidate(off, change)
+    assert judged.side == "open"
+    assert "noise check" in (judged.reason or "")
+
+
+def test_two_candidates_are_compared_over_the_good_end() -> None:
+    """Their ratio, with the width of both; none where one was not measured."""
+    ratio = compare_neighbours(Interval(value=1.02, low=1.01, high=1.03), Interval(value=1.071, low=1.061, high=1.081))
+    assert ratio is not None
+    assert ratio.value == pytest.approx(1.05)
+    assert ratio.high is not None
+    assert ratio.high - ratio.value == pytest.approx(0.0144, abs=0.001)
+    assert compare_neighbours(None, Interval(value=1.0, low=0.9, high=1.1)) is None
+    assert compare_neighbours(Interval(value=1.0), Interval(value=1.0, low=0.9, high=1.1)) is None
+
+
+@pytest.mark.parametrize(("effect", "spread"), [(0.02, 0.004), (0.05, 0.015), (0.2, 0.025)])
+def test_at_most_one_in_twenty_is_named_wrongly(effect: float, spread: float) -> None:
+    """And the chance that is stated is no more than the share that is right (``tests/benchmarks/bisect_error.py``)."""
+    tally = simulate(Setting(noise="", draw=normal(spread), releases=12, effect=effect), 40)
+    assert tally.ends["wrong"] + tally.ends["missed"] <= 2
+    assert tally.ends["right"] >= 30
+    assert math.fsum(tally.chances) / len(tally.chances) <= tally.right / len(tally.chances) + 0.05
+
+
+def test_where_nothing_changed_none_is_named() -> None:
+    """Whatever the noise: the ends do not differ, or cannot be told apart."""
+    for spread in (0.004, 0.015):
+        tally = simulate(Setting(noise="", draw=normal(spread), releases=12, effect=0.0), 40)
+        assert tally.ends["same"] + tally.ends["open"] >= 39
+
+
+def test_the_error_of_all_looks_is_that_of_one_test() -> None:
+    """They share 5 %."""
+    assert pytest.approx(0.05) == (1 - LOOKS.level) * len(LOOKS.analyses)
+    assert judge_time.LEAST == 0.01

@@ -1,0 +1,99 @@
+"""Rules of qbench/bisect/search.py: halving with undecided and skipped candidates, and the chance of the answer."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.bisect.search import ENOUGH, Found, Judged, Look, find_bracket, search, weigh_answers
+
+GOOD, BAD = Judged(side="good", p_bad=0.001), Judged(side="bad", p_bad=0.999)
+BROKEN = Judged(side="skipped", p_bad=None)
+END = {0: Judged(side="good", p_bad=0.0)}
+
+
+def run_search(last: int, judge, known=None) -> tuple[Found, list[int]]:
+    """The answer where ``judge(place)`` says what each look shows, and the looks."""
+    judged = {**END, last: judge(last), **(known or {})}
+    looks: list[int] = []
+    while isinstance(step := search(judged, last), Look):
+        looks.append(step.candidate)
+        judged[step.candidate] = judge(step.candidate)
+    return step, looks
+
+
+@given(last=st.integers(1, 200), data=st.data())
+def test_the_first_bad_candidate_is_found_in_as_many_looks_as_halving_takes(last: int, data: st.DataObject) -> None:
+    """Where every look is right and sure."""
+    first = data.draw(st.integers(1, last))
+    found, looks = run_search(last, lambda place: BAD if place >= first else GOOD)
+    assert (found.last_good, found.first_bad) == (first - 1, first)
+    assert len(looks) <= math.ceil(math.log2(last)) + 1
+
+
+@given(last=st.integers(2, 40), data=st.data())
+def test_the_answer_lies_among_the_candidates_that_are_named(last: int, data: st.DataObject) -> None:
+    """Whatever cannot be looked at: then several are named, and all but the last of these could not be judged."""
+    first = data.draw(st.integers(1, last))
+    broken = data.draw(st.sets(st.integers(1, last - 1)))
+
+    def judge(place: int) -> Judged:
+        return BROKEN if place in broken else BAD if place >= first else GOOD
+
+    found, _ = run_search(last, judge)
+    assert first in found.candidates
+    assert set(found.candidates[:-1]) <= broken
+    assert found.is_named == (len(found.candidates) == 1)
+
+
+def test_an_undecided_candidate_is_looked_at_longer_then_its_neighbours_are() -> None:
+    """Longer as long as that may tell; then the nearest to the middle of those that nobody has looked at."""
+    judged = {**END, 8: BAD, 4: Judged(side="open", p_bad=0.5, more=True)}
+    assert search(judged, 8) == Look(candidate=4)
+    judged[4] = Judged(side="open", p_bad=0.5)
+    assert search(judged, 8) == Look(candidate=3)
+    judged[3] = BROKEN
+    assert search(judged, 8) == Look(candidate=5)
+
+
+def test_a_doubtful_answer_is_looked_at_again_where_the_doubt_is() -> None:
+    """One wrong look early leaves all later ones on one side of it: then that one is looked at longer."""
+    weak = Judged(side="bad", p_bad=0.9, more=True)
+    judged = {**END, 32: BAD, 8: weak, **dict.fromkeys((4, 6, 7), GOOD)}
+    bracket = find_bracket(judged, 32)
+    assert (bracket.last_good, bracket.first_bad) == (7, 8)
+    assert bracket.chance < ENOUGH
+    assert search(judged, 32) == Look(candidate=8)
+    judged[8] = Judged(side="bad", p_bad=0.9)
+    assert search(judged, 32) == bracket, "what no look can tell is given as it is"
+    assert not bracket.is_named
+
+
+def test_a_good_end_of_the_bracket_can_be_the_doubtful_one() -> None:
+    """Where more of the chance lies before it."""
+    judged = {**END, 32: BAD, 24: Judged(side="good", p_bad=0.2, more=True), 25: BAD}
+    assert search(judged, 32) == Look(candidate=24)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12))
+def test_chances_are_shares_of_one(p_bad: list[float | None]) -> None:
+    """Whatever was seen, also what contradicts itself."""
+    judged = {place: Judged(side="open", p_bad=p) for place, p in enumerate(p_bad, start=1)}
+    chances = weigh_answers(judged, len(p_bad))
+    assert math.fsum(chances) == pytest.approx(1)
+    assert min(chances) >= 0
+
+
+def test_without_looks_all_answers_are_alike() -> None:
+    """Nothing favours a candidate before."""
+    assert weigh_answers({}, 4) == pytest.approx([0.25] * 4)
+
+
+@pytest.mark.parametrize("judged", [{}, {3: GOOD}, {0: BAD, 3: BAD}, {1: BAD}])
+def test_ends_that_are_no_ends_are_refused(judged: dict[int, Judged]) -> None:
+    """There is nothing to search for between them."""
+    with pytest.raises(ValueError, match="a good end and a bad end"):
+        search(judged, 3)

@@ -1,0 +1,144 @@
+"""Rules of qbench/bisect/start.py: from a command to its answer, over releases that are wheels in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bisect_planted import WRAPPER
+from made_wheels import make_wheel, use_index
+
+from qbench.bisect import start as starting
+from qbench.bisect.start import BISECTIONS
+from qbench.cli import main
+from qbench.errors import UsageError
+
+NETWORK = """\
+import torch
+from torch import nn
+
+def perceptron():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+"""
+SUITE = """\
+suite: small
+models: [{name: net, source: {python: "network.py:perceptron"}}]
+data: {dataset: {npz: data.npz}, calibrate: {samples: 16}}
+matrix: {modes: [fp32, static], backends: [onnxruntime, fake]}
+"""
+CASE = "net/static/onnxruntime/t1/b1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite on 400 made-up examples."""
+    folder = tmp_path_factory.mktemp("suite")
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((432, 1, 8, 8)).astype(np.float32)
+    arrays = {"train_inputs": inputs[:32], "train_labels": np.arange(32) % 10}
+    arrays |= {"test_inputs": inputs[32:], "test_labels": np.arange(400) % 10}
+    np.savez(folder / "data.npz", **arrays)
+    (folder / "network.py").write_text(NETWORK)
+    (folder / "small.yaml").write_text(SUITE)
+    return folder
+
+
+def plant(index: Path, major: int, faults: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Releases with these faults in a row; each hands what it is asked to the real onnxruntime."""
+    versions = [f"{major}.{minor}.0" for minor in range(len(faults))]
+    for version, fault in zip(versions, faults, strict=True):
+        code = WRAPPER.format(version=version, fault=fault)
+        make_wheel(index, "onnxruntime", version, {"onnxruntime/__init__.py": code})
+    use_index(index, monkeypatch)
+    return versions
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    """What the command says as JSON, with its exit code."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["qbench", "bisect", "small.yaml", "--case", CASE, *words, "--json", "-q"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    out, errors = capsys.readouterr()
+    assert out, errors
+    said: dict = json.loads(out)
+    assert said["exit_code"] == ended.value.code
+    return said
+
+
+def test_the_release_that_fails_is_named_and_the_looks_are_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wheels in a folder, environments, real processes; the same command then answers from what is kept."""
+    good, *_, bad = versions = plant(tmp_path, 31, ["", "", "fails", "fails"], monkeypatch)
+    ends = ["--good", f"onnxruntime=={good}", "--bad", f"onnxruntime=={bad}", "--on", "failure"]
+    said = run(folder, monkeypatch, capsys, *ends)
+    assert (said["answer"], said["named"]) == ("named", versions[2])
+    assert "planted: this release cannot load the model" in said["text"]
+    assert Path(said["journal"]) == BISECTIONS / Path(said["journal"]).parent.name / "bisect.jsonl"
+    assert (folder / said["page"]).is_file()
+    monkeypatch.setattr(starting.Releases, "open", lambda self, place: pytest.fail("looked again"))
+    assert run(folder, monkeypatch, capsys, *ends) == said
+
+
+def test_the_release_that_flips_answers_is_named_by_its_bits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The artifact is the same; the share of the examples that differ is told. Here the good end is the newer one."""
+    old, *_, new = versions = plant(tmp_path, 32, ["flips", "", ""], monkeypatch)
+    ends = ["--good", f"onnxruntime=={new}", "--bad", f"onnxruntime=={old}", "--on", "bits"]
+    said = run(folder, monkeypatch, capsys, *ends, "--out", str(tmp_path / "looks"))
+    assert (said["named"], said["mended"]) == (versions[1], True)
+    assert "is the first that gives these bits again" in said["text"]
+    looks = {look["candidate"]: look["value"] for look in said["looks"]}
+    assert 0 < looks[old]["value"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--good", "onnxruntime==33.0.0", "--bad", "onnxruntime==33.9.0"], r"nearest: 33\.0\.0, 33\.1\.0"),
+        (["--good", "onnxruntime==33.0.0", "--bad", "HEAD"], "HEAD: not one package in one version"),
+        (["--good", "torch==1.0", "--bad", "torch==2.0"], "is run by onnxruntime"),
+        (["--good", "HEAD~1", "--bad", "HEAD"], "needs a git repository"),
+    ],
+)
+def test_ends_that_are_none_end_with_one_message(
+    words: list[str],
+    told: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And with exit code 2, before anything is measured."""
+    plant(tmp_path, 33, ["", ""], monkeypatch)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["qbench", "bisect", "small.yaml", "--case", CASE, *words, "-q"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == UsageError.exit_code
+    _, errors = capsys.readouterr()
+    assert errors.count("error: ") == 1
+    assert re.search(told, errors)
+
+
+def test_an_index_that_does_not_answer_ends_the_search(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no missing release."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.chdir(folder)
+    ends = ["--good", "onnxruntime==1.0.0", "--bad", "onnxruntime==2.0.0"]
+    monkeypatch.setattr(sys, "argv", ["qbench", "bisect", "small.yaml", "--case", CASE, *ends, "-q"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert "does not answer" in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""Rules of qbench/bisect/text.py: the answer first, its figures beside it, and what to do where there is none."""
+
+from __future__ import annotations
+
+from made_bisections import ANSWERS, GOOD, METRIC, ask, lost, make_question, slow
+from made_records import same_as_golden
+
+from qbench.bisect import text
+from qbench.bisect.answer import Answer, Kind
+from qbench.bisect.search import Found
+from qbench.progress.table import align
+from qbench.record.stored_run import MetricInfo
+
+
+def test_every_answer_in_words() -> None:
+    """As they are printed. ``QBENCH_WRITE_GOLDEN=1`` writes them anew."""
+    lines = []
+    for name, (asked, answer) in ANSWERS.items():
+        question = ask(asked)
+        lines += [f"# {name} (exit code {answer.exit_code})", text.sum_up(question, answer, METRIC), ""]
+    lines += [align(text.tabulate(ask("latency"), ANSWERS["several"][1], METRIC)), ""]
+    assert same_as_golden("bisect.txt", "\n".join(lines))
+
+
+def test_every_kind_of_answer_has_words_and_an_exit_code() -> None:
+    """None is forgotten."""
+    from typing import get_args
+
+    assert {answer.kind for _, answer in ANSWERS.values()} == set(get_args(Kind))
+
+
+def test_what_is_taken_back_later_is_told() -> None:
+    """A layer may cost more than all of them together."""
+    judged = {**ANSWERS["named"][1].judged, 4: slow(1.1), 8: slow(1.05)}
+    told = text.sum_up(ask("latency"), Answer(kind="named", judged=judged, found=ANSWERS["named"][1].found), METRIC)
+    assert "takes a part back" in told
+    assert "comes in several" not in told
+
+
+def test_the_search_is_announced_with_its_size() -> None:
+    """So that a reader knows how many environments, builds or commits to expect."""
+    assert text.announce(ask("latency")) == "9 releases from 1.20.0 to 1.28.0, of which about 5 are looked at"
+    assert text.announce(make_question(candidates=("1", "2"))).endswith("of which about 2 are looked at")
+
+
+def test_layers_are_told_as_layers() -> None:
+    """The ends are float and int8, a candidate is a layer in int8."""
+    question = make_question("accuracy", way="layers", candidates=("all in float", "conv1", "conv2"))
+    found = Found(last_good=0, first_bad=1, chance=1.0)
+    named = Answer(kind="named", judged={0: GOOD, 1: lost(2), 2: lost(2)}, found=found)
+    assert text.sum_up(question, named, METRIC).startswith("conv1 in int8 lowered top1: ")
+    same = Answer(kind="same", judged={0: GOOD, 2: lost(0.2, side="good")})
+    assert text.sum_up(question, same, METRIC).startswith("float and int8 are not shown to differ")
+
+
+def test_a_worse_score_is_shown_in_the_metrics_own_direction() -> None:
+    """An error rate that grows is a plus."""
+    metric = MetricInfo(name="wer", higher_is_better=False)
+    assert text.show_value(ask("accuracy"), lost(2), metric) == "+2.0 [+1.0, +3.0] points"
+    assert text.show_value(ask("accuracy"), lost(2), METRIC) == "-2.0 [-3.0, -1.0] points"
