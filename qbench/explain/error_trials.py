@@ -45,7 +45,8 @@ OVER_DRAWS = 3.0
 @dataclass(frozen=True, kw_only=True)
 class Evaluated(Tried):
     """On ``n`` examples, without those that a trial was calibrated on: signal to noise of the case's outputs against
-    fp32's in dB (None: they are the same), and its metric's change against fp32. ``draws``: the share of the error that
+    fp32's in dB (None: they are the same), and its metric's change against fp32, which is of all examples where outputs
+    of the first alone are kept. ``draws``: the share of the error that
     is gone where the case calibrates on examples that other seeds draw."""
 
     n: int
@@ -74,11 +75,7 @@ class Evaluation:
         self._fp32 = self._predict(opened.fp32)
         self._case = self._predict(opened.artifact)
         self._outputs = load_predictions(self._fp32)["outputs"]
-        if len(self._outputs) < opened.data.evaluation_count:
-            raise CaseSkipped(
-                "its outputs are too large to be kept for all examples beside their answers; evaluate on fewer: "
-                f"data.evaluate.samples: {len(self._outputs)}"
-            )
+        # Beside answers the outputs of the first examples alone are kept: errors are of those, scores of all.
         self._errors = square_errors(load_predictions(self._case)["outputs"], self._outputs)
 
     def _predict(self, artifact: Artifact) -> Path:
@@ -121,7 +118,8 @@ class Evaluation:
         except (CaseError, CaseSkipped) as error:
             return Trial(counterfactual=counterfactual, reason=str(error))
         errors = square_errors(load_predictions(file)["outputs"], self._outputs)
-        removed = compare_errors(self._errors[~used], errors[~used])
+        kept = ~used[: len(errors)]
+        removed = compare_errors(self._errors[kept], errors[kept])
         reason = None if removed is not None else "the case has no error to take away"
         return Trial(counterfactual=counterfactual, saving=removed, metric_change=change, reason=reason)
 
@@ -129,11 +127,11 @@ class Evaluation:
         """The data with the calibration examples of a change, and which evaluation examples are among these."""
         data = self._opened.data
         if change.calibrate is None:
-            return data, np.zeros(len(self._errors), dtype=np.bool_)
+            return data, np.zeros(data.evaluation_count, dtype=np.bool_)
         split, samples = change.calibrate
         recalibrated = self._prepare(calibrate_split=split, calibrate_samples=samples, allow_overlap=True)
         calibrated = Examples(inputs=recalibrated.calibration_examples(), labels=None)
-        used = np.zeros(len(self._errors), dtype=np.bool_)
+        used = np.zeros(data.evaluation_count, dtype=np.bool_)
         used[list(overlap.find_shared([calibrated], data.evaluation_examples()))] = True
         return recalibrated, used
 
@@ -167,7 +165,8 @@ class Evaluation:
         if not used.any():
             return file
         others = file.with_name(f"{file.stem}-left.npz")
-        arrays: dict[str, Any] = {name: array[~used] for name, array in load_predictions(file).items() if array.ndim}
+        stored = {name: array for name, array in load_predictions(file).items() if array.ndim}
+        arrays: dict[str, Any] = {name: array[~used[: len(array)]] for name, array in stored.items()}
         np.savez(others, **arrays)
         return others
 

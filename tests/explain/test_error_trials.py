@@ -12,6 +12,7 @@ from made_runs import run_folder
 
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions, predict_cached
+from qbench.explain import error_trials
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.error_trials import DRAWS, Evaluation, offer_calibration
@@ -148,3 +149,23 @@ def test_a_change_that_takes_nothing_away_is_confirmed_in_few_of_a_hundred():
         case = random.gamma(0.7, size=100)
         shares.append(compare_errors(case, case * random.permuted(np.repeat([0.5, 1.5], 50))))
     assert sum(share.p_nothing() < 0.025 for share in shares) <= 50
+
+
+def test_errors_are_of_the_outputs_that_are_kept_and_scores_of_all(opened, tmp_path, monkeypatch):
+    """Beside answers the outputs of the first examples alone are kept, as of a vocabulary."""
+
+    def keep_first(artifact, data, batch_size, file, **options):
+        predicted = predict_cached(artifact, data, batch_size, file, **options)
+        stored = load_predictions(file)
+        np.savez(file, **{**stored, "answers": stored["outputs"], "outputs": stored["outputs"][:50]})
+        return predicted
+
+    monkeypatch.setattr(error_trials, "predict_cached", keep_first)
+    evaluation = Evaluation(opened, tmp_path)
+    trial, own_data = evaluation.try_change(CALIBRATOR), evaluation.try_change(OWN_DATA)
+    assert trial.saving is not None
+    assert trial.saving.n == 50
+    assert trial.metric_change is not None
+    assert own_data.saving is not None
+    assert own_data.saving.n < 50  # without those that it was calibrated on
+    assert evaluation.conclude([trial]).n == 50
