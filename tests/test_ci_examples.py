@@ -186,7 +186,7 @@ def test_the_job_with_rights_runs_nothing_of_a_pull_request() -> None:
     assert not [step for step in content["jobs"]["comment"]["steps"] if "uses" in step]
 
 
-@pytest.mark.parametrize("file", [GATE, GITLAB, UPGRADE], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [GATE, GITLAB], ids=lambda file: file.name)
 def test_the_gate_is_called_as_it_can_be(file: Path, shell: Any) -> None:
     """Each option exists, the suite and the base arrive, and the gate's exit code is the job's."""
     (script,) = (script for script in scripts(file) if script.startswith("qbench gate"))
@@ -277,7 +277,7 @@ def test_the_newest_release_is_looked_at_unless_it_is_here(shell: Any, tmp_path:
 def test_one_issue_is_written_over_and_closed(shell: Any, code: str, open_issue: str, expected: str | None) -> None:
     """Where nothing is open and all is well, nothing is written."""
     listed = {"gh": f'[ "$1" != api ] || echo "{open_issue}"\n'}
-    ended, calls, _ = shell(find_step("tell"), listed, PACKAGE="onnxruntime", REPOSITORY="o/r", CODE=code)
+    ended, calls, _ = shell(find_step("tell"), listed, PACKAGE="onnxruntime", REPOSITORY="o/r", ENDED=code)
     assert ended == 0
     assert [line for line in calls.splitlines() if line.startswith("gh issue")] == ([expected] if expected else [])
 
