@@ -258,9 +258,9 @@ def _take_kept(backend: Backend, job: BuildJob, file: Path) -> Built:
     for name in listed.files:
         (job.folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.parent / name, job.folder / name)
-    before = _read_built(
-        store.Entry(folder=file.parent, files=frozenset(listed.files), facts=listed.facts, fresh=False)
-    )
+    entry = store.Entry(folder=file.parent, files=frozenset(listed.files), facts=listed.facts, fresh=False)
+    before = _read_built(entry)
+    backend.load(job.folder / before.file, threads=ONE_THREAD)  # first: why it does not load is what one wants to know
     layers = backend.read_layers(job, job.folder / before.file)
     return before if layers is None else replace(before, layers=layers, uncounted=None)
 

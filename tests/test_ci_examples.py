@@ -19,7 +19,8 @@ from qbench.gating.markdown import marker
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / ".github" / "examples"
-GATE, COMMENT, GITLAB = (EXAMPLES / name for name in ("qbench-gate.yml", "qbench-comment.yml", "gitlab-ci.yml"))
+NAMES = ("qbench-gate.yml", "qbench-comment.yml", "gitlab-ci.yml", "qbench-upgrade.yml")
+GATE, COMMENT, GITLAB, UPGRADE = (EXAMPLES / name for name in NAMES)
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # The first major version of each action that runs on Node 24; GitHub's runners have no older one.
@@ -41,7 +42,7 @@ def scripts(file: Path) -> list[str]:
     return [step["run"] for job in content["jobs"].values() for step in job["steps"] if "run" in step]
 
 
-SCRIPTS = [(file, script) for file in (CI, GATE, COMMENT, GITLAB) for script in scripts(file)]
+SCRIPTS = [(file, script) for file in (CI, GATE, COMMENT, GITLAB, UPGRADE) for script in scripts(file)]
 
 
 @pytest.fixture
@@ -92,16 +93,16 @@ def lint(*command: str | Path) -> None:
 
 def test_each_file_has_the_form_that_its_service_takes() -> None:
     """By the schemas of GitHub and GitLab, which the linter brings along."""
-    lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", CI, GATE, COMMENT)
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", CI, GATE, COMMENT, UPGRADE)
     lint("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", GITLAB)
 
 
 def test_no_workflow_has_a_known_weakness() -> None:
     """Expressions in scripts, rights, kept credentials, caches, actions of strangers; the rules: .github/zizmor.yml."""
-    lint("zizmor", "--offline", "--no-progress", "--quiet", CI, GATE, COMMENT)
+    lint("zizmor", "--offline", "--no-progress", "--quiet", CI, GATE, COMMENT, UPGRADE)
 
 
-@pytest.mark.parametrize("file", [CI, GATE, COMMENT, GITLAB], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [CI, GATE, COMMENT, GITLAB, UPGRADE], ids=lambda file: file.name)
 def test_the_shell_lines_have_no_known_mistake(file: Path, tmp_path: Path) -> None:
     """As bash, with what the runner puts before them."""
     script = tmp_path / "script"
@@ -137,7 +138,7 @@ def test_the_examples_take_a_python_that_is_tested() -> None:
     assert read(GITLAB)["qbench gate"]["image"] == f"python:{pythons()[-1]}"
 
 
-@pytest.mark.parametrize("file", [CI, GATE], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [CI, GATE, UPGRADE], ids=lambda file: file.name)
 def test_the_actions_run_on_the_node_that_runners_have(file: Path) -> None:
     """Node 20 is gone from GitHub's runners."""
     used = [step["uses"] for job in read(file)["jobs"].values() for step in job["steps"] if "uses" in step]
@@ -145,7 +146,7 @@ def test_the_actions_run_on_the_node_that_runners_have(file: Path) -> None:
     assert [use for use in versions if use[1] < ON_NODE_24[use[0]]] == []
 
 
-@pytest.mark.parametrize("file", [CI, GATE, GITLAB], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [CI, GATE, GITLAB, UPGRADE], ids=lambda file: file.name)
 def test_torch_comes_without_cuda(file: Path) -> None:
     """Wherever pip is called, also by the gate, from the index that a variable of the repository names: its version
     with +cpu is newer than that without."""
@@ -154,7 +155,7 @@ def test_torch_comes_without_cuda(file: Path) -> None:
     assert variables["PIP_EXTRA_INDEX_URL"] in ("${{ vars.TORCH_CPU_INDEX }}", "$TORCH_CPU_INDEX")
 
 
-@pytest.mark.parametrize("file", [GATE, GITLAB], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [GATE, GITLAB, UPGRADE], ids=lambda file: file.name)
 def test_qbench_is_installed_from_its_repository(file: Path, shell: Any) -> None:
     """At a commit that the reader puts in, and under the distribution's name."""
     content = read(file)
@@ -242,3 +243,47 @@ def test_a_pull_request_that_moved_on_gets_no_comment(shell: Any) -> None:
     assert code == 0
     assert "POST" not in calls
     assert "PATCH" not in calls
+
+
+def find_step(name: str) -> str:
+    """The shell lines of a step of the weekly check."""
+    return str(next(step["run"] for step in read(UPGRADE)["jobs"]["upgrade"]["steps"] if step.get("name") == name))
+
+
+VERSIONS = {"pip": 'case "$1" in index) echo "onnxruntime (1.33.0)";; show) echo "Version: $HERE";; esac\n'}
+
+
+def test_the_newest_release_is_looked_at_unless_it_is_here(shell: Any, tmp_path: Path) -> None:
+    """What qbench says of it is handed on as its exit code, whatever that is."""
+    variables = {"PACKAGE": "onnxruntime", "SUITE": "s.yaml", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    code, calls, said = shell(find_step("look"), VERSIONS | {"qbench": "exit 4\n"}, HERE="1.32.0", **variables)
+    assert code == 0
+    assert "qbench upgrade s.yaml --to onnxruntime==1.33.0 --max-minutes 20 --markdown upgrade.md" in calls
+    assert (tmp_path / "output").read_text() == "code=4\n"
+    code, calls, said = shell(find_step("look"), VERSIONS, HERE="1.33.0", **variables)
+    assert (code, said) == (0, "onnxruntime 1.33.0 is here\n")
+    assert "qbench" not in calls
+
+
+@pytest.mark.parametrize(
+    ("code", "open_issue", "expected"),
+    [
+        ("1", "", "gh issue create --title qbench: is onnxruntime safe to upgrade? --repo o/r --body-file upgrade.md"),
+        ("4", "7", "gh issue edit 7 --repo o/r --body-file upgrade.md"),
+        ("0", "7", "gh issue close 7 --repo o/r --comment It is now."),
+        ("0", "", None),
+    ],
+)
+def test_one_issue_is_written_over_and_closed(shell: Any, code: str, open_issue: str, expected: str | None) -> None:
+    """Where nothing is open and all is well, nothing is written."""
+    listed = {"gh": f'[ "$1" != api ] || echo "{open_issue}"\n'}
+    ended, calls, _ = shell(find_step("tell"), listed, PACKAGE="onnxruntime", REPOSITORY="o/r", ENDED=code)
+    assert ended == 0
+    assert [line for line in calls.splitlines() if line.startswith("gh issue")] == ([expected] if expected else [])
+
+
+def test_a_check_that_could_not_be_made_fails_the_job(shell: Any) -> None:
+    """And no issue says that the release is not safe."""
+    ended, calls, _ = shell(find_step("tell"), PACKAGE="onnxruntime", REPOSITORY="o/r", CODE="2")
+    assert ended == 2
+    assert "gh issue" not in calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import time
@@ -11,8 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench import formatting, registry
-from qbench.cache.root import DOWNLOADS, KINDS, LOCKS, TAG_FILE, cache_folder, is_entry, is_own, nobody_uses
+from qbench.cache.manifest import MANIFEST, MOST_BYTES
+from qbench.cache.root import (
+    DOWNLOADS,
+    ENVIRONMENTS,
+    KINDS,
+    LOCKS,
+    TAG_FILE,
+    cache_folder,
+    is_entry,
+    is_own,
+    nobody_uses,
+)
 from qbench.errors import UsageError
+from qbench.files import regular_file
+from qbench.formatting import clean as clean_text
 
 _DAY_SECONDS = 86_400.0
 _LOCKED_AS = {DOWNLOADS: "download"}  # the kind that a lock's name begins with, where it is another word
@@ -21,7 +35,7 @@ _LOCKED_AS = {DOWNLOADS: "download"}  # the kind that a lock's name begins with,
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
     """What was removed, or would be: entries and their bytes; ``kept`` are younger, ``in_use`` are locked, ``foreign``
-    are not qbench's."""
+    are not qbench's. ``environments``: what the environments among the entries were made for, with their bytes."""
 
     folder: Path
     removed: int
@@ -29,6 +43,7 @@ class Cleaned:
     kept: int = 0
     in_use: int = 0
     foreign: int = 0
+    environments: tuple[tuple[str, int], ...] = ()
 
 
 def clean(
@@ -36,9 +51,10 @@ def clean(
     *,
     older_than_days: float | None = None,
     dry_run: bool = False,
+    only: str | None = None,
     now: float | None = None,
 ) -> Cleaned:
-    """What was removed from the cache; an entry's age counts from when it was made.
+    """What was removed from the cache; an entry's age counts from when it was made. ``only``: entries of this kind.
 
     Only what qbench names so goes: entries of its kinds, and downloads of data sets that are known here. An entry in
     the making is left alone, and so is whatever a symbolic link points at: only the link goes. Raises ``UsageError``
@@ -52,8 +68,11 @@ def clean(
         return Cleaned(folder=folder, removed=0, freed_bytes=0, foreign=_foreign(folder))
     oldest = None if older_than_days is None else (time.time() if now is None else now) - older_than_days * _DAY_SECONDS
     removed = freed = kept = in_use = 0
+    environments: list[tuple[str, int]] = []
     with nobody_uses(folder):
         for entry in _entries(folder):
+            if only is not None and entry.parent.name != only:
+                continue
             if oldest is not None and entry.lstat().st_mtime > oldest:
                 kept += 1
                 continue
@@ -61,12 +80,32 @@ def clean(
                 if not free:
                     in_use += 1
                     continue
-                freed += size_bytes(entry)
+                size = size_bytes(entry)
+                freed += size
                 removed += 1
+                if entry.parent.name == ENVIRONMENTS:
+                    environments.append((_name_environment(entry), size))
                 if not dry_run:
                     _remove(entry)
         foreign = _foreign(folder)
-    return Cleaned(folder=folder, removed=removed, freed_bytes=freed, kept=kept, in_use=in_use, foreign=foreign)
+    return Cleaned(
+        folder=folder,
+        removed=removed,
+        freed_bytes=freed,
+        kept=kept,
+        in_use=in_use,
+        foreign=foreign,
+        environments=tuple(environments),
+    )
+
+
+def _name_environment(entry: Path) -> str:
+    """What an environment was made for, as its manifest says; its digest where that cannot be read."""
+    try:
+        wanted = json.loads(regular_file.read_text(entry / MANIFEST, MOST_BYTES))["facts"]["wanted"]
+        return clean_text(" ".join(str(each) for each in wanted))
+    except (OSError, ValueError, KeyError, TypeError):
+        return entry.name
 
 
 def size_bytes(path: Path) -> int:
@@ -79,7 +118,8 @@ def size_bytes(path: Path) -> int:
 
 
 def to_text(cleaned: Cleaned, *, dry_run: bool = False) -> str:
-    """One line: what went (or would go), how much room that made, and what stayed and why."""
+    """What went (or would go), how much room that made, and what stayed and why, in one line; below it one for each
+    environment that went."""
     entries = "entry" if cleaned.removed == 1 else "entries"
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {cleaned.removed} {entries} from {cleaned.folder}: {formatting.size(cleaned.freed_bytes)}"
@@ -89,7 +129,8 @@ def to_text(cleaned: Cleaned, *, dry_run: bool = False) -> str:
         (cleaned.foreign, "that qbench did not put there"),
     )
     stayed = [f"{number} {why}" for number, why in reasons if number]
-    return text + (f"; kept {' and '.join(stayed)}" if stayed else "")
+    listed = [f"environment {name}: {formatting.size(size)}" for name, size in cleaned.environments]
+    return "\n".join([text + (f"; kept {' and '.join(stayed)}" if stayed else ""), *listed])
 
 
 def _refuse_foreign(folder: Path) -> None:

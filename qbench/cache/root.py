@@ -28,9 +28,10 @@ TAG = f"{SIGNATURE}# This folder is a cache made by qbench; `qbench clean` empti
 TAG_FILE = "CACHEDIR.TAG"
 LOCKS = "locks"
 DOWNLOADS = "downloads"
+ENVIRONMENTS = "environments"  # libraries in other versions
 UNFINISHED = "unfinished"  # what a killed build or training goes on from
 KINDS = (
-    *("answers", "artifacts", "data", "emulators", "environments", "files", "held-out", "layers", "networks", "peak"),
+    *("answers", "artifacts", "data", "emulators", ENVIRONMENTS, "files", "held-out", "layers", "networks", "peak"),
     *("predictions", "saturation", "shared", "spreads", "trained", "weights"),
     UNFINISHED,
 )

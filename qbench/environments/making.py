@@ -18,6 +18,7 @@ from typing import Any
 
 from qbench import formatting
 from qbench.cache import store
+from qbench.cache.root import ENVIRONMENTS
 from qbench.environments import pip
 from qbench.environments.environment import Environment, Locked, describe_present, find_present, list_present
 from qbench.environments.pins import Pin, normalize_name
@@ -26,7 +27,6 @@ from qbench.environments.read_back import require_imports
 from qbench.environments.releases import advise_nearest
 from qbench.errors import UsageError
 
-KIND = "environments"
 PACKAGES = "packages"  # of an entry: what comes before the present packages
 Tell = Callable[[str], None]
 
@@ -70,7 +70,9 @@ def make_for(wanted: Wanted, tell: Tell = lambda text: None, *, wheels_only: boo
     """
     root = store.open_cache()
     digest = find_digest(wanted)
-    entry = store.fetch(root, KIND, digest, lambda folder: _make(wanted, folder, tell, wheels_only=wheels_only), _read)
+    entry = store.fetch(
+        root, ENVIRONMENTS, digest, lambda folder: _make(wanted, folder, tell, wheels_only=wheels_only), _read
+    )
     lock = _read(entry)
     if not lock:
         return find_present()

@@ -14,7 +14,8 @@ import pytest
 from made_wheels import make_wheel, use_index
 
 from qbench.cache import clean, store
-from qbench.environments import making, pip
+from qbench.cache.root import ENVIRONMENTS
+from qbench.environments import pip
 from qbench.environments.environment import Environment, find_present
 from qbench.environments.making import Wanted, digest_tree, find_digest, make_environment, make_for
 from qbench.environments.pins import parse_pins
@@ -118,7 +119,7 @@ def test_a_version_that_does_not_exist_names_the_nearest(index: Path) -> None:
     make_wheel(index, "qbt-alpha", "1.2")
     with pytest.raises(Uninstallable, match=r"qbt-alpha==1\.1 cannot be installed: .*nearest: 1\.0, 1\.2"):
         make_environment(parse_pins(["qbt-alpha==1.1"]))
-    assert list((store.cache_folder() / making.KIND).iterdir()) == []
+    assert list((store.cache_folder() / ENVIRONMENTS).iterdir()) == []
 
 
 def test_requirements_that_contradict_are_told_in_pips_words(index: Path) -> None:
@@ -170,10 +171,15 @@ def test_a_disk_without_room_is_told_before(index: Path, monkeypatch: pytest.Mon
 
 
 def test_clean_removes_environments(index: Path) -> None:
-    """As every other entry."""
+    """As every other entry, each named by what it was made for; they alone where one asks for that."""
     environment = make_environment(PINS)
     assert environment.folder is not None
-    assert clean.clean().removed == 1
+    store.fetch(store.cache_folder(), "data", "0" * 64, lambda folder: {})
+    cleaned = clean.clean(dry_run=True, only=ENVIRONMENTS)
+    assert cleaned.removed == 1
+    assert re.search(r"\nenvironment qbt-alpha==1\.0: [\d.]+ k?B$", clean.to_text(cleaned, dry_run=True))
+    assert clean.clean(only=ENVIRONMENTS).removed == 1
+    assert (store.cache_folder() / "data" / ("0" * 64)).exists()
     assert not environment.folder.exists()
 
 

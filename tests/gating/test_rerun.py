@@ -59,7 +59,8 @@ class Arms:
         number = sum(other.case == spec.case for other in self.specs)
         self.specs.append(spec)
         self.options.append(options)
-        seconds = {"baseline": 1e-3, "contender": (1 + self.change) * 1e-3, "fp32": 2e-3}[spec.case]
+        took = {"baseline": 1e-3, "contender": (1 + self.change) * 1e-3, "kept": 1.02e-3, "fp32": 2e-3}
+        seconds = took[spec.case]
         seconds *= float(np.exp(self.rng.normal(0, 0.003)))
         return Arm(self, seconds, dies=self.dies(spec.case, number), tells=self.tells(spec.case, number))
 
@@ -243,6 +244,34 @@ def test_the_same_file_is_run_where_each_side_has_versions_of_its_own(before: st
     assert by_arm["baseline"].versions == {"torch": "1.0"}
     assert "QBENCH_IMPORT_PATHS" not in by_arm["contender"].environment
     assert by_arm["contender"].versions == fingerprint.versions(["torch"])
+
+
+def test_the_baselines_artifact_under_the_run_s_libraries_rides_along() -> None:
+    """As a third arm in the same rounds, judged by itself; where the run has the very file, one measurement is both's;
+    one that did not run there has none."""
+    present, own = Environment(digest="0" * 64), Environment(digest="1" * 64, folder=Path("/env/packages"))
+    environments = {"baseline": present, "contender": own}
+    old, new = built(int8(), "old"), built(int8(), "new")
+    described = [replace(here(), versions={"torch": version}) for version in ("1.0", "2.0")]
+    run, baseline = stored([built(fp32(), "fp32"), new], described[1]), held([old], described[0])
+    kept = stored([built(int8(), "old")], described[1])
+    arms = Arms(0.1)
+    reruns, of_kept = rerunner(arms, environments=environments).run_arms(run, SUITE, baseline, kept)
+    both = [each[CASE] for each in (reruns, of_kept)]
+    assert all(isinstance(each, Rerun) and each.own_versions for each in both)
+    slowdowns = [each.analysis.slowdown.value for each in both]  # type: ignore[union-attr]
+    assert slowdowns == pytest.approx([1.1, 1.02], rel=0.01)
+    by_arm = {spec.case: spec for spec in arms.specs}
+    assert by_arm["kept"].file == by_arm["baseline"].file
+    assert by_arm["kept"].environment == by_arm["contender"].environment
+    assert by_arm["kept"].versions == {"torch": "2.0"}
+    assert "QBENCH_IMPORT_PATHS" not in by_arm["baseline"].environment
+
+    same = stored([built(fp32(), "fp32"), old], described[1])
+    reruns, of_kept = rerunner(Arms(), environments=environments).run_arms(same, SUITE, baseline, kept)
+    assert reruns == of_kept
+    gone = stored([replace(old, status="failed", reason="it does not load")], described[1])
+    assert rerunner(Arms(), environments=environments).run_arms(run, SUITE, baseline, gone)[1] == {}
 
 
 def test_what_no_rule_asks_about_is_not_run() -> None:

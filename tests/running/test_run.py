@@ -165,6 +165,23 @@ def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder, finished):
     assert by_case(finished.result)["static/onednn/t1/b1"].layers is None
 
 
+def test_a_run_takes_the_artifacts_of_another_as_they_are(finished):
+    """Nothing is built, the run says so, and its answers are those of the same bytes; what the other run has not, or
+    the cache no more, fails with that reason."""
+    before = finished.result
+    text = finished.file.read_text().replace("[fp32, static]", "[fp32, static, dynamic]")
+    finished.file.write_text(text)
+    after = go(finished.file, finished.folder, artifacts=before.folder, only="*/onednn/*")
+    records = by_case(after)
+    assert records["static/onednn/t1/b1"].status == "ok"
+    assert records["static/onednn/t1/b1"].artifact.sha256 == by_case(before)["static/onednn/t1/b1"].artifact.sha256
+    assert "none of it that is still in the cache" in records["dynamic/onednn/t1/b1"].reason
+    assert f"nothing was built: the artifacts are those of {before.folder.name}" in read_run(after.folder).info.notes
+    clean()
+    with pytest.raises(UsageError, match="none of its artifacts is in the cache any more"):
+        go(finished.file, finished.folder, artifacts=before.folder)
+
+
 def test_latest_is_a_run_that_has_something_to_show(finished, monkeypatch):
     """A run that is killed before its first record leaves `latest` where it was."""
     first = finished.result

@@ -1,0 +1,51 @@
+"""Rules of qbench/gating/suite_program.py: a run in a process of its own, under an environment's libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qbench.environments.environment import Environment
+from qbench.errors import UsageError
+from qbench.gating.suite_program import run_suite
+
+
+def program(folder: Path, text: str) -> Environment:
+    """An environment whose Python is this shell script."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{text}\n")
+    python.chmod(0o755)
+    return Environment(digest="0" * 64, folder=folder / "packages", python=python)
+
+
+def run(folder: Path, text: str, **options: object) -> Path:
+    """What a run by that script gives."""
+    return run_suite("s.yaml", ["--filter", "*"], name="a side", out=folder, settings=["a=1"],
+                     environment=program(folder, text), **options)  # type: ignore[arg-type]  # fmt: skip
+
+
+def test_the_folder_of_the_run_is_read_from_what_it_prints(tmp_path: Path) -> None:
+    """It hears the words, the settings, where to look for packages and what else it is told."""
+    text = f'echo "$@ $PYTHONPATH $MORE" > {tmp_path}/heard; echo \'{{"folder": "/a/run"}}\'; exit 1'
+    assert run(tmp_path, text, variables={"MORE": "more"}, quiet=True) == Path("/a/run")
+    heard = (tmp_path / "heard").read_text()
+    assert heard.startswith(
+        f"-m qbench run s.yaml --out {tmp_path} --filter * --set a=1 --json --quiet {tmp_path}/packages"
+    )
+    assert heard.strip().endswith(" more")
+
+
+@pytest.mark.parametrize("code", [129, 130, 143])
+def test_one_that_a_signal_ended_interrupts(tmp_path: Path, code: int) -> None:
+    """By the exit code, as a shell says it."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, f"exit {code}")
+
+
+def test_a_suite_that_cannot_be_run_names_the_command(tmp_path: Path) -> None:
+    """And the side that it was for."""
+    with pytest.raises(
+        UsageError, match=r"a side: its suite could not be run \(see above\); command: .*python -m qbench"
+    ):
+        run(tmp_path, "exit 2")

@@ -1,0 +1,120 @@
+"""Rules of qbench/replay/replay.py: from the run's own record, with an empty cache, and no code of the folder's."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import info
+from made_runs import run_folder
+
+import qbench
+from qbench.cache import store
+from qbench.environments.environment import Environment, list_needed
+from qbench.environments.pins import Pin
+from qbench.errors import NotComparable, UsageError
+from qbench.record.commit import Commit
+from qbench.record.stored_run import RunInfo, SuiteInfo
+from qbench.replay.replay import list_pins, list_reservations, replay
+from qbench.running.stopped import Asked
+
+TEXT = "suite: small\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+OWN = 'suite: small\nmodels: [{name: net, source: {python: "n.py:f"}}]\ndata: {dataset: digits}\nmatrix: {}\n'
+
+
+def silent(text: str) -> None:
+    """Hears nothing."""
+
+
+@pytest.fixture
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunInfo:
+    """What a run of a suite on this disk says of itself."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "small.yaml").write_text(TEXT)
+    return info(suite=SuiteInfo(name="small", file=str(tmp_path / "small.yaml"), text=TEXT), filter="*/static/*")
+
+
+def test_it_runs_with_an_empty_cache_and_what_was_fetched(described: RunInfo, tmp_path: Path) -> None:
+    """What is asked for is what the run was asked for; the cache is gone afterwards."""
+    fetched = store.open_cache() / "downloads/digits"
+    fetched.mkdir(parents=True)
+    (fetched / "file").write_text("fetched")
+    (store.cache_folder() / "artifacts").mkdir()
+    seen: list[Path] = []
+    folder = run_folder(tmp_path / "run", [], described)
+
+    def run(asked: Asked, words: list[str], environment: Environment, cache: Path) -> Path:
+        seen.append(cache)
+        assert words == ["--filter", "*/static/*"]
+        assert environment.is_present
+        assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["downloads", "locks"]
+        assert (cache / "downloads/digits/file").read_text() == "fetched"
+        return folder
+
+    replayed = replay(folder, silent, run=run)
+    assert replayed.exit_code == 0
+    assert not seen[0].exists()
+
+
+def test_a_suite_that_changed_is_not_the_run_s(described: RunInfo, tmp_path: Path) -> None:
+    """The message names the commit that it was made at."""
+    changed = replace(described, commit=Commit(sha="1234567890abcdef"))
+    folder = run_folder(tmp_path / "run", [], changed)
+    (tmp_path / "small.yaml").write_text(f"{TEXT}measure: {{seed: 1}}\n")
+    with pytest.raises(UsageError, match="has changed since; check out the one that it was made from: .* 123456789$"):
+        replay(folder, silent, run=lambda *words: pytest.fail("it ran"))
+
+
+def test_a_run_that_did_not_end(described: RunInfo, tmp_path: Path) -> None:
+    """Has nothing to be held against."""
+    folder = run_folder(tmp_path / "run", [], replace(described, finished=None))
+    with pytest.raises(NotComparable, match="did not end"):
+        replay(folder, silent)
+
+
+def test_what_a_folder_brings_along_is_not_executed(described: RunInfo, tmp_path: Path) -> None:
+    """A suite that names Python which this user never ran is refused."""
+    (tmp_path / "small.yaml").write_text(OWN)
+    (tmp_path / "n.py").write_text("raise SystemExit('executed')\ndef f(): pass\n")
+    suite = replace(described.suite, text=OWN)
+    folder = run_folder(tmp_path / "run", [], replace(described, suite=suite))
+    with pytest.raises(UsageError, match="names what you never ran here"):
+        replay(folder, silent, run=lambda *words: pytest.fail("it ran"))
+
+
+def test_the_packages_that_are_not_here_as_they_were() -> None:
+    """Those that are here are not asked for, qbench never; a run of former times names fewer."""
+    numpy = importlib.metadata.version("numpy")
+    locked = {"numpy": numpy, "onnxruntime": "1.5", "qbench-int8": "0.0.1", "coloredlogs": "15.0"}
+    assert list_pins(info(locked=locked, versions={"torch": "1.0"})) == [
+        Pin(name="onnxruntime", version="1.5"),
+        Pin(name="coloredlogs", version="15.0"),
+    ]
+    former = info(versions={"numpy": numpy, "openvino": None, "onnxruntime": "1.5", "qbench": "0.0.1"})
+    assert list_pins(former) == [Pin(name="onnxruntime", version="1.5")]
+
+
+def test_what_a_run_keeps_makes_its_environment_again() -> None:
+    """What the libraries need and what that needs, by the versions that are here; so nothing is to be installed."""
+    locked = list_needed(["onnxruntime", "scikit-learn", "no-such-package"])
+    assert {"onnxruntime", "numpy", "scikit-learn", "scipy", "joblib"} <= set(locked)
+    assert "pytest" not in locked
+    assert locked["numpy"] == importlib.metadata.version("numpy")
+    assert list_pins(info(locked=locked)) == []
+
+
+def test_what_could_not_be_made_as_it_was() -> None:
+    """The machine, qbench, Python, files that were not committed; nothing where all is."""
+    same = info(locked={"numpy": "1"}, versions={"qbench": qbench.__version__})
+    assert list_reservations(same, same) == []
+    before = info(
+        environment={**same.environment, "cpu": "CPU B", "python": "3.9"},
+        versions={"qbench": "0.0.1"},
+        commit=Commit(sha="1234567890", changed=True),
+    )
+    said = "\n".join(list_reservations(before, same))
+    for part in ("cpu of this machine is another: CPU B, here CPU A", "by qbench 0.0.1", "by Python 3.9",
+                 "of former times", "changed since commit 123456789"):  # fmt: skip
+        assert part in said
