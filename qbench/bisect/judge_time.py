@@ -3,7 +3,8 @@
 The ends come first: is the bad one slower than the good one by more than what is worth a search (``LEAST``)? Its change
 must be known well enough to be halved. Every other candidate is then asked whether it has more than half of it, by
 fresh process pairs of the good end twice and of the candidate, as the gate runs them (``gating.sequential_test``). A
-change of 2 % has its threshold at 1 %, so that looks go on to four times as many pairs as the gate's.
+change of 2 % has its threshold at 1 %, so that looks go on to four times as many pairs as the gate's; but not at one
+that is shown to lie between both ends, near to half-way, where a change comes in several steps.
 
 The probability that a candidate has more than half is that of Student's t, from its pairs and from those that the half
 rests on, with nothing assumed about how slow it is: so it holds, too, where the change came in several steps.
@@ -13,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qbench.bisect.search import Judged, Side
-from qbench.gating.sequential_test import InterimAnalysis, ProcessPair, Schedule, analyze
+from qbench.gating.sequential_test import InterimAnalysis, ProcessPair, Schedule, analyze, estimate_pairs
 from qbench.stats.interval_type import Interval
 
 LOOKS = Schedule(analyses=(3, 6, 12, 24, 48))
@@ -24,6 +25,7 @@ LEAST = 0.01  # a smaller change of time is none that a search is for
 # The whole change must be known to that part of it: half of it is then off by a sixth at most, and lies between nothing
 # and all of it.
 KNOWN_TO = 1 / 3
+BETWEEN = "it has a part of the change: slower than the good end, faster than the bad one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,9 @@ def judge_candidate(pairs: Sequence[ProcessPair], change: TimeChange) -> Judged:
         return Judged(side="open", p_bad=None, more=True)
     analysis = analyze(seen, change.half, schedule=LOOKS, told_apart=math.expm1(change.log))
     sides: dict[str, Side] = {"FAIL": "bad", "PASS": "good", "INCONCLUSIVE": "open"}
+    if analysis.outcome == "INCONCLUSIVE" and analysis.doubt is None and _is_between(analysis, change):
+        judged = _judge(analysis, "open", _find_p_bad(analysis, change), more=False)
+        return replace(judged, reason=BETWEEN)
     return _judge(
         analysis, sides[analysis.outcome], _find_p_bad(analysis, change), more=next_look(len(pairs)) is not None
     )
@@ -102,6 +107,21 @@ def _judge(analysis: InterimAnalysis, side: Side, p_bad: float | None, *, more: 
     return Judged(
         side=side, p_bad=p_bad, more=more, value=analysis.slowdown, size=analysis.pairs, reason=analysis.doubt
     )
+
+
+def _is_between(analysis: InterimAnalysis, change: TimeChange) -> bool:
+    """Whether it is shown to be slower than the good end, and faster than the bad one, and so near to half-way that the
+    last look would not tell."""
+    low, high = analysis.slowdown.low, analysis.slowdown.high
+    if low is None or high is None:
+        return False
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(change.freedom, (1 + analysis.level) / 2)) * change.error
+    if analysis.pairs < LOOKS.analyses[-2] or low <= 1 or math.log(high) >= change.log - reach:
+        return False  # fewer pairs say too little of how near it is
+    needed = estimate_pairs(analysis, 1 + change.half)
+    return needed is None or needed > LOOKS.analyses[-1]
 
 
 def _is_known(analysis: InterimAnalysis) -> bool:

@@ -67,8 +67,17 @@ def test_a_candidate_is_held_against_half_of_the_change() -> None:
     assert good.p_bad < 0.001
     assert bad.p_bad > 0.999
     assert 0.02 < between.p_bad < 0.98
-    assert between.more
+    assert judge_candidate(draw(change.half, 3, seed=1), change).more
     assert not judge_candidate(draw(change.half, 48, seed=1), change).more
+
+
+def test_what_lies_between_both_ends_is_not_measured_for_ever() -> None:
+    """Half-way is on neither side: shown to be neither end, it is left; what the last look may tell is not."""
+    change = measure_change(draw(0.05, 24))
+    between = judge_candidate(draw(change.half, 24, seed=1), change)
+    assert (between.side, between.more, between.reason) == ("open", False, judge_time.BETWEEN)
+    a_third = judge_candidate(draw(0.0175, 6, spread=0.006, seed=3), change)
+    assert (a_third.side, a_third.more) == ("open", True)
 
 
 def test_pairs_behind_the_last_look_wait_for_the_next() -> None:
