@@ -18,7 +18,7 @@ from qbench.decide.names import backend_name
 from qbench.errors import CaseError, ModelError, QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
 from qbench.process.child_process import call
-from qbench.quant.artifacts import onnx_file
+from qbench.quant.artifacts import onnx_file, torchscript_archive
 from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
@@ -181,6 +181,9 @@ def _check_other(
     if (exported := explain_exported(file)) is not None:
         no_race = Beside(no_race="nothing runs it as it is")
         return _finish(contest, "torch.export program", (), data, (), no_race, [exported])
+    if title == "TorchScript" and (other := _explain_other_archive(file)) is not None:
+        no_race = Beside(no_race="nothing runs it as it is")
+        return _finish(contest, title, (), data, (), no_race, [other])
     if not shapes and data is None:
         raise UsageError(
             f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224, or --data"
@@ -208,6 +211,16 @@ def _check_other(
             findings.append(_say_float())
         findings += _judge_time(runs, beside.race)
     return _finish(contest, title, _list_inputs(declared, inputs), data, checks, beside, findings)
+
+
+def _explain_other_archive(file: Path) -> Finding | None:
+    """What a file is that is no TorchScript archive, without opening it as one; None for an archive."""
+    try:
+        torchscript_archive.list_operators(file)
+    except ModelError as error:
+        words, _, advice = str(error).removeprefix(f"{file}: ").partition("; ")
+        return Finding(severity="fault", code="broken-file", text=words, advice=advice)
+    return None
 
 
 def _list_inputs(declared: Sequence[DeclaredInput], inputs: Inputs) -> tuple[str, ...]:
@@ -300,6 +313,8 @@ def _advise_slower(raced: Race) -> str:
     confirmed = [trial for trial in raced.trials if trial.confirmed]
     if confirmed:
         return f"{confirmed[0].text}: see the causes below; or ship fp32 on this CPU"
+    if raced.trials and raced.trials[-1].gain is None:
+        return f"ship fp32 on this CPU; what may help and was not tried: {raced.trials[-1].text}"
     return "ship fp32 on this CPU, or mend what stands above; `qbench explain` tries more causes on a suite's run"
 
 
