@@ -32,8 +32,10 @@ _LAST = (
     "far-from-fp32",
     "folded-elsewhere",
     "refused-elsewhere",
+    "faster-elsewhere",
     "float",
 )
+_MUCH_FASTER = 0.67  # of the time of the first runtime: more than a disturbed machine adds to one of two
 _LITTLE_WORK = 2e-4  # seconds of a call
 
 
@@ -100,7 +102,12 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
         beside = Beside(no_race="no installed runtime runs it")
     elif not quantized:
         findings.append(_say_float())
-        beside = Beside(no_race="nothing in it is quantized, so that there is nothing to compare with its fp32")
+        if contest.against is None:
+            beside = Beside(no_race="nothing in it is quantized; name what to hold it against with --against")
+        else:
+            opponent = Opponent(file=contest.against, name=str(contest.against))
+            beside = race_files(contest, opponent, runs.runtime, inputs, examples)
+            findings += _judge_time(runs, beside.race)
     else:
         findings, beside = _check_quantized(contest, model, declared, checks, runs, inputs, examples, findings)
     shown = _list_inputs(declared, inputs)
@@ -131,7 +138,24 @@ def _check_quantized(
     for check in checks:
         findings += _judge_layers(check, findings, first=check is runs)
     findings += _judge_time(runs, beside.race)
+    findings += _find_faster(checks, runs)
     return findings, beside
+
+
+def _find_faster(checks: Sequence[RuntimeCheck], runs: RuntimeCheck) -> Iterator[Finding]:
+    """Another runtime that takes much less for the file than the one that is raced."""
+    for check in checks:
+        if runs.call_seconds and check.call_seconds and check.call_seconds < _MUCH_FASTER * runs.call_seconds:
+            times = [
+                f"{formatting.duration(each.call_seconds or 0.0)} on {backend_name(each.runtime)}"
+                for each in (check, runs)
+            ]
+            yield Finding(
+                severity="note",
+                code="faster-elsewhere",
+                text=f"a call takes {times[0]}, {times[1]}: timed one after the other, not in turns",
+                advice="a suite with both backends says which is faster, and what answers differ",
+            )
 
 
 def _count_bytes(file: Path) -> int:
