@@ -18,7 +18,7 @@ from qbench.decide.names import backend_name
 from qbench.errors import CaseError, ModelError, QbenchError, UsageError, first_names
 from qbench.machine import fingerprint
 from qbench.process.child_process import call
-from qbench.quant.artifacts import onnx_file
+from qbench.quant.artifacts import onnx_file, torchscript_archive
 from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
@@ -32,8 +32,10 @@ _LAST = (
     "far-from-fp32",
     "folded-elsewhere",
     "refused-elsewhere",
+    "faster-elsewhere",
     "float",
 )
+_MUCH_FASTER = 0.67  # of the time of the first runtime: more than a disturbed machine adds to one of two
 _LITTLE_WORK = 2e-4  # seconds of a call
 
 
@@ -100,7 +102,12 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
         beside = Beside(no_race="no installed runtime runs it")
     elif not quantized:
         findings.append(_say_float())
-        beside = Beside(no_race="nothing in it is quantized, so that there is nothing to compare with its fp32")
+        if contest.against is None:
+            beside = Beside(no_race="nothing in it is quantized; name what to hold it against with --against")
+        else:
+            opponent = Opponent(file=contest.against, name=str(contest.against))
+            beside = race_files(contest, opponent, runs.runtime, inputs, examples)
+            findings += _judge_time(runs, beside.race)
     else:
         findings, beside = _check_quantized(contest, model, declared, checks, runs, inputs, examples, findings)
     shown = _list_inputs(declared, inputs)
@@ -131,7 +138,24 @@ def _check_quantized(
     for check in checks:
         findings += _judge_layers(check, findings, first=check is runs)
     findings += _judge_time(runs, beside.race)
+    findings += _find_faster(checks, runs)
     return findings, beside
+
+
+def _find_faster(checks: Sequence[RuntimeCheck], runs: RuntimeCheck) -> Iterator[Finding]:
+    """Another runtime that takes much less for the file than the one that is raced."""
+    for check in checks:
+        if runs.call_seconds and check.call_seconds and check.call_seconds < _MUCH_FASTER * runs.call_seconds:
+            times = [
+                f"{formatting.duration(each.call_seconds or 0.0)} on {backend_name(each.runtime)}"
+                for each in (check, runs)
+            ]
+            yield Finding(
+                severity="note",
+                code="faster-elsewhere",
+                text=f"a call takes {times[0]}, {times[1]}: timed one after the other, not in turns",
+                advice="a suite with both backends says which is faster, and what answers differ",
+            )
 
 
 def _count_bytes(file: Path) -> int:
@@ -181,6 +205,9 @@ def _check_other(
     if (exported := explain_exported(file)) is not None:
         no_race = Beside(no_race="nothing runs it as it is")
         return _finish(contest, "torch.export program", (), data, (), no_race, [exported])
+    if title == "TorchScript" and (other := _explain_other_archive(file)) is not None:
+        no_race = Beside(no_race="nothing runs it as it is")
+        return _finish(contest, title, (), data, (), no_race, [other])
     if not shapes and data is None:
         raise UsageError(
             f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224, or --data"
@@ -208,6 +235,16 @@ def _check_other(
             findings.append(_say_float())
         findings += _judge_time(runs, beside.race)
     return _finish(contest, title, _list_inputs(declared, inputs), data, checks, beside, findings)
+
+
+def _explain_other_archive(file: Path) -> Finding | None:
+    """What a file is that is no TorchScript archive, without opening it as one; None for an archive."""
+    try:
+        torchscript_archive.list_operators(file)
+    except ModelError as error:
+        words, _, advice = str(error).removeprefix(f"{file}: ").partition("; ")
+        return Finding(severity="fault", code="broken-file", text=words, advice=advice)
+    return None
 
 
 def _list_inputs(declared: Sequence[DeclaredInput], inputs: Inputs) -> tuple[str, ...]:
@@ -300,6 +337,8 @@ def _advise_slower(raced: Race) -> str:
     confirmed = [trial for trial in raced.trials if trial.confirmed]
     if confirmed:
         return f"{confirmed[0].text}: see the causes below; or ship fp32 on this CPU"
+    if raced.trials and raced.trials[-1].gain is None:
+        return f"ship fp32 on this CPU; what may help and was not tried: {raced.trials[-1].text}"
     return "ship fp32 on this CPU, or mend what stands above; `qbench explain` tries more causes on a suite's run"
 
 

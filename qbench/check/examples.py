@@ -45,7 +45,8 @@ def read_examples(text: str, name: str, model: Any | None) -> Examples:
     )
     dataset = facts.open(Path())
     stored = dataset.sample(facts.test, min(COUNT, dataset.count(facts.test)), 0)
-    classes = stored.labels is not None and stored.labels.dtype.kind in "iu" and stored.labels.ndim == 1
+    known = facts.against_fp32 is None  # which output a label stands for
+    classes = known and stored.labels is not None and stored.labels.dtype.kind in "iu" and stored.labels.ndim == 1
     return Examples(
         inputs=dataset.preprocessing(stored.inputs), labels=stored.labels if classes else None, notes=facts.notes
     )

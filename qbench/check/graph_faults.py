@@ -95,16 +95,11 @@ def _check_scales(graph: _Graph) -> Iterator[Finding]:
 def _check_joined_ranges(graph: _Graph) -> Iterator[Finding]:
     """Concatenations whose result has one scale though its parts have much smaller ranges."""
     for node in graph.nodes:
-        if node.op_type != "Concat":
-            continue
-        joined = _scale_behind(graph, node.output[0])
+        joined, parts = _list_parts(graph, node)
         if joined is None:
             continue
-        small = []
-        for name in node.input:
-            own = _scale_before(graph, name)
-            if own is not None and own * 256 / joined < FEW_LEVELS:
-                small.append((name, own * 256 / joined))
+        levels_of = {name: scale * 256 / joined for name, scale in parts if scale is not None}
+        small = [(name, levels) for name, levels in levels_of.items() if levels < FEW_LEVELS]
         if small:
             name, levels = min(small, key=lambda entry: entry[1])
             yield Finding(
@@ -116,6 +111,16 @@ def _check_joined_ranges(graph: _Graph) -> Iterator[Finding]:
                 "qbench's own quantizer does): boxes beside scores, as in a detector's head, lose the scores",
                 layers=(node.name or node.output[0],),
             )
+
+
+def _list_parts(graph: _Graph, node: Any) -> tuple[float | None, list[tuple[str, float | None]]]:
+    """The one scale of what a node joins, and the scale that each part had before; None where there is none."""
+    if node.op_type == "Concat":
+        return _scale_behind(graph, node.output[0]), [(name, _scale_before(graph, name)) for name in node.input]
+    if node.op_type == "QLinearConcat":  # its scale and zero point, then each part with its own
+        parts = zip(node.input[2::3], node.input[3::3], strict=False)
+        return _one_scale(graph, node.input[0]), [(name, _one_scale(graph, scale)) for name, scale in parts]
+    return None, []
 
 
 def _scale_behind(graph: _Graph, tensor: str) -> float | None:

@@ -58,6 +58,11 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
         "export again; most often a tool has quantized one operand of an operator and not the other",
     ),
     (
+        r"while running (\w+) node\. Name:'([^']*)' Status Message: (.+)",
+        "the {0} {1!r} fails as it runs: {2}",
+        "look at the shapes of its inputs; most often a scale, a weight or a --shape is of another size than it takes",
+    ),
+    (
         r"PytorchStreamReader failed locating file constants\.pkl|Invalid magic number; corrupt file",
         "it is no TorchScript file but what torch.save wrote of Python objects, which is not opened: that runs code",
         "save it with torch.jit.save(torch.jit.trace(…)), or export it to ONNX",

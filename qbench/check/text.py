@@ -50,7 +50,8 @@ def list_comparisons(check: FileCheck) -> Iterator[str]:
         yield _describe_change(check.change)
         yield from (f"assumed: {note}" for note in check.change.notes)
     if check.race is None and check.no_race:
-        yield f"speed: not compared with fp32: {check.no_race}"
+        subject = "speed" if check.data is None else "speed and answers on the data"
+        yield f"{subject}: not compared with fp32: {check.no_race}"
     if check.inputs:
         yield f"inputs: {', '.join(check.inputs)}, {'random' if check.data is None else f'of {check.data}'}"
 

@@ -161,7 +161,10 @@ def _takes_any_batch(subject: Subject) -> bool:
 def _make_candidate(subject: Subject, cause: Cause, counterfactual: Counterfactual, file: Path) -> Candidate | None:
     """How a counterfactual is tried on the file; None for one that only a suite can have."""
     change, title = counterfactual.change, cause.title
-    if change.mode or change.backend or change.own_recipe or change.calibrate or set(change.recipe) - _KEYS:
+    if change.mode is not None:
+        reason = "it takes calibration data: `qbench init` writes a suite that tries it"
+        return Candidate(counterfactual=counterfactual, title=title, reason=reason)
+    if change.backend or change.own_recipe or change.calibrate or set(change.recipe) - _KEYS:
         return None
     if change.environment:
         reason = "a variable is set as a process begins: check the file again without it"

@@ -28,9 +28,9 @@ Ask = Callable[[str, str], str]  # a question and its default -> the answer
 class DataFacts:
     """A data set's ``loader`` with its ``value`` (None: it takes none) and ``options``, as a suite names them; its
     splits, how many examples calibrate (None: nobody counted them), whether it has labels, and the ``metric`` of these;
-    ``notes``: what was assumed, a comment each. ``code``: name and text of the Python file that has to be written, None
-    where none is; ``postprocess``: its function that makes answers of the model's outputs. ``against_fp32``: why labels
-    cannot judge, so that outputs are held against fp32's.
+    ``notes``: what was assumed, a comment each. ``code``: name and text of the file that has to be written, Python or
+    names of classes, None where none is; ``postprocess``: its function that makes answers of the model's outputs.
+    ``against_fp32``: why labels cannot judge, so that outputs are held against fp32's.
     """
 
     loader: str
@@ -55,8 +55,12 @@ class DataFacts:
         return f"{{{', '.join((f'{self.loader}: {quote(self.value)}', *options))}}}"
 
     def open(self, folder: Path) -> Any:
-        """The data set, as a suite in ``folder`` opens it. Raises ``DataError``."""
-        return registry.load("dataset", self.loader)(self.value, base=folder, options=dict(self.options))
+        """The data set, as a suite in ``folder`` opens it, also where ``code`` is not written yet. Raises
+        ``DataError``."""
+        options = dict(self.options)
+        if self.code is not None and options.get("classes") == self.code[0]:
+            options["classes"] = self.code[1].splitlines()
+        return registry.load("dataset", self.loader)(self.value, base=folder, options=options)
 
 
 def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | None = None) -> DataFacts:
@@ -94,10 +98,6 @@ def describe_data(text: str | None, model: ModelFacts, folder: Path, ask: Ask | 
     raise UsageError(f"{text}: {'no data that is known' if path.exists() else 'no such file'}; data are {what}")
 
 
-def _open(loader: str, value: str, options: dict[str, Any]) -> Any:
-    return registry.load("dataset", loader)(value, base=Path(), options=options)
-
-
 def _pick_splits(splits: tuple[str, ...], where: Path) -> tuple[str, str, tuple[str, ...]]:
     """(the split to calibrate on, the one to evaluate on, what was assumed)."""
     train = next((name for name in splits if name.lower() in _TRAIN), None)
@@ -116,20 +116,21 @@ def _pick_splits(splits: tuple[str, ...], where: Path) -> tuple[str, str, tuple[
 
 
 def _describe_opened(
-    loader: str, path: Path, folder: Path, opened: Any, options: dict[str, Any], notes: Sequence[str]
-) -> DataFacts:
-    """The facts of a data set that was opened; its labels are classes where it knows how many there are."""
+    loader: str, path: Path, folder: Path, options: dict[str, Any], notes: Sequence[str]
+) -> tuple[DataFacts, Any]:
+    """(the facts of a data set, whose labels are classes where it knows how many there are; the data set)."""
+    facts = DataFacts(loader=loader, value=relative(path, folder), options=options)
+    opened = facts.open(folder)
     train, test, assumed = _pick_splits(opened.splits, path)
-    return DataFacts(
-        loader=loader,
-        value=relative(path, folder),
-        options=options,
+    described = replace(
+        facts,
         train=train,
         test=test,
         samples=min(SAMPLES, opened.count(train)),
         labelled=opened.classes is not None,
         notes=(*notes, *assumed),
     )
+    return described, opened
 
 
 def _choose_image_options(model: ModelFacts, ask: Ask | None) -> tuple[dict[str, Any], list[str]]:
@@ -162,21 +163,42 @@ def _choose_image_options(model: ModelFacts, ask: Ask | None) -> tuple[dict[str,
 
 def _describe_images(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
     options, notes = _choose_image_options(model, ask)
-    opened = _open("image-folder", str(path), options)
-    if opened.classes is not None and model.outputs not in (None, opened.classes):
-        if all(name.isdigit() and int(name) < (model.outputs or 0) for name in opened.labels):
-            options["classes"] = model.outputs
-        else:
-            notes.append(
-                f"{opened.classes} folders of classes, {model.outputs} outputs: name the outputs by classes: names.txt"
-            )
-    return _describe_opened("image-folder", path, folder, opened, options, notes)
+    facts, opened = _describe_opened("image-folder", path, folder, options, notes)
+    if opened.classes is None or model.outputs in (None, opened.classes):
+        return facts
+    if all(name.isdigit() and int(name) < (model.outputs or 0) for name in opened.labels):
+        return replace(facts, options={**options, "classes": model.outputs})
+    return _name_outputs(facts, path, tuple(opened.labels), model)
+
+
+def _name_outputs(facts: DataFacts, path: Path, names: tuple[str, ...], model: ModelFacts) -> DataFacts:
+    """The facts of folders that are fewer than the model's outputs: which output each stands for a person has to say,
+    in a file that is written; until then outputs are held against fp32's."""
+    outputs = model.outputs or 0
+    if len(names) > outputs:
+        raise UsageError(
+            f"{path}: {len(names)} folders of classes, and an example has {outputs} output(s): leave folders out, or "
+            "give a function file.py:load that returns inputs and labels (qbench/guide/data.md)"
+        )
+    file = f"{model.name.replace('-', '_').replace('.', '_')}_classes.txt"
+    lines = [*names, *(f"output {number}" for number in range(len(names), outputs))]
+    why = (
+        f"{len(names)} folders of classes, {outputs} outputs: write their names into {file} in the order of the "
+        "outputs, then metric: top1, and labels judge"
+    )
+    return replace(
+        facts,
+        options={**facts.options, "classes": file},
+        code=(file, "\n".join(lines) + "\n"),
+        labelled=False,
+        against_fp32=why,
+    )
 
 
 def _describe_masks(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
     options, notes = _choose_image_options(model, ask)
     options |= choose_mask_options(model)
-    facts = _describe_opened("masks", path, folder, _open("masks", str(path), options), options, notes)
+    facts, _ = _describe_opened("masks", path, folder, options, notes)
     return replace(facts, labelled=True, metric="miou")
 
 
@@ -185,9 +207,8 @@ def _describe_boxes(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     height, width = (image[1], image[2]) if image is not None else (None, None)
     size: Any = 640 if not height or not width else height if height == width else [height, width]
     options: dict[str, Any] = {"size": size}
-    opened = _open("coco", str(path), options)
     notes = ["pixels are 0 to 1, in a letterbox: write scale, mean, std and fit as in training"]
-    facts = _describe_opened("coco", path, folder, opened, options, notes)
+    facts, opened = _describe_opened("coco", path, folder, options, notes)
     decoding = find_decoding(model, opened.classes)
     if not decoding.known:
         why = "write `postprocess` beside the model (qbench/guide/models.md) and metric: map, and boxes are judged"
@@ -204,8 +225,7 @@ def _describe_boxes(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
 
 def _describe_lines(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     options, notes = choose_line_options(model)
-    opened = _open("text-lines", str(path), dict(options))
-    facts = _describe_opened("text-lines", path, folder, opened, dict(options), notes)
+    facts, _ = _describe_opened("text-lines", path, folder, dict(options), notes)
     code = write_reading(model)
     if code is None:
         why = "write `postprocess` beside the model (qbench/guide/data.md) and metric: cer, and texts are judged"
@@ -225,8 +245,7 @@ def _describe_arrays(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
     options: dict[str, Any] = {}
     if model.inputs and not any(entry.is_float for entry in model.inputs):
         options["to_float"] = False
-    opened = _open("npz", str(path), options)
-    facts = _describe_opened("npz", path, folder, opened, options, [])
+    facts, opened = _describe_opened("npz", path, folder, options, [])
     examples, notes = opened.sample(facts.train, 1, 0), [*facts.notes]
     if not options and examples.inputs[0].dtype.kind == "u":
         options["scale"] = "1/255"
@@ -244,8 +263,7 @@ def _describe_texts(path: Path, model: ModelFacts, folder: Path, loader: str = "
     options: dict[str, Any] = {**columns, "tokenizer": relative(tokenizer, folder), **_token_options(model)}
     cut = "into windows of" if loader == "texts" else "or padded to"
     notes = [] if "length" in options else [f"texts are cut {cut} 128 tokens: write length as in training"]
-    opened = _open(loader, str(path), {**options, "tokenizer": str(tokenizer.absolute())})
-    return _describe_opened(loader, path, folder, opened, options, notes)
+    return _describe_opened(loader, path, folder, options, notes)[0]
 
 
 def _describe_documents(path: Path, model: ModelFacts, folder: Path) -> DataFacts:
@@ -279,11 +297,11 @@ def _describe_saved(path: Path, model: ModelFacts, folder: Path, ask: Ask | None
     texts = [name for name, kind in columns.items() if kind == "string"]
     if "Image" in columns.values():
         options, notes = _choose_image_options(model, ask)
-        return _describe_opened("huggingface", path, folder, _open("huggingface", str(path), options), options, notes)
+        return _describe_opened("huggingface", path, folder, options, notes)[0]
     if len(texts) == 1 or "text" in texts:
         column = "text" if "text" in texts else texts[0]
         return _describe_texts(path, model, folder, "huggingface", text=column)
-    return _describe_opened("huggingface", path, folder, _open("huggingface", str(path), {}), {}, [])
+    return _describe_opened("huggingface", path, folder, {}, [])[0]
 
 
 def _read_columns(path: Path) -> dict[str, str]:

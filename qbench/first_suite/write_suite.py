@@ -18,7 +18,7 @@ _LOSS = "Percentage points of {} that int8 may lose"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstSuite:
-    """The files that were written; ``notes``: what was assumed."""
+    """The files that were written, ``code``: beside the suite; ``notes``: what was assumed."""
 
     file: Path
     code: Path | None

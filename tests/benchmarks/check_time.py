@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from qbench.check import beside_fp32, check_file, core_peak, float_form, runtimes, tried_causes
 
@@ -107,7 +108,16 @@ def print_stages(file: Path) -> None:
             if hasattr(module, name):
                 setattr(module, name, timed(getattr(module, name)))
     float_form.write_float = timed(float_form.write_float)
+    before = read_processor_seconds()
     timed(check_file.check_file)(file)
+    print(f"  {read_processor_seconds() - before:5.1f} s of processor time, whatever else runs")
+
+
+def read_processor_seconds() -> float:
+    """Those of this process and of all that it started, also of what has ended."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    times = [process.cpu_times() for process in processes]
+    return sum(each.user + each.system + each.children_user + each.children_system for each in times)
 
 
 def timed(function: Callable[..., Any]) -> Callable[..., Any]:

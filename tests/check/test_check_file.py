@@ -218,6 +218,43 @@ def test_examples_take_the_place_of_random_inputs(tmp_path, monkeypatch):
     assert traced.inputs == ("input 0 1x32x48x48 float32",)
 
 
+def test_another_runtime_that_is_much_faster_is_named():
+    """By the calls that were timed, in no confident tone; not one that is hardly faster, or does not run it."""
+    from qbench.check.check_file import _find_faster
+    from qbench.check.finding import RuntimeCheck
+    from qbench.quant.artifacts.node_profile import CallProfile
+
+    def run(name, seconds):
+        profile = None if seconds is None else CallProfile(nodes=(), call_seconds=seconds, watched_seconds=seconds)
+        return RuntimeCheck(runtime=name, version="1", profile=profile)
+
+    first = run("onnxruntime", 2e-3)
+    (finding,) = _find_faster([first, run("openvino", 1e-3)], first)
+    assert (finding.severity, finding.code) == ("note", "faster-elsewhere")
+    assert finding.text.startswith(
+        "a call takes 1.00 ms on OpenVINO, 2.00 ms on ONNX Runtime: timed one after the other"
+    )
+    for seconds in (1.5e-3, 3e-3, None):
+        assert not list(_find_faster([first, run("openvino", seconds)], first))
+
+
+def test_a_float_file_says_that_it_compares_nothing(tmp_path, monkeypatch):
+    """Neither speed nor answers; beside another file that is named it is raced, and answers the data."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("d.npz", inputs=np.random.default_rng(0).random((20, 32, 48, 48), dtype=np.float32))
+    file = people_files.float_model(tmp_path / "float.onnx")
+    alone = check_file(file, data="d.npz")
+    assert (alone.race, alone.change) == (None, None)
+    assert (
+        "speed and answers on the data: not compared with fp32: nothing in it is quantized; name what to hold it "
+        "against with --against"
+    ) in list(text.list_lines(alone))
+    beside = check_file(file, data="d.npz", against=file, seconds=0.05)
+    assert beside.race is not None
+    assert beside.change is not None
+    assert [finding.code for finding in beside.findings if finding.code != "slower"] == ["float"]
+
+
 def test_a_race_that_was_run_stays_where_answers_fail(tmp_path, monkeypatch):
     """What is known is told."""
 
@@ -234,17 +271,17 @@ def test_a_race_that_was_run_stays_where_answers_fail(tmp_path, monkeypatch):
 
 
 def test_a_pickle_is_not_opened(tmp_path):
-    """Loading one runs code."""
+    """Loading one runs code; that it is one is told before its shapes are asked for."""
 
     class Trap:
         def __reduce__(self):
             return (open, (str(tmp_path / "ran"), "w"))
 
     torch.save(Trap(), tmp_path / "model.pt")
-    check = check_file(tmp_path / "model.pt", shapes=("1x3",))
+    check = check_file(tmp_path / "model.pt")
     assert not (tmp_path / "ran").exists()
     assert not check.sound
-    assert "is no TorchScript file but what torch.save wrote" in check.findings[0].text
+    assert check.findings[0].text.startswith("this is what torch.save writes, no TorchScript: a pickle runs code")
 
 
 def test_damaged_files_end_with_a_message(tmp_path):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
-import onnx_networks
 import pytest
 from PIL import Image
+from user_layouts import save_boxes, save_pixel_model
 
 from qbench import suite
 from qbench.first_suite.model_facts import ModelFacts
@@ -24,34 +23,10 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def save_model(place, outputs, sizes):
-    """A network of images of 16 x 16 pixels whose output is declared with these sizes."""
-    draft = onnx_networks.Draft()
-    x = draft.conv("image", "conv", 3, outputs)
-    if len(sizes) == 3:
-        x = draft.add("Reshape", [x, draft.constant("shape", np.array([0, outputs, -1]))], "cells")
-    return str(
-        onnx_networks.save(draft.model({"image": ["batch", 3, 16, 16]}, {x: ["batch", *sizes[1:]]}), place, "net")
-    )
-
-
-def save_boxes(folder, name="annotations/instances_{}.json"):
-    for split in ("train", "val"):
-        (folder / split).mkdir(parents=True, exist_ok=True)
-        images = []
-        for number in range(4):
-            Image.fromarray(np.full((16, 16, 3), 40 * number, np.uint8)).save(folder / split / f"{number}.png")
-            images.append({"id": number, "file_name": f"{number}.png", "width": 16, "height": 16})
-        boxes = [{"image_id": number, "category_id": 1 + number % 2, "bbox": [2, 2, 9, 9]} for number in range(4)]
-        file = folder / name.format(split)
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1}, {"id": 2}]}))
-
-
 def test_a_detector_and_its_boxes_make_a_suite(place):
     """With a file that decodes the layout of YOLO's exports; what was assumed is said, and the suite plans."""
     save_boxes(place / "data")
-    written = write_first_suite(save_model(place, 6, ("batch", 6, 256)), "data", None)
+    written = write_first_suite(save_pixel_model(place, 6, ("batch", 6, 256)), "data", None)
     read = suite.read(written.file)
     (model,) = read.models
     assert model.postprocess.python == "net_boxes.py:decode"
@@ -86,7 +61,7 @@ def test_what_is_written_decodes_the_layout(sizes, cells):
 def test_outputs_that_are_boxes_need_nothing(place):
     """Rows of six, as networks that end in a suppression give them."""
     save_boxes(place / "data", "{}/_annotations.coco.json")
-    written = write_first_suite(save_model(place, 6, ("batch", 256, 6)), "data", None)
+    written = write_first_suite(save_pixel_model(place, 6, ("batch", 256, 6)), "data", None)
     assert written.code is None
     assert "postprocess" not in written.file.read_text()
     assert any("were taken as boxes" in note for note in written.notes)
@@ -95,7 +70,7 @@ def test_outputs_that_are_boxes_need_nothing(place):
 def test_an_unknown_layout_is_held_against_fp32(place):
     """And the suite says what to write so that boxes are judged."""
     save_boxes(place / "data")
-    written = write_first_suite(save_model(place, 9, ("batch", 9, 256)), "data", None)
+    written = write_first_suite(save_pixel_model(place, 9, ("batch", 9, 256)), "data", None)
     text = written.file.read_text()
     assert "accuracy: {metric: sqnr, at_least: 20}" in text
     assert "write `postprocess` beside the model" in text
@@ -110,7 +85,7 @@ def test_images_with_masks_make_a_suite(place):
             folder.mkdir(parents=True)
             for number in range(3):
                 Image.fromarray(np.full((16, 16), value + number % 2, np.uint8)).save(folder / f"{number}.png")
-    written = write_first_suite(save_model(place, 5, ("batch", 5, 16, 16)), "scenes", None)
+    written = write_first_suite(save_pixel_model(place, 5, ("batch", 5, 16, 16)), "scenes", None)
     read = suite.read(written.file)
     assert (read.data.loader, read.data.options["classes"], read.gate.accuracy.metric) == ("masks", 5, "miou")
 

@@ -6,13 +6,11 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
-import onnx_networks
 import people_files
 import pytest
 import torch
 import typer
-from PIL import Image
+from user_layouts import DATA, NET, arrays, save_arrays, save_images, save_model
 
 import qbench
 from qbench import registry, suite
@@ -23,51 +21,12 @@ from qbench.first_suite.model_facts import describe_model
 from qbench.first_suite.write_suite import write_first_suite
 from qbench.plan import planner
 
-NET = """
-import torch
-
-def build():
-    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 4))
-    return net
-"""
-
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """The folder in which a user works."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def save_images(folder, *, classes="abcd", splits=("",), count=8, size=(10, 12)):
-    rng = np.random.default_rng(0)
-    for split in splits:
-        for name in classes or [""]:
-            path = Path(folder) / split / name
-            path.mkdir(parents=True)
-            for number in range(count):
-                pixels = rng.integers(0, 255, (*size, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(path / f"{number}.png")
-    return str(folder)
-
-
-def save_model(place, name="model", shape=("batch", 3, 8, 8), *, outputs=4):
-    draft = onnx_networks.Draft()
-    x = draft.add("Relu", [draft.conv("image", "conv", int(shape[1]), 8)], "relu")
-    x = draft.add("Flatten", [draft.add("GlobalAveragePool", [x], "pool")], "flatten")
-    x = draft.linear(x, "classifier", 8, outputs)
-    return str(onnx_networks.save(draft.model({"image": list(shape)}, {x: ["batch", outputs]}), place, name))
-
-
-def save_arrays(path, **arrays):
-    np.savez(path, **arrays)
-    return str(path)
-
-
-def arrays(count=40, kind=np.uint8, shape=(3, 8, 8)):
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 255, (count, *shape)) if kind == np.uint8 else rng.normal(size=(count, *shape))
-    return values.astype(kind), rng.integers(0, 4, count)
 
 
 def write(model, data=None, target="first.yaml"):
@@ -105,40 +64,21 @@ def test_without_data_inputs_are_random(place):
     assert labels is None
 
 
-LAYOUTS = {
-    "classes": lambda place: save_images(place / "p"),
-    "splits of classes": lambda place: save_images(place / "p", splits=("train", "val")),
-    "splits without classes": lambda place: save_images(place / "p", classes="", splits=("train", "test")),
-    "images alone": lambda place: save_images(place / "p", classes=""),
-    "outputs by number": lambda place: save_images(place / "p", classes=("0", "2")),
-    "fewer classes": lambda place: save_images(place / "p", classes=("cat", "dog")),
-    "npz of bytes": lambda place: save_arrays(
-        place / "d.npz", **dict(zip(("train_inputs", "train_labels"), arrays(), strict=True)),
-        **dict(zip(("test_inputs", "test_labels"), arrays(20), strict=True)),
-    ),
-    "npz of floats without splits": lambda place: save_arrays(
-        place / "d.npz", **dict(zip(("inputs", "labels"), arrays(kind=np.float32), strict=True))
-    ),
-    "npz as keras has it": lambda place: save_arrays(
-        place / "d.npz", **dict(zip(("x_train", "y_train"), arrays(), strict=True)),
-        **dict(zip(("x_test", "y_test"), arrays(20), strict=True)),
-    ),
-    "npz without labels": lambda place: save_arrays(place / "d.npz", train_inputs=arrays()[0], test_inputs=arrays()[0]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", DATA)
 def test_data_as_users_have_them(layout, place):
     """Two splits are named, no more examples are drawn than there are, and labels are judged where there are some."""
-    written, read = write(save_model(place), LAYOUTS[layout](place))
+    written, read = write(save_model(place), DATA[layout](place))
     assert read.data.calibrate.split != read.data.evaluate.split
     assert read.data.calibrate.samples <= 60
-    labelled = layout not in ("splits without classes", "images alone", "npz without labels")
+    labelled = layout not in ("splits without classes", "images alone", "npz without labels", "fewer classes")
     assert ("accuracy: {metric: top1" in written.file.read_text()) == labelled
     if layout == "outputs by number":
         assert read.data.dataset["classes"] == 4
-    if layout == "fewer classes":
-        assert "2 folders of classes, 4 outputs: name the outputs by classes: names.txt" in written.notes
+    if layout == "fewer classes":  # which output is which nobody knows: fp32's outputs judge, and the suite runs
+        assert written.code == Path("model_classes.txt")
+        assert written.code.read_text() == "cat\ndog\noutput 2\noutput 3\n"
+        assert "accuracy: {metric: sqnr, at_least: 20}" in written.file.read_text()
+        assert "2 folders of classes, 4 outputs: write their names into model_classes.txt" in written.file.read_text()
 
 
 def test_the_form_of_images_is_the_models(place):
@@ -193,6 +133,7 @@ def test_a_network_in_python_and_one_of_torchscript(place):
         ("none.py:build", None, r"none\.py: no such file"),
         ("int8.onnx", None, r"int8\.onnx: it is int8 already, and a suite starts from a float model"),
         ("state.pt", None, r"a state dict needs its network: give file\.py:function"),
+        ("model.onnx", "many", r"many: 5 folders of classes, and an example has 4 output\(s\): leave folders out"),
         ("model.onnx", "none", r"none: no such file; data are an image folder"),
         ("model.onnx", "net.py", r"net\.py: no data that is known; data are an image folder"),
         ("model.onnx", "texts.csv", r"texts\.csv: texts need the model's tokenizer"),
@@ -202,6 +143,7 @@ def test_a_network_in_python_and_one_of_torchscript(place):
 def test_what_it_cannot_make_a_suite_of_is_told(model, data, words, place):
     """And nothing is written."""
     save_model(place)
+    save_images(place / "many", classes="abcde")
     people_files.sound(place / "int8.onnx")
     (place / "net.py").write_text(NET)
     (place / "net.txt").write_text("x")
@@ -362,7 +304,7 @@ def test_a_saved_data_set_is_read_by_its_columns(table, split, place, monkeypatc
     if table == "images":
         assert options["size"] == 8
     elif table == "texts":
-        assert (options["text"], options["tokenizer"]) == ("sentence", str(place / "tokenizer.json"))
+        assert (options["text"], options["tokenizer"]) == ("sentence", "tokenizer.json")
         assert data.dataset.startswith("{huggingface: saved, text: sentence, tokenizer: tokenizer.json")
     else:
         assert options == {}

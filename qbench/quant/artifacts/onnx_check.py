@@ -17,6 +17,7 @@ from qbench.files import regular_file
 from qbench.quant.artifacts import onnx_problems
 
 MOST_BYTES = 2**31 - 1  # bytes of a protobuf message
+_LFS = b"version https://git-lfs"  # how a pointer begins (the specification of Git LFS, version 1)
 _LONGEST = 300  # characters of a library's message that are quoted
 
 
@@ -83,11 +84,19 @@ def _parsed(file: Path) -> Any:
         if getattr(error, "errno", None) == errno.EFBIG:
             what = "more than 2 GB, which protobuf does not read; save it with external data"
             raise ModelError(f"{file}: {what}") from error
-        what = f"not a whole ONNX file ({_words(error)})" if isinstance(error, DecodeError) else _describe(error)
+        what = _describe_bytes(file, error) if isinstance(error, DecodeError) else _describe(error)
         raise ModelError(f"{file}: {what}") from error
     if not model.graph.node or not model.graph.output:
         raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")
     return model
+
+
+def _describe_bytes(file: Path, error: BaseException) -> str:
+    """What a file is that is no ONNX file."""
+    begin = regular_file.read_bytes(file, MOST_BYTES)[: len(_LFS)]
+    if begin == _LFS:
+        return "a pointer of Git LFS and not the file itself, which `git lfs pull` fetches"
+    return f"not a whole ONNX file ({_words(error)})"
 
 
 def _describe(error: OSError) -> str:

@@ -175,7 +175,7 @@ def own_name(name: str) -> str:
 
 
 def _executed(name: str, node: Any, operator: str, product: operator_macs.Product, batch: int) -> Executed:
-    label = (node_names.module_of(node) if node is not None else None) or name
+    label = (node_names.module_of(node) if node is not None else None) or own_name(name)
     layer = Layer(
         name=f"{label} ({product.name})" if product.name else label,
         operator=operator,

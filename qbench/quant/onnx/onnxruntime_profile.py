@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbench.errors import BuildError, out_of_memory
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph.layers import subgraphs
 
@@ -66,8 +67,13 @@ class ProfiledSession:
         self._temporary.cleanup()
 
     def run(self) -> None:
-        """One call."""
-        self._session.run(None, self._feed)
+        """One call; raises ``BuildError`` with the runtime's own words."""
+        try:
+            self._session.run(None, self._feed)
+        except onnxruntime_session.runtime_errors() as error:
+            if out_of_memory(error):
+                raise
+            raise BuildError(f"ONNX Runtime cannot run the model: {onnxruntime_session.plain(error)}") from error
 
     def finish(self) -> RuntimeProfile:
         """What the profiler tells of all calls; the last thing to ask."""

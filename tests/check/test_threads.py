@@ -1,0 +1,25 @@
+"""Files rebuilt from public threads: the cause of the thread comes first, and nothing wrong is called a fault."""
+
+from __future__ import annotations
+
+import pytest
+from short_measurements import PEAK
+from thread_files import THREADS, ask
+
+from qbench.check import core_peak, race, runtimes
+
+
+@pytest.fixture(autouse=True)
+def _short_races(monkeypatch):
+    monkeypatch.setattr(race, "PROCESSES", 2)
+    monkeypatch.setattr(runtimes, "SECONDS", 0.05)
+    monkeypatch.setattr(core_peak, "find_peak", lambda: PEAK)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread.name)
+def test_the_cause_of_the_thread_comes_first(thread, tmp_path):
+    """In words that name it; ``python tests/benchmarks/check_threads.py`` prints what is said of each."""
+    answer = ask(thread, tmp_path / "model.onnx", seconds=0.05)
+    assert answer.list_wrong(thread) == []
+    assert answer.is_right(thread), answer
