@@ -101,7 +101,7 @@ PLANTED = (
             name=f"heads-{backend}", cause="joined-ranges", backend=backend, kind="heads", data="unlabelled",
             more="recipe: framework-default",
         )
-        for backend in ("onednn", "qnnpack")
+        for backend in ("onednn", "qnnpack", "onnxruntime")
     ),
     # What is wrong in these, if anything, is not how tensors are joined.
     *(
