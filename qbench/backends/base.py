@@ -137,6 +137,8 @@ class Backend(ABC):
     flows: tuple[str, ...] = ()
     # Whether its flows read a qconfig that the network's author gave it (``Recipe.qconfig``).
     own_qconfig: bool = False
+    # Whether its framework's own recipe can be told to join in float what one scale cannot hold.
+    float_joins: bool = True
     # The formats of the int8 files that it runs where the user brings them (``models.base.FileFormat``).
     int8_formats: tuple[str, ...] = ()
     # What loading an artifact imports: done before a measuring process is pinned, so that several start side by side.

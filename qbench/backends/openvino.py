@@ -31,6 +31,7 @@ class OpenVino(OnnxBackend):
     """OpenVINO. It runs the very files that onnxruntime runs, where its kernels take them."""
 
     name = "openvino"
+    float_joins = False
     runtime = "openvino"
     modes = ("fp32", *HALVES, WEIGHT_ONLY, "static", "qat")
     modules = ("openvino", "qbench.quant.artifacts.openvino_model")

@@ -96,12 +96,16 @@ def list_fixed_ranges(
 
 
 def find_joins(opened: OpenCase) -> tuple[str, ...]:
-    """The names of the network's calls that one scale cannot hold; none where the case has them in float, or its flow
-    is not one of torch's."""
-    recipe = opened.case.variant.recipe
-    if recipe.joins_in_float or recipe.file is not None or not recipe.flows or "onnx" in recipe.flows:
+    """The names of the network's calls, or of its ONNX file's nodes, that one scale cannot hold; none where the case
+    has them in float, or its framework cannot be told to."""
+    variant = opened.case.variant
+    recipe = variant.recipe
+    if recipe.joins_in_float or recipe.file is not None or not opened.backends[variant.backend].float_joins:
         return ()
     examples = tuple(array[:_JOINED_EXAMPLES] for array in opened.data.calibration())
+    if "onnx" in recipe.flows:
+        nodes: tuple[str, ...] = opened.call_child(list_joined_nodes, opened.fp32.file, examples)
+        return nodes
     names: tuple[str, ...] = opened.call_child(list_joins, opened.model.reference, opened.model.weights, examples)
     return names
 
@@ -123,3 +127,10 @@ def list_joins(
     except Untraceable:
         return ()
     return float_calls.name_joins(traced, batches)
+
+
+def list_joined_nodes(file: Path, examples: Inputs, *, progress: object) -> tuple[str, ...]:
+    """``find_joins`` of an ONNX file in this process, which is a child."""
+    from qbench.quant.onnx import float_nodes
+
+    return float_nodes.name_joins(file, examples)

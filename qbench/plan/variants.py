@@ -171,8 +171,8 @@ class Variants:
         flow, flows = self._choices[name].flow, self._backends[backend].flows
         if flow is not None and flow not in flows:
             return f"its flow is {' or '.join(flows) or 'its own'}"
-        if name == FLOAT_JOINS and not set(flows) & {"fx", "eager", "pt2e"}:
-            return "only torch's flows leave joins in float where a framework does not; add the recipe default for it"
+        if name == FLOAT_JOINS and not self._backends[backend].float_joins:
+            return "its framework cannot be told to join in float; add the recipe default for it"
         if (keys := self._choices[name].of_static_onnx) and (mode != "static" or "onnx" not in flows):
             return (
                 f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} for static on onnxruntime and openvino alone"

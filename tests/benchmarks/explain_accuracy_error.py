@@ -101,12 +101,12 @@ PLANTED = (
             name=f"heads-{backend}", cause="joined-ranges", backend=backend, kind="heads", data="unlabelled",
             more="recipe: framework-default",
         )
-        for backend in ("onednn", "qnnpack")
+        for backend in ("onednn", "qnnpack", "onnxruntime")
     ),
-    # What is wrong in these, if anything, is not how tensors are joined.
+    # That the recipe is a framework's own may cost these something; how tensors are joined does not.
     *(
         Planted(
-            name=f"theirs-{kind}-onednn", cause="framework-default", backend="onednn", kind=kind, data=data,
+            name=f"theirs-{kind}-onednn", cause=None, backend="onednn", kind=kind, data=data,
             more="recipe: framework-default",
         )
         for kind, data in (("even-heads", "unlabelled"), ("deep", "patterns"), ("loud-channel", "patterns"))
@@ -225,7 +225,8 @@ def count(planted: Planted, explained: dict[str, Any], counts: Counts) -> str:
     counts.absent += sum(each["removed"] is not None and each["removed"] <= 0 for each in again)
     shown = ", ".join(f"{each['cause']} ({each['change']}) {100 * each['removed']['value']:.0f} %" for each in causes)
     if planted.cause is None:
-        whole = [name for name in names if name != "sensitive-layers"]
+        theirs = ("framework-default",) if "framework-default" in planted.more else ()
+        whole = [name for name in names if name not in ("sensitive-layers", *theirs)]
         counts.sound += 1
         counts.sound_with_cause += bool(whole)
         mark = "NO " if whole else "ok "

@@ -7,7 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from qbench.explain.probes import find_fixed_ranges, find_joins, list_fixed_ranges, list_joins
+from qbench import registry
+from qbench.explain.probes import (
+    find_fixed_ranges,
+    find_joins,
+    list_fixed_ranges,
+    list_joined_nodes,
+    list_joins,
+)
 from qbench.models.base import ModelReference
 from qbench.quant.recipe import Recipe
 
@@ -103,24 +110,27 @@ def test_joins_that_one_scale_cannot_hold_are_found_by_what_they_hold(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("recipe", "asked"),
+    ("backend", "recipe", "asked"),
     [
-        (Recipe(flow="fx", framework_default=True), True),
-        (Recipe(flow="pt2e", framework_default=True), True),
-        (Recipe(flow="fx"), False),
-        (Recipe(flow="fx", framework_default=True, float_joins=True), False),
-        (Recipe(flow="onnx", framework_default=True), False),
-        (Recipe(framework_default=True), False),
+        ("onednn", Recipe(flow="fx", framework_default=True), list_joins),
+        ("inductor", Recipe(flow="pt2e", framework_default=True), list_joins),
+        ("onnxruntime", Recipe(flow="onnx", framework_default=True), list_joined_nodes),
+        ("openvino", Recipe(flow="onnx", framework_default=True), None),
+        ("onednn", Recipe(flow="fx"), None),
+        ("onednn", Recipe(flow="fx", framework_default=True, float_joins=True), None),
     ],
 )
-def test_only_cases_that_share_a_scale_are_asked_for_joins(recipe, asked):
-    """Of torch's flows; a few calibration examples go along."""
+def test_only_cases_that_share_a_scale_are_asked_for_joins(backend, recipe, asked):
+    """Of frameworks that can be told to leave them in float; a few calibration examples go along."""
     calls = []
     opened = SimpleNamespace(
-        case=SimpleNamespace(variant=SimpleNamespace(recipe=recipe)),
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=recipe, backend=backend)),
+        backends={backend: registry.load("backend", backend)},
+        fp32=SimpleNamespace(file="fp32.onnx"),
         model=SimpleNamespace(reference="reference", weights=None),
         data=SimpleNamespace(calibration=lambda: (np.arange(20),)),
         call_child=lambda *words: calls.append(words) or ("cat",),
     )
     assert find_joins(opened) == (("cat",) if asked else ())
+    assert [call[0] for call in calls] == ([asked] if asked else [])
     assert [call[-1][0].tolist() for call in calls] == ([list(range(8))] if asked else [])

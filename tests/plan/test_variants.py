@@ -117,9 +117,9 @@ def test_nobody_gets_a_twin_unasked() -> None:
     assert cases == []
 
 
-def test_joins_in_float_are_for_the_flows_of_torch() -> None:
-    """On ONNX Runtime that recipe is no case, and the plan says why."""
-    found = plan("recipe=[framework-default+float_joins]", "matrix.backends=[torch, onednn, onnxruntime]")
+def test_joins_in_float_are_no_recipe_where_a_framework_cannot_be_told() -> None:
+    """On OpenVINO that recipe is no case, and the plan says why."""
+    found = plan("recipe=[framework-default+float_joins]", "matrix.backends=[torch, onednn, openvino]")
     static = [planned.case.id for planned in found.cases if planned.case.key.mode == "static"]
     assert static == ["digits-cnn/static@framework-default+float_joins/onednn/t1/b1"]
-    assert any("only torch's flows leave joins in float" in note for note in found.notes)
+    assert any("its framework cannot be told to join in float" in note for note in found.notes)

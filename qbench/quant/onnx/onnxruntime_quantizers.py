@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError, QbenchError, out_of_memory
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import float_nodes, onnxruntime_session
 from qbench.quant.onnx.export import deploy_onnxruntime
 from qbench.quant.onnx.node_names import match_nodes, module_of
 from qbench.quant.recipe import Recipe
@@ -27,7 +27,8 @@ _INTEGER_PRODUCTS = ("MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "Dyn
 
 def framework_static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Array, ...]) -> None:
     """ONNX Runtime's own static quantization as its documentation has it: shapes inferred and operators fused first,
-    then every choice at its default (QDQ, per tensor, min/max); of the recipe only ``skip_layers`` counts.
+    then every choice at its default (QDQ, per tensor, min/max); of the recipe only ``skip_layers`` and
+    ``float_joins`` count.
 
     But for signed activations on x86, its default for every CPU: its convolutions then run in float there (seen with
     ONNX Runtime 1.31: of a network of three layers 0.2 % in int8). Its min/max calibrator keeps two numbers a tensor
@@ -42,8 +43,15 @@ def framework_static(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[
             str(file),
             _Reader(iter(onnx_file.Batches(fp32, calibration))),
             activation_type=QuantType.QUInt8 if platform.machine() in _X86 else QuantType.QInt8,
-            nodes_to_exclude=_excluded(prepared, recipe.skip_layers),
+            nodes_to_exclude=_excluded(prepared, recipe.skip_layers) + _name_joined(prepared, recipe, calibration),
         )
+
+
+def _name_joined(file: Path, recipe: Recipe, calibration: tuple[Array, ...]) -> list[str]:
+    """The nodes that one scale cannot hold, where the recipe has them in float."""
+    if not recipe.float_joins:
+        return []
+    return [node.name for node in float_nodes.find_float_nodes(file, calibration) if node.name]
 
 
 def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:

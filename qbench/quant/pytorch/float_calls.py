@@ -17,22 +17,16 @@ are apart anyway, 52 to 82 dB).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from qbench.quant.analysis.joined_ranges import Seen, is_uneven
 from qbench.quant.canonical.graph import Untraceable, free_name, trace
 from qbench.quant.layer_selection import multiplying
 
-# An input is lost where the noise of the common step is more than this beside its own spread, and its own step would be
-# so many times as fine: ordinary branches of a U-Net or an inception block differ by less.
-LEAST_DECIBELS = 25.0
-LEAST_RATIO = 4.0
 WHY = "int8 would spoil what it gives"
-_LEVELS = 255
 _JOINS = ("cat", "concat", "concatenate", "stack")
 # What makes one tensor of several, or another of one: where it starts what follows the last layers, it stays float.
 _ARITHMETIC = frozenset(("add", "iadd", "add_", "sub", "isub", "sub_", "rsub", "mul", "imul", "mul_", "div", "truediv"))
@@ -133,30 +127,6 @@ def _run(graph_module: Any, examples: Iterable[tuple[Any, ...]]) -> _Looking:
     return runner
 
 
-@dataclass
-class Seen:
-    """The values of one input of a join: their ends, and their spread."""
-
-    low: float = math.inf
-    high: float = -math.inf
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, tensor: Any) -> None:
-        """Counts the values of a tensor."""
-        values = tensor.detach().double()
-        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        self.count += values.numel()
-        self.total += float(values.sum())
-        self.squares += float((values * values).sum())
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation."""
-        return math.sqrt(max(0.0, self.squares / self.count - (self.total / self.count) ** 2))
-
-
 class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to mypy
     """Runs a graph and keeps what the inputs of its joins were, and which calls give floats, alone or several."""
 
@@ -171,30 +141,12 @@ class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to m
             for source in n.all_input_nodes:
                 value = self.env[source]
                 if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-                    inputs.setdefault(source, Seen()).add(value)
+                    inputs.setdefault(source, Seen()).add(value.detach().numpy())
         result = super().run_node(n)
         parts = result if isinstance(result, tuple | list) else (result,)
         if parts and all(isinstance(part, torch.Tensor) and part.is_floating_point() for part in parts):
             self.floats.add(n)
         return result
-
-
-def is_uneven(inputs: Iterable[Seen]) -> bool:
-    """Whether a step that holds all values takes those of an input away: the noise of a step s is s / sqrt(12)."""
-    several = list(inputs)
-    if len(several) < 2 or not all(math.isfinite(seen.squares) for seen in several):
-        return False
-    step = _step(min(seen.low for seen in several), max(seen.high for seen in several))
-    return any(
-        step >= LEAST_RATIO * _step(seen.low, seen.high)
-        and 20 * math.log10(seen.spread * math.sqrt(12) / step) < LEAST_DECIBELS
-        for seen in several
-        if seen.spread > 0
-    )
-
-
-def _step(low: float, high: float) -> float:
-    return (max(high, 0.0) - min(low, 0.0)) / _LEVELS
 
 
 def _is_for_layers(graph_module: Any, node: Any) -> bool:
