@@ -140,12 +140,16 @@ class Data:
 
     def probe(self, batch: int) -> Inputs:
         """Made-up inputs of the examples' shapes and types, the same for every data set that has these: seeded noise,
-        or zeros and ones where the model takes whole numbers. What a network gives for them tells it from others."""
+        or zeros and ones where the model takes whole numbers, ascending along the last axis: of a box's sides the
+        second is then no less than the first, and a width is no negative index. What a network gives for them tells it
+        from others."""
         random = np.random.RandomState(0)
         inputs = []
         for array in self.evaluation(0, 1):
             shape = (batch, *array.shape[1:])
-            noise = random.standard_normal(shape) if array.dtype.kind == "f" else random.randint(0, 2, shape)
+            noise: Array = random.standard_normal(shape) if array.dtype.kind == "f" else random.randint(0, 2, shape)
+            if array.dtype.kind != "f" and noise.ndim > 1:
+                noise.sort(axis=-1)
             inputs.append(np.ascontiguousarray(noise.astype(array.dtype)))
         return tuple(inputs)
 

@@ -353,3 +353,21 @@ def test_a_cache_that_somebody_emptied_is_told_of_once(root, tmp_path):
     for read in (lambda: data.evaluation(0, 1), data.evaluation_labels):
         with pytest.raises(DataError, match="is gone: something emptied the cache while it was in use"):
             read()
+
+
+def test_made_up_boxes_have_their_second_side_no_less_than_the_first(root, tmp_path):
+    """A network that looks a width up (LayoutLM) takes no negative one; of any data set they are the same."""
+
+    def probe(value):
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        boxes = np.arange(60 * 20).reshape(60, 5, 4) + value
+        whole = npz(folder, train_inputs=boxes[:40], test_inputs=boxes[40:])
+        (inputs,) = prepare(whole, root, options={"to_float": False}).probe(3)
+        return inputs
+
+    made = probe(1)
+    assert (made.shape, made.dtype) == ((3, 5, 4), np.int64)
+    assert set(made.ravel().tolist()) == {0, 1}
+    assert bool((np.diff(made, axis=-1) >= 0).all())
+    assert np.array_equal(made, probe(7))

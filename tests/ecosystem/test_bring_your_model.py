@@ -29,7 +29,7 @@ INPUTS = {
     "encoder.py": (TOKENS, TOKENS),
     "sentences.py": (TOKENS, TOKENS),
     "decoder.py": (TOKENS, TOKENS),
-    "answers.py": (TOKENS, IMAGE, TOKENS),
+    "pairs.py": (TOKENS, TOKENS, IMAGE),
     "sound.py": (np.zeros((2, 4000), np.float32),),
 }
 
