@@ -18,6 +18,7 @@ from qbench.quant import model_call, training_code
 CLASSES = "cross_entropy"
 BINARY = "binary_cross_entropy_with_logits"
 NUMBERS = "mse_loss"
+NO_CLASS = -1  # of a place that does not count
 # What a recipe calls the losses of quantities -> torch's function.
 NUMBER_LOSSES = {"mse": NUMBERS, "l1": "l1_loss", "smooth_l1": "smooth_l1_loss", "huber": "huber_loss"}
 
@@ -45,6 +46,8 @@ def choose(outputs: Any, labels: Any) -> Loss:
     """The loss for the first output of a few examples and for all labels, both tensors.
 
     - class numbers (whole, shape (n,)) and outputs (n, classes): cross-entropy;
+    - a class for each place of (n, classes, …), or the token that follows each position (``datasets.windows``)
+      and outputs (n, length, vocabulary), -1 where none counts: cross-entropy of those that count;
     - labels 0 and 1 (whole) and one output per example, (n, 1) or (n,): binary cross-entropy of the logit;
     - float labels and as many outputs per example: mean squared error.
 
@@ -55,9 +58,9 @@ def choose(outputs: Any, labels: Any) -> Loss:
     if chosen is None:
         raise BuildError(
             f"QAT cannot train: {_type(labels)} labels of shape {_shape(labels)} and outputs of shape "
-            f"{_shape(outputs)} fit no loss; expected class numbers (n,) with outputs (n, classes), labels 0 and 1 "
-            "with one output per example, or float labels with as many outputs; or set distill: 1, which follows the "
-            "fp32 network and needs no labels"
+            f"{_shape(outputs)} fit no loss; expected class numbers (n,) with outputs (n, classes), a class for each "
+            "place of (n, classes, …), labels 0 and 1 with one output per example, or float labels with as many "
+            "outputs; or set distill: 1, which follows the fp32 network and needs no labels"
         )
     return chosen
 
@@ -98,14 +101,29 @@ def named(name: str, outputs: Any, labels: Any) -> Loss:
 
 def _classes(outputs: Any, labels: Any) -> Loss | None:
     """Cross-entropy, also of a class for each place (segmentation)."""
-    from torch.nn.functional import cross_entropy
-
     if outputs.dim() <= 2:
         return _whole(outputs, labels) if outputs.dim() == 2 and outputs[0].numel() > 1 else None
-    if labels.shape[1:] != outputs.shape[2:]:
+    return _each_place(outputs, labels)
+
+
+def _each_place(outputs: Any, labels: Any) -> Loss | None:
+    """Cross-entropy of a class for each place, or of the token that follows each position; of those that count."""
+    from torch.nn.functional import cross_entropy
+
+    are_tokens = labels.dim() == 2 and outputs.dim() == 3 and labels.shape[1] == 1 + outputs.shape[1]
+    if labels.dim() > 1 and labels.shape[1:] == outputs.shape[2:]:
+        are_tokens = False
+    elif not are_tokens:
         return None
-    _require_classes(labels, outputs.shape[1])
-    return Loss(name=CLASSES, targets=labels.long(), of=cross_entropy, distance=_class_divergence)
+    targets = labels[:, 1:] if are_tokens else labels
+    axis = 2 if are_tokens else 1
+    _require_classes(targets, outputs.shape[axis], least=NO_CLASS)
+    return Loss(
+        name=CLASSES,
+        targets=targets.long(),
+        of=lambda outputs, targets: cross_entropy(outputs.movedim(axis, 1), targets, ignore_index=NO_CLASS),
+        distance=lambda outputs, teacher: _class_divergence(outputs.movedim(axis, 1), teacher.movedim(axis, 1)),
+    )
 
 
 def imitate(outputs: Any) -> Loss:
@@ -125,7 +143,7 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
     from torch.nn.functional import cross_entropy
 
     if labels.dim() != 1:
-        return None
+        return _each_place(outputs, labels)
     low, high = int(labels.min()), int(labels.max())
     if outputs[0].numel() == 1:
         if low < 0 or high > 1:
@@ -146,9 +164,9 @@ def _whole(outputs: Any, labels: Any) -> Loss | None:
     )
 
 
-def _require_classes(labels: Any, classes: int) -> None:
+def _require_classes(labels: Any, classes: int, least: int = 0) -> None:
     low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
+    if low < least or high >= classes:
         raise BuildError(
             f"QAT cannot train: labels from {low} to {high}, but the network has {classes} outputs; classes are "
             f"numbered 0 to {classes - 1}"

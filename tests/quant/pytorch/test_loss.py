@@ -89,6 +89,23 @@ def test_float_labels_of_several_values_are_quantities():
     assert loss.choose(torch.zeros(2), torch.zeros(5).double()).targets.dtype == torch.float32
 
 
+def test_a_class_for_each_place_and_the_token_that_follows_have_a_loss():
+    """Torch's cross-entropy of those that count; neither labels of -1 nor those of documents do."""
+    masks = torch.tensor([[[0, 2], [-1, 1]]])
+    scores = torch.randn(1, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    choice = loss.choose(scores, masks)
+    each = torch.nn.functional.cross_entropy(scores, masks.clamp(min=0), reduction="none")
+    assert float(choice.of(scores, choice.targets)) == pytest.approx(float(each[masks >= 0].mean()), rel=1e-5)
+    windows = torch.tensor([[7_000, 1, 4, -1]])
+    logits = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
+    choice = loss.choose(logits, windows)
+    expected = torch.nn.functional.cross_entropy(logits[0, :2], torch.tensor([1, 4]))
+    assert float(choice.of(logits, choice.targets)) == pytest.approx(float(expected), rel=1e-5)
+    assert float(choice.distance(logits, logits)) == pytest.approx(0, abs=1e-6)
+    with pytest.raises(BuildError, match="labels from -1 to 5, but the network has 5 outputs"):
+        loss.choose(logits, torch.tensor([[0, 1, 5, -1]]))
+
+
 CLASSES = torch.tensor([[2.0, 0.0], [0.0, 0.0]])
 
 
