@@ -126,8 +126,9 @@ def _describe(subject: Subject, limits: Limits) -> Situation:
 
 def _watch_fp32(subject: Subject, limits: Limits) -> CallProfile:
     arguments = (subject.check.runtime, subject.fp32, subject.inputs, subject.threads)
-    layers, profile = call(runtimes.watch_here, *arguments, limits=limits)
-    return name_layers(profile, layers)
+    _, profile = call(runtimes.watch_here, *arguments, limits=limits)
+    # A runtime names a node of fp32 in its own layout by its output: by their order they are those of the file.
+    return name_layers(profile, subject.check.layers)
 
 
 def _read_weights(subject: Subject, limits: Limits) -> float | None:
