@@ -284,6 +284,6 @@ def test_one_issue_is_written_over_and_closed(shell: Any, code: str, open_issue:
 
 def test_a_check_that_could_not_be_made_fails_the_job(shell: Any) -> None:
     """And no issue says that the release is not safe."""
-    ended, calls, _ = shell(find_step("tell"), PACKAGE="onnxruntime", REPOSITORY="o/r", CODE="2")
+    ended, calls, _ = shell(find_step("tell"), PACKAGE="onnxruntime", REPOSITORY="o/r", ENDED="2")
     assert ended == 2
     assert "gh issue" not in calls

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbench import formatting
+from qbench.decide.names import name_variant
 from qbench.gating.text import worst_first
 from qbench.gating.verdict import Verdict
+from qbench.record.schema import read_case_id
 from qbench.stats.interval_type import Interval
 from qbench.upgrade.case_change import CaseChange
 from qbench.upgrade.upgrade import ANEW, KEPT, Upgraded
@@ -99,7 +101,7 @@ def _say_problem(upgraded: Upgraded, way: str) -> str:
     verdict = worst_first(upgraded.gates[way].verdicts)[0]
     change = next((each for each in upgraded.changes if each.way == way and each.case == verdict.case), None)
     if change is None:
-        return f"{verdict.case}: {verdict.reason or verdict.text}"
+        return _say_other_case(verdict)
     if change.reason is not None:
         return f"{change.name} ({change.model}) does not run: {formatting.one_line(change.reason)}"
     said = _say_rule(change, verdict)
@@ -110,6 +112,15 @@ def _say_problem(upgraded: Upgraded, way: str) -> str:
         several = "run" if len(change.now_float) > 1 else "runs"
         return f"{layers} of {change.name} ({change.model}) now {several} in float, {said}"
     return f"{change.name} ({change.model}): {said}"
+
+
+def _say_other_case(verdict: Verdict) -> str:
+    """A verdict on a case that is no int8 one of both sides: the fp32 that they are compared with, or one that is not
+    there."""
+    key, why = read_case_id(verdict.case), formatting.one_line(verdict.reason or verdict.text)
+    if key is None or verdict.kind != "case" or verdict.outcome != "FAIL":
+        return f"{verdict.case}: {why}"
+    return f"{name_variant(key.mode, key.recipe, key.backend)} ({key.model}) does not run: {why}"
 
 
 def _say_rule(change: CaseChange, verdict: Verdict) -> str:

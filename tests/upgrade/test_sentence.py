@@ -84,6 +84,13 @@ def test_a_rule_that_is_not_of_time_is_told_with_its_numbers() -> None:
     assert write_sentence(make_upgraded([unsure], [unsure])) == "Undecided: another: why"
 
 
+def test_the_fp32_that_does_not_run_is_named() -> None:
+    """Without it no int8 case of the same runtime has anything to be compared with."""
+    gone = replace(UNSURE, outcome="FAIL", kind="case", case="net/fp32/onnxruntime/t1/b1", reason="build: opset 21")
+    said = write_sentence(make_upgraded([gone], [gone]))
+    assert said == "Do not: fp32 on ONNX Runtime (net) does not run: build: opset 21"
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
