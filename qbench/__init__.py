@@ -17,6 +17,8 @@ The way of the data through the rooms:
     decide      records + samples + the suite's rules -> what to ship, per setting
     report      records -> tables, plots, one HTML file
     gating      deltas + policy -> verdicts and an exit code
+    upgrade     other versions of libraries (environments) -> what they do to each case
+    replay      a run's record -> the run again, and what differs first
     cli         one module per subcommand; the only place that prints
 
 What users add to: backends, datasets, metrics, models and quant/calibrators. Beside the stages ``qbench.onnx``: an

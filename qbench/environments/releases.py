@@ -57,7 +57,7 @@ def advise_nearest(pin: Pin) -> str:
     try:
         offered = list_releases(pin.name, pre_releases=True)
     except Uninstallable:
-        return f"{pin.name} has no wheel for this Python and platform"
+        return f"pip finds no wheel of {pin.name} for this Python and platform"
     if pin.version in offered:
         return ""
     nearest = find_nearest(pin, offered)

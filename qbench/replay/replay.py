@@ -17,12 +17,13 @@ from pathlib import Path
 
 import qbench
 from qbench import installation
+from qbench.backends.libraries import list_libraries
 from qbench.cache import store
 from qbench.cache.root import DOWNLOADS
 from qbench.decide import decision
-from qbench.environments.environment import Environment, list_present
+from qbench.environments.environment import Environment, list_needed
 from qbench.environments.making import Tell, make_environment
-from qbench.environments.pins import Pin, normalize_name
+from qbench.environments.pins import Pin, normalize_name, parse_pin
 from qbench.errors import NotComparable, UsageError
 from qbench.gating.suite_program import run_suite
 from qbench.machine import fingerprint
@@ -71,15 +72,19 @@ def replay(folder: Path, tell: Tell, *, out: Path = REPORTS, quiet: bool = False
 
 def list_pins(info: RunInfo) -> list[Pin]:
     """The packages of a run that are not here as it had them; those that it names itself where it is of former times
-    and did not keep all that they need. qbench is the one that replays."""
+    and did not keep all that they need. qbench is the one that replays.
+
+    Only packages that qbench's own libraries need here are taken: a folder can come from anybody, and must not name
+    what is fetched and imported. Raises ``UsageError`` for what is no version.
+    """
     recorded: Mapping[str, str | None] = info.locked or info.versions
-    return [
-        Pin(name=normalize_name(name), version=version)
-        for name, version in recorded.items()
-        if version is not None
-        and normalize_name(name) not in ("qbench", installation.NAME)
-        and list_present().get(normalize_name(name)) != version
-    ]
+    needed = list_needed(list_libraries())
+    pins = []
+    for name, version in recorded.items():
+        known = needed.get(normalize_name(name))
+        if version is not None and known not in (None, version) and normalize_name(name) != installation.NAME:
+            pins.append(parse_pin(f"{name}=={version}", f"the versions of run {info.started}:"))
+    return pins
 
 
 def list_reservations(before: RunInfo, after: RunInfo) -> list[str]:
@@ -127,6 +132,7 @@ def _run(info: RunInfo, out: Path, *, quiet: bool) -> Run:
             settings=settings,
             environment=environment,
             quiet=quiet,
+            from_here=False,
             variables={"QBENCH_CACHE": str(cache)},
         )
 

@@ -11,7 +11,7 @@ from qbench import registry
 from qbench.backends.base import Backend
 from qbench.environments.environment import Environment, list_present
 from qbench.environments.making import Tell, make_environment
-from qbench.environments.pins import Pin
+from qbench.environments.pins import Pin, parse_pin
 from qbench.errors import NotComparable, UsageError, first_names
 from qbench.machine import fingerprint
 from qbench.modes import is_int8
@@ -55,7 +55,11 @@ def read_run_request(
     """
     info = read_info(folder / RUN)
     asked = read_stopped(folder)
-    had = {Pin(name=pin.name, version=version) for pin in to if (version := info.versions.get(pin.name)) is not None}
+    had = {
+        parse_pin(f"{pin.name}=={version}", f"{folder}:")  # whoever made the folder may have written anything
+        for pin in to
+        if (version := info.versions.get(pin.name)) is not None
+    }
     if missing := [pin.name for pin in to if pin.name not in {pin.name for pin in had}]:
         raise NotComparable(f"{folder}: does not say in which version it had {first_names(missing)}; name the suite")
     for pin in since:

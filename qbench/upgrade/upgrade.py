@@ -128,6 +128,7 @@ def _build(request: Request, sides: Sides, words: Sequence[str], name: str, envi
         settings=[*request.suite.overrides, *FIRST_LOOK],
         environment=environment,
         quiet=request.quiet,
+        from_here=False,
     )
 
 

@@ -47,7 +47,7 @@ def test_the_nearest_are_told(index: Path) -> None:
     assert find_nearest(Pin(name="a", version="latest"), ["2", "1"]) == ("1", "2")
     assert "nearest: 1.9, 1.10, 2.0rc1" in advise_nearest(Pin(name="qbt-alpha", version="1.11"))
     assert advise_nearest(Pin(name="qbt-alpha", version="1.10")) == ""
-    assert advise_nearest(Pin(name="qbt-elsewhere", version="1")).startswith("qbt-elsewhere has no wheel")
+    assert advise_nearest(Pin(name="qbt-elsewhere", version="1")).startswith("pip finds no wheel of qbt-elsewhere")
 
 
 def test_what_is_no_version_is_left_out() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from qbench.environments.environment import Environment
+from qbench.environments.environment import Environment, find_present
 from qbench.errors import UsageError
 from qbench.gating.suite_program import run_suite
 
@@ -49,3 +50,15 @@ def test_a_suite_that_cannot_be_run_names_the_command(tmp_path: Path) -> None:
         UsageError, match=r"a side: its suite could not be run \(see above\); command: .*python -m qbench"
     ):
         run(tmp_path, "exit 2")
+
+
+def test_a_folder_that_is_somebody_elses_adds_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A qbench that lies where one works is not the one that runs, unless it is a commit's own folder."""
+    (tmp_path / "qbench").mkdir()
+    (tmp_path / "qbench/__init__.py").touch()
+    (tmp_path / "qbench/__main__.py").write_text('print(\'{"folder": "/taken"}\')\n')
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    options: dict[str, Any] = {"name": "a side", "out": tmp_path, "settings": [], "environment": find_present()}
+    assert run_suite("none.yaml", [], folder=tmp_path, **options) == Path("/taken")
+    with pytest.raises(UsageError, match="a side: its suite could not be run"):
+        run_suite("none.yaml", [], folder=tmp_path, from_here=False, **options)

@@ -87,13 +87,20 @@ def test_what_a_folder_brings_along_is_not_executed(described: RunInfo, tmp_path
 def test_the_packages_that_are_not_here_as_they_were() -> None:
     """Those that are here are not asked for, qbench never; a run of former times names fewer."""
     numpy = importlib.metadata.version("numpy")
-    locked = {"numpy": numpy, "onnxruntime": "1.5", "qbench-int8": "0.0.1", "coloredlogs": "15.0"}
+    locked = {"numpy": numpy, "onnxruntime": "1.5", "qbench-int8": "0.0.1", "scipy": "1.0"}
     assert list_pins(info(locked=locked, versions={"torch": "1.0"})) == [
         Pin(name="onnxruntime", version="1.5"),
-        Pin(name="coloredlogs", version="15.0"),
+        Pin(name="scipy", version="1.0"),
     ]
     former = info(versions={"numpy": numpy, "openvino": None, "onnxruntime": "1.5", "qbench": "0.0.1"})
     assert list_pins(former) == [Pin(name="onnxruntime", version="1.5")]
+
+
+def test_a_folder_does_not_name_what_is_fetched() -> None:
+    """What none of qbench's libraries needs is not installed, and a version is a version, not an option of pip's."""
+    assert list_pins(info(locked={"somebodys-package": "1.0", "pytest": "1.0"})) == []
+    with pytest.raises(UsageError, match="not one package in one version"):
+        list_pins(info(locked={"onnxruntime": "1.5 --index-url=http://evil.example"}))
 
 
 def test_what_a_run_keeps_makes_its_environment_again() -> None:
