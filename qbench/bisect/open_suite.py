@@ -106,8 +106,8 @@ class OpenSuite:
     def predict(
         self, artifact: Artifact, file: Path, environment: Mapping[str, str] = _NOTHING, *, own: bool = True
     ) -> None:
-        """Writes an artifact's answers for every evaluation example, by fresh processes with these variables. ``own``:
-        it runs under the libraries that built it, so that it must give what it gave then."""
+        """Writes an artifact's answers for every evaluation example, by processes with these variables. ``own``: it
+        runs under the libraries that built it, so that it must give what it gave then."""
         predict(
             artifact,
             self.data,
@@ -119,7 +119,7 @@ class OpenSuite:
             environment=environment,
             root=self.cache,
             slots=Slots(len(self.cores)),
-            start_worker=functools.partial(Worker, fresh=True),
+            start_worker=functools.partial(Worker, fresh=bool(environment)),  # else the libraries here are imported
             limits=self.limits,
             progress=self.progress.advance,
         )

@@ -54,8 +54,8 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The end of a search: the last good candidate, the first that is known to be bad, and the ``chance`` that the
-    first bad one is among those behind ``last_good`` up to ``first_bad``."""
+    """The end of a search: the last good candidate, the first bad one, and the ``chance`` that the first bad one is
+    among those behind ``last_good`` up to ``first_bad``. One that stays open is either, where that is sure enough."""
 
     last_good: int
     first_bad: int
@@ -85,9 +85,12 @@ def search(judged: Mapping[int, Judged], last: int) -> Look | Found:
         return Look(candidate=_nearest_to_middle(undecided, low, high))
     if fresh := [place for place in inside if place not in judged]:
         return Look(candidate=_nearest_to_middle(fresh, low, high))
+    chances = weigh_answers(judged, last)
+    best = max(range(low, high), key=chances.__getitem__)
+    if chances[best] >= ENOUGH:
+        return Found(last_good=best, first_bad=best + 1, chance=chances[best])
     if bracket.chance >= ENOUGH:
         return bracket
-    chances = weigh_answers(judged, last)
     before, behind = math.fsum(chances[:low]), math.fsum(chances[high:])
     ends = (low, high) if before > behind else (high, low)
     doubtful = next((place for place in ends if place in judged and judged[place].more), None)

@@ -10,7 +10,7 @@ from qbench.bisect import judge_time
 from qbench.bisect.answer import Answer
 from qbench.bisect.judges import Known
 from qbench.bisect.question import Question
-from qbench.bisect.search import ENOUGH, Found, Judged
+from qbench.bisect.search import ENOUGH, Found, Judged, weigh_answers
 from qbench.bisect.step_size import find_share, limit_step, limit_whole
 from qbench.errors import first_names
 from qbench.gating.latency import format_change
@@ -175,8 +175,20 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     names = first_names(question.candidates[place] for place in places)
     chance = f" (chance {_say_chance(found.chance)})" if question.on in ("latency", "accuracy") else ""
-    done = _say_done(question, metric)
-    return f"One of {names} {done}{chance}; which one cannot be told, since some could not be judged. {told}{more}"
+    done, likely = _say_done(question, metric), _name_likeliest(question, answer)
+    return f"One of {names} {done}{chance}; which one cannot be told{likely}. {told}{more}"
+
+
+def _name_likeliest(question: Question, answer: Answer) -> str:
+    """``, most likely 1.30.0 (92.3 %)``: of several the one that is the answer more likely than not; else empty."""
+    found = answer.found
+    assert found is not None
+    chances = weigh_answers(answer.judged, question.last)
+    best = max(found.candidates, key=lambda place: chances[place - 1])
+    if chances[best - 1] <= 0.5 or question.on not in ("latency", "accuracy"):
+        return ""
+    name = question.candidates[best - 1 if question.mended else best]
+    return f", most likely {name} ({_say_chance(chances[best - 1])})"
 
 
 def _ends(question: Question) -> str:

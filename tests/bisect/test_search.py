@@ -59,6 +59,22 @@ def test_an_undecided_candidate_is_looked_at_longer_then_its_neighbours_are() ->
     assert search(judged, 8) == Look(candidate=5)
 
 
+def test_an_open_candidate_beside_the_answer_does_not_hide_it() -> None:
+    """It is on one side with 98 %, which is not enough for a look to decide, and enough for an answer."""
+    judged = {**END, 4: BAD, 2: GOOD, 3: Judged(side="open", p_bad=0.02)}
+    found = search(judged, 4)
+    assert isinstance(found, Found)
+    assert (found.last_good, found.first_bad, found.is_named) == (3, 4, True)
+    judged[3] = Judged(side="open", p_bad=0.98)
+    found = search(judged, 4)
+    assert isinstance(found, Found)
+    assert (found.last_good, found.first_bad, found.is_named) == (2, 3, True)
+    judged[3] = Judged(side="open", p_bad=0.2)
+    found = search(judged, 4)
+    assert isinstance(found, Found)
+    assert (found.last_good, found.first_bad, found.is_named) == (2, 4, False)
+
+
 def test_a_doubtful_answer_is_looked_at_again_where_the_doubt_is() -> None:
     """One wrong look early leaves all later ones on one side of it: then that one is looked at longer."""
     weak = Judged(side="bad", p_bad=0.9, more=True)

@@ -29,6 +29,17 @@ def test_every_kind_of_answer_has_words_and_an_exit_code() -> None:
     assert {answer.kind for _, answer in ANSWERS.values()} == set(get_args(Kind))
 
 
+def test_of_several_the_likeliest_is_told() -> None:
+    """Where one is likelier than all others together; not where the others could not be looked at."""
+    found = Found(last_good=2, first_bad=4, chance=0.99)
+    judged = {**ANSWERS["several"][1].judged, 3: slow(1.02, side="open", p_bad=0.1)}
+    told = text.sum_up(ask("latency"), Answer(kind="several", judged=judged, found=found), METRIC)
+    assert "which one cannot be told, most likely 1.24.0 (90.0 %)." in told
+    told = text.sum_up(ask("latency mended"), Answer(kind="several", judged=judged, found=found), METRIC)
+    assert "most likely 1.25.0 (90.0 %)" in told
+    assert "most likely" not in text.sum_up(ask("latency"), ANSWERS["several"][1], METRIC)
+
+
 def test_what_is_taken_back_later_is_told() -> None:
     """A layer may cost more than all of them together."""
     judged = {**ANSWERS["named"][1].judged, 4: slow(1.1), 8: slow(1.05)}
