@@ -23,8 +23,8 @@ from qbench.report.build import build_report
 from qbench.report.text_gallery import Piece, split_pieces
 
 REFERENCES = ("paid on", "RATE", "No.25", "", "the same", "total 3")
-WRITTEN = ("paid on", "RATE", "No.26", "", "the same", "total 3")
-CHANGED = ("pald on ", "RATE", "No.25", "x", "the same", "")
+WRITTEN = ("paid on", "RATE", "No.26", "", "the sane", "total 3")
+CHANGED = ("pald on ", "RATE", "No.25", "x", "the sale", "")
 
 
 def stored(written: tuple[str, ...], references: tuple[str, ...] = REFERENCES) -> dict[str, np.ndarray]:
@@ -49,6 +49,7 @@ def test_changed_texts_are_listed_with_their_edits() -> None:
         (0, 1, 0, 1),
         (2, 1, 1, 0),
         (3, 1, 0, 1),
+        (4, 1, 1, 1),
     ]
     assert (listed[1].fp32, listed[1].int8, listed[1].reference) == ("paid on", "pald on", "paid on")
     assert changes(WRITTEN, WRITTEN) == ()
@@ -116,11 +117,12 @@ def test_lines_whose_text_changed_are_kept_without_their_padding(tmp_path: Path)
     images = lines()
     images[5] = 128
     pairs = made_run(tmp_path / "run", stored(CHANGED), stored(WRITTEN), IDS)
-    assert kept_pictures.keep_here(pairs * 2, Raw((images,)), tmp_path / "run", progress=quiet) == 4
+    assert kept_pictures.keep_here(pairs * 2, Raw((images,)), tmp_path / "run", progress=quiet) == 5
     assert sorted(file.name for file in (tmp_path / "run" / "lines").iterdir()) == [
         "000000.jpg",
         "000002.jpg",
         "000003.jpg",
+        "000004.jpg",
         "000005.jpg",
     ]
     for position, width in ((0, 100), (5, 320)):
@@ -156,8 +158,8 @@ def test_a_report_shows_both_texts_beside_the_line(tmp_path: Path) -> None:
     kept_pictures.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=quiet)
     text = build_report(tmp_path / "run").read_text(encoding="utf-8")
     page = Page(text)
-    assert [image["alt"] for image in page.all("img")] == ["line line/5", "line line/0", "line line/2", "line line/3"]
-    assert "4 of 6 texts changed, 3 for the worse and 1 for the better" in text
+    assert [image["alt"] for image in page.all("img")] == [f"line line/{number}" for number in (5, 0, 2, 3, 4)]
+    assert "5 of 6 texts changed, 3 for the worse and 1 for the better" in text
     assert "<q>pa<del>i</del><ins>l</ins>d on</q>" in text
     assert "<q>No.2<del>5</del><ins>6</ins></q>" in text
     assert '<dd class="good"><q>No.25</q> (right)</dd>' in text
@@ -182,7 +184,7 @@ def test_a_run_without_pictures_tells_the_counts(tmp_path: Path, monkeypatch: py
     """Its folder came without them, or a page has no room."""
     pairs = made_run(tmp_path / "run", stored(CHANGED), stored(WRITTEN), IDS)
     text = build_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "4 of 6 texts changed" in text
+    assert "5 of 6 texts changed" in text
     assert Page(text).all("img") == []
     kept_pictures.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=quiet)
     monkeypatch.setattr(text_gallery, "MOST_LINES", 2)
@@ -194,4 +196,4 @@ def test_predictions_of_other_runs_are_not_read(tmp_path: Path) -> None:
     pairs = made_run(tmp_path / "run", stored(CHANGED), stored(WRITTEN), IDS, "python:score.py:fn")
     assert "texts changed" not in build_report(tmp_path / "run").read_text(encoding="utf-8")
     kept_pictures.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=quiet)
-    assert "4 of 6 texts changed" in build_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "5 of 6 texts changed" in build_report(tmp_path / "run").read_text(encoding="utf-8")
