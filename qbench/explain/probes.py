@@ -100,7 +100,9 @@ def find_joins(opened: OpenCase) -> tuple[str, ...]:
     has them in float, or its framework cannot be told to."""
     variant = opened.case.variant
     recipe = variant.recipe
-    if recipe.joins_in_float or recipe.file is not None or not opened.backends[variant.backend].float_joins:
+    if variant.mode != "static" or recipe.joins_in_float or recipe.file is not None:
+        return ()
+    if not opened.backends[variant.backend].float_joins:
         return ()
     examples = tuple(array[:_JOINED_EXAMPLES] for array in opened.data.calibration())
     if "onnx" in recipe.flows:

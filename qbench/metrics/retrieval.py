@@ -41,7 +41,7 @@ class RankScore(MeanMetric):
                 f"outputs have the shape {outputs.shape}; {self.name} takes an embedding of each text, (n, size): pool "
                 "the network's tokens in its forward, or in a postprocess"
             )
-        if labels.ndim != 3 or labels.shape[2] != 2 or labels.dtype.kind not in "iu":
+        if not _are_judgements(labels):
             return (
                 f"labels are {labels.dtype} of shape {labels.shape}; {self.name} takes those of the data sets "
                 "retrieval and docstrings, whole numbers (n, 1 + relevant documents, 2)"
@@ -63,8 +63,7 @@ class RankScore(MeanMetric):
 
     def find_fixed(self, labels: Array) -> Array:
         """The documents that fp32 embeds."""
-        is_label = labels.ndim == 3 and labels.shape[2] == 2
-        return np.flatnonzero(labels[:, 0, 1] == BY_FP32) if is_label else super().find_fixed(labels)
+        return np.flatnonzero(labels[:, 0, 1] == BY_FP32) if _are_judgements(labels) else super().find_fixed(labels)
 
     def units(self, labels: Array) -> Units:
         """Each query that counts, among the documents."""
@@ -83,6 +82,10 @@ class RankScore(MeanMetric):
         best = np.sort(gains)[::-1][: self._k]
         ideal = (best / np.log2(2 + np.arange(len(best)))).sum()
         return float((gains[seen] / np.log2(2 + ranks[seen])).sum() / ideal)
+
+
+def _are_judgements(labels: Array) -> bool:
+    return labels.ndim == 3 and labels.shape[1] > 0 and labels.shape[2] == 2 and labels.dtype.kind in "iu"
 
 
 def _read_labels(labels: Array) -> tuple[Array, dict[int, dict[int, int]]]:

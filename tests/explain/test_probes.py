@@ -124,7 +124,7 @@ def test_only_cases_that_share_a_scale_are_asked_for_joins(backend, recipe, aske
     """Of frameworks that can be told to leave them in float; a few calibration examples go along."""
     calls = []
     opened = SimpleNamespace(
-        case=SimpleNamespace(variant=SimpleNamespace(recipe=recipe, backend=backend)),
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=recipe, backend=backend, mode="static")),
         backends={backend: registry.load("backend", backend)},
         fp32=SimpleNamespace(file="fp32.onnx"),
         model=SimpleNamespace(reference="reference", weights=None),

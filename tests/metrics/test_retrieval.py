@@ -113,6 +113,7 @@ LABELS = np.full((3, 2, 2), -1, dtype=np.int64)
         (np.zeros((3, 4, 8)), LABELS, r"takes an embedding of each text, \(n, size\): pool the network's tokens"),
         (np.zeros((3, 1)), LABELS, "takes an embedding of each text"),
         (np.zeros((3, 4)), np.zeros(3, int), "takes those of the data sets retrieval and docstrings"),
+        (np.zeros((3, 4)), np.zeros((3, 0, 2), int), "takes those of the data sets retrieval and docstrings"),
         (np.full((3, 4), np.nan), LABELS, "3 of 3 outputs are NaN or infinite"),
         (np.zeros((2, 4)), LABELS, "2 outputs for 3 labels"),
     ],

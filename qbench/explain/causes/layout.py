@@ -202,6 +202,8 @@ class JoinedRanges(Cause):
         recipe = situation.case.variant.recipe
         if not situation.joins or recipe.joins_in_float or recipe.file is not None:
             return ()
+        if situation.case.variant.mode != "static":
+            return ()
         text = f"joined in float, not under one scale: {first_names(situation.joins, SHOWN)}"
         return (self.counterfactual(text, Change(recipe={"float_joins": True})),)
 

@@ -166,5 +166,6 @@ def test_joins_are_tried_in_float_where_they_share_a_scale():
     assert proposed.text == "joined in float, not under one scale: cat, add, mul and 1 more"
     assert proposed.change == Change(recipe={"float_joins": True})
     assert layout.JOINED_RANGES.propose(replace(case, joins=())) == ()
+    assert layout.JOINED_RANGES.propose(situation(mode="dynamic", recipe=theirs, joins=("cat",))) == ()
     for recipe in (Recipe(flow="fx"), replace(theirs, float_joins=True), Recipe(name="file", file="mine.pt")):
         assert layout.JOINED_RANGES.propose(situation(recipe=recipe, joins=("cat",))) == ()
