@@ -11,7 +11,7 @@ from torch import nn
 from qbench.errors import BuildError, ModeImpossible, first_names
 from qbench.quant import layer_selection, model_call
 from qbench.quant.flow import Conversion, Converted, QuantizeJob
-from qbench.quant.pytorch import own_qconfig, torch_ao
+from qbench.quant.pytorch import first_parameter, own_qconfig, torch_ao
 
 _NO_KERNEL = "dynamic quantization covers Linear, LSTM and GRU layers only"
 _READ = "its weight is read by other code than its own, which an int8 layer does not offer"
@@ -119,7 +119,9 @@ def _exchange(module: Any, spec: dict[str, Any]) -> Any:
     for name, part in copied.named_modules():
         part.qconfig = spec.get(name)  # else torch takes what the author put there, as None, in place of the spec
     with torch_ao.known_warnings():
-        return torch_ao.quantize_dynamic(copied, spec, dtype=torch.qint8)
+        int8 = torch_ao.quantize_dynamic(copied, spec, dtype=torch.qint8)
+    first_parameter.keep_first_parameters(int8, module)
+    return int8
 
 
 def _runs(int8: Any, example: tuple[Any, ...]) -> bool:

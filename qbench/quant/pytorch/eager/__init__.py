@@ -16,7 +16,7 @@ from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
 from qbench.quant.canonical import attention
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
-from qbench.quant.pytorch import calibration, exact_integers, float_calls, own_qconfig, torch_ao
+from qbench.quant.pytorch import calibration, exact_integers, first_parameter, float_calls, own_qconfig, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
 from qbench.quant.pytorch.eager import (
     fusion_patterns,
@@ -249,6 +249,7 @@ def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tu
     weights = exact_integers.weights(prepared, job.recipe)
     with exact_integers.refuse_conversion("eager mode"), torch_ao.known_warnings():
         int8 = torch_ao.convert(prepared, inplace=True).eval()
+    first_parameter.keep_first_parameters(int8, job.module)
     model_call.of_one_example(int8, tuple(tensor[:1] for tensor in examples))
     proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
     notes = (*notes, *exact_integers.notes(proof, int8))
