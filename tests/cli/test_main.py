@@ -49,6 +49,9 @@ COMMANDS = (
     "ship",
     "baseline",
     "gate",
+    "bisect",
+    "upgrade",
+    "replay",
     "export",
     "doctor",
     "list",
@@ -600,11 +603,14 @@ def test_run_progress_goes_to_stderr_unless_quiet(qbench: Qbench, story: list[To
 
 
 def test_run_passes_its_options_on(qbench: Qbench, story: list[Told], runs: Path) -> None:
-    """Every option reaches the run; --resume takes what names a run."""
-    qbench("run", QUICKSTART, "--out", "o", "--filter", "*/static/*", "--jobs", "3", "--resume", "demo")
+    """Every option reaches the run; --resume and --artifacts take what names a run."""
+    qbench("run", QUICKSTART, "--out", "o", "--filter", "*/static/*", "--jobs", "3", "--resume", "demo",
+           "--artifacts", "demo")  # fmt: skip
     qbench("run", QUICKSTART, "--set", "suite=other")
-    assert story[0].options == {"out": Path("o"), "only": "*/static/*", "resume": runs, "jobs": 3, "on": None}
-    assert story[1] == Told(suite="other", options=dict.fromkeys(("out", "only", "resume", "jobs", "on")))
+    assert story[0].options == {"out": Path("o"), "only": "*/static/*", "resume": runs, "jobs": 3, "on": None,
+                                "artifacts": runs}  # fmt: skip
+    names = ("out", "only", "resume", "jobs", "on", "artifacts")
+    assert story[1] == Told(suite="other", options=dict.fromkeys(names))
 
 
 def test_run_as_json(qbench: Qbench, story: list[Told]) -> None:
