@@ -63,6 +63,12 @@ class ModelFacts:
     file: str | None = None
     letters: int | None = None
 
+    @property
+    def fixed_batch(self) -> tuple[int, ...]:
+        """The only batch size that the file takes, where that is not 1; empty for any."""
+        sizes = {entry.sizes[0] for entry in self.inputs if entry.sizes}
+        return tuple(size for size in sizes if size is not None and size > 1) if len(sizes) == 1 else ()
+
 
 def is_model(text: str) -> bool:
     """Whether a text names a model: by its ending, as a function, or as a built-in that no file is called like."""

@@ -81,6 +81,7 @@ def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
         "matrix:",
         f"  modes: [{modes}]",
         f"  backends: [{', '.join(model.backends)}]   # those that are installed here",
+        *(f"  batch_sizes: [{size}]   # the only one that the file takes" for size in model.fixed_batch),
         "measure: {max_seconds: 5}   # for each case, a first look; the default, 30, gives narrower intervals",
     ]
     if data.labelled:

@@ -51,6 +51,14 @@ def test_an_onnx_file_and_an_image_folder_run_at_once(place):
     assert set(statuses) == {"ok"}
 
 
+def test_a_fixed_batch_is_the_one_that_is_measured(place):
+    """A case of another size would be skipped, so that nothing is decided."""
+    _, read = write(save_model(place, shape=(4, 3, 8, 8)), save_images(place / "photos"))
+    assert read.matrix.batch_sizes == (4,)
+    _, read = write(save_model(place, "any"), "photos", "any.yaml")
+    assert read.matrix.batch_sizes == (1,)
+
+
 def test_without_data_inputs_are_random(place):
     """By a function that is written, too, and says so; nothing is claimed of accuracy."""
     written, read = write(save_model(place))
