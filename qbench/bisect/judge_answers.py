@@ -11,7 +11,7 @@ matter of samples. A score that no example has alone is judged by the jackknife,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from qbench.bisect.search import Judged, Side
 from qbench.metrics.base import ANSWERS, list_outputs
 from qbench.stats import jackknife, noninferiority, thresholds
 from qbench.stats.interval_type import Interval
+from qbench.stats.jackknife import FactScore
 from qbench.stats.noninferiority import LEVEL, Bounds
 
 Array = NDArray[Any]
@@ -34,7 +35,7 @@ class Scored:
     makes the score of several; ``bounds`` are those of the value of one."""
 
     values: Array
-    score: Callable[[Array], float] | None = None
+    score: FactScore | None = None
     bounds: Bounds = (None, None)
 
     @property

@@ -41,7 +41,7 @@ class Scorer:
         if not whole:
             return Scored(values=info.sign * values, bounds=info.bounds)
         metric: Metric = registry.load("metric", spec.name)
-        return Scored(values=values, score=lambda facts: info.sign * metric.of_facts(facts))
+        return Scored(values=values, score=metric.fact_score.turn(info.sign))
 
 
 def describe_metric(spec: MetricSpec) -> MetricInfo:

@@ -11,6 +11,7 @@ from qbench.record.example_scores import ExampleScores, Paired, pair_scores
 from qbench.record.schema import Record
 from qbench.stats import intervals, jackknife, mcnemar
 from qbench.stats.interval_type import Interval
+from qbench.stats.jackknife import FactScore
 from qbench.stats.thresholds import p_value_beyond
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def pair_accuracy(
     deltas: Iterable[Delta],
     of_base: Examples,
     of_contender: Examples,
-    score_of_facts: Callable[[Array], float] | None = None,
+    score_of_facts: FactScore | None = None,
 ) -> tuple[Delta, ...]:
     """The deltas, their accuracy compared example by example where both sides keep some that the other has, too.
 
@@ -35,9 +36,7 @@ def pair_accuracy(
     return tuple(_pair(delta, of_base, of_contender, score_of_facts) for delta in deltas)
 
 
-def _pair(
-    delta: Delta, of_base: Examples, of_contender: Examples, score_of_facts: Callable[[Array], float] | None
-) -> Delta:
+def _pair(delta: Delta, of_base: Examples, of_contender: Examples, score_of_facts: FactScore | None) -> Delta:
     if delta.accuracy is None or delta.base is None or delta.contender is None:
         return delta
     old, new = of_base(delta.base), of_contender(delta.contender)
@@ -60,7 +59,7 @@ def _compare_values(shared: Paired) -> tuple[Interval, float]:
     return change, 1.0 if (new == old).all() else two_sided(change, 0.0, LEVEL, shared.n - 1)
 
 
-def _compare_facts(shared: Paired, score: Callable[[Array], float] | None) -> tuple[Interval, float]:
+def _compare_facts(shared: Paired, score: FactScore | None) -> tuple[Interval, float]:
     """A metric that no example has alone: both runs scored without each of the same examples."""
     assert score is not None
     change = jackknife.limit_change(score, shared.new, shared.old, LEVEL)

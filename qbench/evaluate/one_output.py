@@ -144,7 +144,7 @@ class _ScoredVariant:
         if self.values is not None:
             return intervals.mean(self.values, LEVEL)
         if self._facts is not None:
-            return jackknife.limit_score(self._score_facts, self._facts, LEVEL)
+            return jackknife.limit_score(self._fact_score, self._facts, LEVEL)
         return intervals.paired_bootstrap(self.on, self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN)
 
     def change(self, fp32: _ScoredVariant) -> Interval:
@@ -163,7 +163,7 @@ class _ScoredVariant:
     def _limit_change(self, fp32: _ScoredVariant) -> Interval:
         """The change of what no example has alone, with its limits."""
         if self._facts is not None and fp32._facts is not None:
-            return jackknife.limit_change(self._score_facts, *jackknife.align_facts(self._facts, fp32._facts), LEVEL)
+            return jackknife.limit_change(self._fact_score, *jackknife.align_facts(self._facts, fp32._facts), LEVEL)
         return intervals.paired_bootstrap(
             lambda index: self.on(index) - fp32.on(index), self.n, level=LEVEL, resamples=RESAMPLES_OF_OWN
         )
@@ -189,6 +189,10 @@ class _ScoredVariant:
         if key not in self._known:
             self._known[key] = self._score(index)
         return self._known[key]
+
+    @property
+    def _fact_score(self) -> jackknife.FactScore:
+        return jackknife.FactScore(of=self._score_facts, groups=self._metric.groups)
 
     def _score_facts(self, facts: Array) -> float:
         return _require_score(self._metric, self._metric.of_facts(facts))

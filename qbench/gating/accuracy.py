@@ -8,7 +8,6 @@ at 5 %, with a margin of its own. None means that a rule does not concern the ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from qbench.record.schema import Flips, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals, jackknife, noninferiority
 from qbench.stats.interval_type import Interval
+from qbench.stats.jackknife import FactScore
 from qbench.stats.noninferiority import NonInferiority
 from qbench.suite.accuracy import DEFAULTS
 
@@ -251,10 +251,10 @@ def _compare_values(shared: Paired, metric: MetricInfo, margin: float) -> _Compa
     return _Comparison(test=test, before=float(old.mean()), now=float(new.mean()), n=shared.n, flips=flips)
 
 
-def _compare_facts(shared: Paired, score: Callable[[Array], float], sign: float, margin: float) -> _Comparison:
+def _compare_facts(shared: Paired, score: FactScore, sign: float, margin: float) -> _Comparison:
     """A metric that no example has alone: both runs scored without each of the same examples."""
     before, now = score(shared.old), score(shared.new)
-    delta = jackknife.limit_change(lambda facts: sign * score(facts), shared.new, shared.old, LEVEL)
+    delta = jackknife.limit_change(score.turn(sign), shared.new, shared.old, LEVEL)
     changed = int((shared.new != shared.old).reshape(shared.n, -1).any(axis=1).sum())
     if changed < min(intervals.FEW_CHANGED, shared.n) or delta.low is None:
         delta = intervals.widen_for_unseen(delta, shared.n, abs(before), LEVEL)

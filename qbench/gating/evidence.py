@@ -21,6 +21,7 @@ from qbench.suite.gate import resolve_overrides
 
 if TYPE_CHECKING:
     from qbench.gating.baseline import Baseline
+    from qbench.stats.jackknife import FactScore
     from qbench.suite import GateSpec
 
 
@@ -40,7 +41,7 @@ class Evidence:
     deltas: dict[str, compare.Delta]
     pairs: compare.Pairs
     examples: Callable[[Record], ExampleScores | None] = lambda record: None
-    score_of_facts: Callable[[Any], float] | None = None
+    score_of_facts: FactScore | None = None
     change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None
     reruns: Mapping[str, Rerun | NotRun] = field(default_factory=dict)
     ref: str | None = None

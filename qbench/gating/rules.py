@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from qbench.compare import compare
 from qbench.decide.cases import is_unmeasured
@@ -53,6 +53,7 @@ from qbench.stats.multiple_testing import FAMILY_ERROR
 
 if TYPE_CHECKING:
     from qbench.gating.baseline import Baseline
+    from qbench.stats.jackknife import FactScore
     from qbench.suite import GateSpec
 
 
@@ -65,7 +66,7 @@ def judge_records(
     baseline: Baseline | None = None,
     pairs: compare.Pairs = lambda record, fp32: None,
     examples: Callable[[Record], ExampleScores | None] = lambda record: None,
-    score_of_facts: Callable[[Any], float] | None = None,
+    score_of_facts: FactScore | None = None,
     change: Callable[[Record, Record], OutputChange | None] = lambda record, native: None,
     reruns: Mapping[str, Rerun | NotRun] | None = None,
     ref: str | None = None,

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qbench.stats.jackknife import FactScore
+
 Array = NDArray[Any]
 Against = Literal["labels", "fp32"]
 
@@ -54,6 +56,7 @@ class Metric(ABC):
 
     ``against`` says what the reference is: the labels, or the outputs of the like-for-like fp32 on the same examples,
     for models without labels. The fp32 is then scored against its own outputs, which gives ``perfect``.
+    ``groups``: how many parts of the examples tell the limits of a score that moves in steps (``stats.jackknife``).
     ``unseen`` is what one that was not seen may score where all of so many are perfect (0: nobody knows).
     ``percent`` says whether the value is a share between 0 and 1 that is shown in percent and compared in percentage
     points; else ``unit`` is the value's unit. ``higher_is_better`` orients deltas.
@@ -65,6 +68,7 @@ class Metric(ABC):
     higher_is_better: bool = True
     unit: str = ""
     perfect: float | None = None
+    groups: int | None = None
     unseen: float = 0.0
     summary: str = ""  # what names `summarize`; metrics with the same one share predictions
 
@@ -110,6 +114,11 @@ class Metric(ABC):
     def of_facts(self, facts: Array) -> float:
         """The score of examples by their facts; ``value`` is that of all."""
         raise NotImplementedError(f"{self.name} has no facts")
+
+    @property
+    def fact_score(self) -> FactScore:
+        """``of_facts`` as limits are told of it."""
+        return FactScore(of=self.of_facts, groups=self.groups)
 
 
 def keep_fixed(metric: Metric, outputs: Array, labels: Array | None, fp32: Array | None) -> Array:

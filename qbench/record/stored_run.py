@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qbench.metrics.base import Metric
+    from qbench.stats.jackknife import FactScore
 
     Array = NDArray[Any]
 
@@ -350,9 +351,9 @@ class StoredRun:
         return metric.facts(stored["outputs"], reference)
 
     @property
-    def score_of_facts(self) -> Callable[[Array], float] | None:
+    def score_of_facts(self) -> FactScore | None:
         """The run's metric as a function of examples' facts (``ExampleScores.facts``); None where it is not known."""
-        return None if self._metric is None else self._metric.of_facts
+        return None if self._metric is None else self._metric.fact_score
 
     def _kept_values(self, record: Record, n: int) -> Array | None:
         """What a score of the user's own said of each example, as the run kept it; None where it did not."""

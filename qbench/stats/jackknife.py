@@ -9,12 +9,17 @@ A bootstrap of few changed examples shows nothing of those that were not drawn: 
 its true value, percentile limits at 95 % missed 5 to 25 % with 50 examples, and BCa limits missed more than percentile
 limits with 200 to 1,000 (``tests/benchmarks/interval_coverage.py``).
 
+A score that moves in steps, such as the precision at 101 recalls, hardly changes or jumps by a whole step where one
+example is left out: a real change of ap50 on 100 and 300 images got limits of -1.06 to -0.97 and of -15 to 11 points.
+There many are left out at once (Shao and Wu, Annals of Statistics 17 (1989), 1176-1197): ``FactScore.groups``.
+
 Source: Miller, Biometrika 61 (1974), 1-15.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,15 +34,33 @@ MOST_DISTINCT = 1000
 RAREST_LABELS = 10
 
 
-def limit_score(score: Callable[[Array], float], facts: Array, level: float = 0.95) -> Interval:
+@dataclass(frozen=True, kw_only=True)
+class FactScore:
+    """A score as a function of examples' facts. ``groups``: how many parts of the examples are left out, one after the
+    other, where the score moves in steps (None: each example)."""
+
+    of: Callable[[Array], float]
+    groups: int | None = None
+
+    def __call__(self, facts: Array) -> float:
+        """The score of examples with these facts."""
+        return self.of(facts)
+
+    def turn(self, sign: float) -> FactScore:
+        """The score times 1 or -1."""
+        return replace(self, of=lambda facts: sign * self.of(facts))
+
+
+def limit_score(score: FactScore, facts: Array, level: float = 0.95) -> Interval:
     """``score`` of ``facts`` (one row an example), with limits."""
-    return _limit(lambda rows: score(rows[:, 0]), facts[:, None], level)
+    return _limit(FactScore(of=lambda rows: score(rows[:, 0]), groups=score.groups), facts[:, None], level)
 
 
-def limit_change(score: Callable[[Array], float], new: Array, old: Array, level: float = 0.95) -> Interval:
+def limit_change(score: FactScore, new: Array, old: Array, level: float = 0.95) -> Interval:
     """``score`` of the facts ``new`` minus that of ``old`` on the same examples, with limits; None where no example
     changed and none that could is known."""
-    return _limit(lambda rows: score(rows[:, 0]) - score(rows[:, 1]), np.stack([new, old], axis=1), level)
+    change = FactScore(of=lambda rows: score(rows[:, 0]) - score(rows[:, 1]), groups=score.groups)
+    return _limit(change, np.stack([new, old], axis=1), level)
 
 
 def align_facts(new: Array, old: Array) -> tuple[Array, Array]:
@@ -50,7 +73,7 @@ def align_facts(new: Array, old: Array) -> tuple[Array, Array]:
     return filled[0], filled[1]
 
 
-def _limit(function: Callable[[Array], float], rows: Array, level: float) -> Interval:
+def _limit(function: FactScore, rows: Array, level: float) -> Interval:
     """``rows``: (n, variants, facts of an example …)."""
     n, value = len(rows), function(rows)
     shares, counts, size = _share_out(function, rows, value)
@@ -70,17 +93,18 @@ def _limit(function: Callable[[Array], float], rows: Array, level: float) -> Int
     return Interval(value=value, low=limits.low, high=limits.high)
 
 
-def _share_out(function: Callable[[Array], float], rows: Array, value: float) -> tuple[Array, Array, float]:
-    """The share of each distinct example, how often it occurs, and how many examples a share stands for."""
+def _share_out(function: FactScore, rows: Array, value: float) -> tuple[Array, Array, float]:
+    """The share of each distinct example, or of each part, how often it occurs, and how many examples it stands for."""
     n = len(rows)
     if n < 2:
         return np.array([value]), np.array([1]), 1.0
     _, first, counts = np.unique(rows.reshape(n, -1), axis=0, return_index=True, return_counts=True)
-    if len(first) <= MOST_DISTINCT:
+    most = MOST_DISTINCT if function.groups is None else function.groups
+    if function.groups is None and len(first) <= most:
         groups = [np.array([place]) for place in first]
         group_count = n
     else:
-        groups = np.array_split(np.random.default_rng(0).permutation(n), min(n, MOST_DISTINCT))
+        groups = np.array_split(np.random.default_rng(0).permutation(n), min(n, most))
         counts, group_count = np.ones(len(groups), dtype=int), len(groups)
     left_in = np.ones(n, dtype=bool)
     without = []

@@ -32,6 +32,7 @@ from qbench.metrics.segmentation import MIOU
 from qbench.metrics.texts import CER
 from qbench.stats import intervals, jackknife, mcnemar, noninferiority
 from qbench.stats.interval_type import Interval
+from qbench.stats.jackknife import FactScore
 from qbench.stats.mean_limits import UNSEEN, WeightedMean
 
 Array = NDArray[Any]
@@ -217,10 +218,10 @@ def f1(samples: int) -> Iterator[Row]:
             for _ in range(samples // 2):
                 drawn = cells[rng.choice(len(cells), size=n, p=chances / chances.sum())]
                 old, new = drawn[:, [1, 0]], drawn[:, [2, 0]]
-                score.add(true[1], _both(partial(jackknife.limit_score, F1.of_facts, new)))
+                score.add(true[1], _both(partial(jackknife.limit_score, F1.fact_score, new)))
                 change.add(
                     true[1] - true[0],
-                    _both(partial(jackknife.limit_change, F1.of_facts, new, old)),
+                    _both(partial(jackknife.limit_change, F1.fact_score, new, old)),
                 )
                 change_before.add(true[1] - true[0], percentile_limits(new, old, rng))
             yield Row("macro F1", f"{population.name}, n {n}", score)
@@ -259,7 +260,7 @@ def regression(samples: int) -> Iterator[Row]:
                 facts = [metric.facts(outputs, labels) for outputs in (new, old)]
                 sign = 1.0 if metric.higher_is_better else -1.0
                 oriented = partial(_orient, metric, sign)
-                limits = _both(partial(jackknife.limit_change, oriented, *facts))
+                limits = _both(partial(jackknife.limit_change, FactScore(of=oriented), *facts))
                 now.add(sign * truth, limits)
             yield Row(f"change of {metric.name}", f"n {n}", now)
 
@@ -298,8 +299,10 @@ def pairs(samples: int) -> Iterator[Row]:
             for _ in range(samples // (1 if n < 500 else 2)):
                 drawn = rng.integers(0, PAIRS, n)
                 ours, theirs = (SPEARMAN.facts(outputs[drawn], grades[drawn]) for outputs in (new, old))
-                score.add(truth[0], _both(partial(jackknife.limit_score, SPEARMAN.of_facts, ours)))
-                change.add(truth[0] - truth[1], _both(partial(jackknife.limit_change, SPEARMAN.of_facts, ours, theirs)))
+                score.add(truth[0], _both(partial(jackknife.limit_score, SPEARMAN.fact_score, ours)))
+                change.add(
+                    truth[0] - truth[1], _both(partial(jackknife.limit_change, SPEARMAN.fact_score, ours, theirs))
+                )
             yield Row("spearman of pairs", f"{name}, {truth[0]:.3f}, n {n}", score)
             yield Row("change of spearman of pairs", f"{name}, {truth[0] - truth[1]:+.4f}, n {n}", change)
 
@@ -320,8 +323,8 @@ def scenes(samples: int) -> Iterator[Row]:
             score, change = Tally(), Tally()
             for _ in range(samples // (2 if n < 500 else 4)):
                 drawn = rng.integers(0, SCENES, n)
-                score.add(truth[1], _both(partial(jackknife.limit_score, metric.of_facts, new[drawn])))
-                limits = _both(partial(jackknife.limit_change, metric.of_facts, new[drawn], old[drawn]))
+                score.add(truth[1], _both(partial(jackknife.limit_score, metric.fact_score, new[drawn])))
+                limits = _both(partial(jackknife.limit_change, metric.fact_score, new[drawn], old[drawn]))
                 change.add(truth[1] - truth[0], limits)
             yield Row(metric.name, f"{truth[1]:.2f}, n {n}", score)
             yield Row(f"change of {metric.name}", f"{100 * (truth[1] - truth[0]):+.1f} points, n {n}", change)
@@ -393,9 +396,9 @@ def documents(samples: int) -> Iterator[Row]:
             for _ in range(samples):
                 drawn = rng.integers(0, DOCUMENTS, n)
                 if name == "change of nll":
-                    limits = _both(partial(jackknife.limit_change, score, new[drawn], old[drawn]))
+                    limits = _both(partial(jackknife.limit_change, FactScore(of=score), new[drawn], old[drawn]))
                 else:
-                    limits = _both(partial(jackknife.limit_score, score, new[drawn]))
+                    limits = _both(partial(jackknife.limit_score, FactScore(of=score), new[drawn]))
                 now.add(truth, limits)
             yield Row(name, f"{-truth:.3g}, n {n}", now)
 
@@ -435,8 +438,8 @@ def texts(samples: int) -> Iterator[Row]:
             score, change = Tally(), Tally()
             for _ in range(samples):
                 drawn = rng.integers(0, LINES, n)
-                score.add(truth[1], _both(partial(jackknife.limit_score, oriented, new[drawn])))
-                limits = _both(partial(jackknife.limit_change, oriented, new[drawn], old[drawn]))
+                score.add(truth[1], _both(partial(jackknife.limit_score, FactScore(of=oriented), new[drawn])))
+                limits = _both(partial(jackknife.limit_change, FactScore(of=oriented), new[drawn], old[drawn]))
                 change.add(truth[1] - truth[0], limits)
             yield Row("cer", f"{-truth[1]:.1%}, n {n}", score)
             yield Row("change of cer", f"{100 * (truth[0] - truth[1]):+.2f} points, n {n}", change)

@@ -65,7 +65,7 @@ def test_a_score_of_all_examples_is_judged_by_its_facts() -> None:
     def facts(wrong: int) -> Scored:
         answers = labels.copy()
         answers[:wrong] = 1 - answers[:wrong]
-        return Scored(values=np.stack([answers, labels], axis=1), score=F1.of_facts)
+        return Scored(values=np.stack([answers, labels], axis=1), score=F1.fact_score)
 
     good, bad = facts(0), facts(60)
     assert judge_score_end(good, bad).side == "bad"

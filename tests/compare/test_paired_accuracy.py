@@ -13,6 +13,7 @@ from qbench.metrics.classes import F1
 from qbench.record.example_scores import ExampleScores
 from qbench.record.schema import Record
 from qbench.stats.interval_type import Interval
+from qbench.stats.jackknife import FactScore
 
 
 def only(old: ExampleScores | None, new: ExampleScores | None, score: object = None) -> Delta:
@@ -47,7 +48,7 @@ def test_the_same_answers_are_no_change() -> None:
     assert only(scores([0, 1, 1]), scores([0, 1, 1])).accuracy_p == 1.0
     assert only(scores([0.1, 0.2, 0.7]), scores([0.1, 0.2, 0.7])).accuracy_p == 1.0
     facts = scores([[0, 0], [1, 0], [1, 1]], facts=True)
-    assert only(facts, facts, F1.of_facts).accuracy_p == 1.0
+    assert only(facts, facts, F1.fact_score).accuracy_p == 1.0
 
 
 def test_numbers_are_compared_by_their_differences() -> None:
@@ -65,7 +66,8 @@ def test_a_metric_of_all_examples_is_resampled() -> None:
     """One that no example has alone: both runs on the same draws."""
     rng = np.random.default_rng(0)
     base = rng.normal(0, 1, (100, 2))
-    delta = only(scores(base, facts=True), scores(base + 1, facts=True), lambda facts: float(np.median(facts)))
+    middle = FactScore(of=lambda facts: float(np.median(facts)))
+    delta = only(scores(base, facts=True), scores(base + 1, facts=True), middle)
     assert delta.accuracy is not None
     assert delta.accuracy.value == pytest.approx(1.0, abs=1e-6)
     assert delta.accuracy_p == 0.0 or delta.accuracy_p < 1e-3
@@ -80,7 +82,7 @@ def test_the_p_value_of_a_score_of_all_examples_agrees_with_its_limits(changed: 
     old[:2] = 1 - old[:2]
     new[10 : 10 + changed] = 1 - new[10 : 10 + changed]
     sides = (scores(np.stack([given, labels], axis=1), facts=True) for given in (old, new))
-    delta = only(*sides, F1.of_facts)
+    delta = only(*sides, F1.fact_score)
     assert delta.accuracy is not None
     assert delta.accuracy.low is not None
     assert delta.accuracy.high is not None

@@ -8,6 +8,7 @@ import pytest
 from qbench.metrics.classes import F1, RECALL
 from qbench.metrics.regression import RMSE
 from qbench.stats import intervals, jackknife
+from qbench.stats.jackknife import FactScore
 from qbench.stats.mean_limits import WeightedMean
 
 
@@ -22,7 +23,7 @@ def answers(n: int, right: float, seed: int, classes: int = 3) -> np.ndarray:
 def test_the_shares_of_a_mean_are_its_values() -> None:
     """Of a score that is a mean after all, the limits are those of the mean of the examples' values."""
     values = np.random.default_rng(0).exponential(size=60)
-    limits = jackknife.limit_score(lambda rows: float(rows.mean()), values)
+    limits = jackknife.limit_score(FactScore(of=lambda rows: float(rows.mean())), values)
     mean = WeightedMean.of(values).interval(0.95)
     assert (limits.low, limits.high) == (pytest.approx(mean.low, rel=1e-6), pytest.approx(mean.high, rel=1e-6))
 
@@ -31,7 +32,7 @@ def test_a_loss_that_few_examples_do_not_show_is_allowed_for() -> None:
     """Where 100 examples show no change, the limits of a change of macro F1 reach as far as 3 lost examples of the
     rarest class would take it, nearly; those of the examples that fp32 has right reach less far up than down."""
     facts = answers(100, 0.97, 1)
-    limits = jackknife.limit_change(F1.of_facts, facts, facts, 0.9)
+    limits = jackknife.limit_change(F1.fact_score, facts, facts, 0.9)
     assert limits.value == 0
     assert limits.low is not None
     assert limits.high is not None
@@ -54,7 +55,7 @@ def test_an_unseen_example_is_one_of_the_rarest_label_given_the_rarest_answer() 
     assert change[:2] == [[[0, 2], [2, 2]], [[2, 2], [0, 2]]]
     alone = np.zeros((30, 2), dtype=np.int64)
     assert [row.tolist() for row in jackknife._add_unseen(alone[:, None])] == [[[1, 0]], [[0, 0]]]
-    low = jackknife.limit_score(F1.of_facts, alone).low
+    low = jackknife.limit_score(F1.fact_score, alone).low
     assert low is not None
     assert low < 1
 
@@ -64,7 +65,7 @@ def test_a_large_change_is_seen(right: float) -> None:
     """300 examples of which a further fifth or more is wrong: the whole interval is below 0, and near the normal one of
     macro recall, which is nearly a mean."""
     old, new = answers(300, 0.99, 2), answers(300, right, 2)
-    limits = jackknife.limit_change(RECALL.of_facts, new, old)
+    limits = jackknife.limit_change(RECALL.fact_score, new, old)
     assert limits.high is not None
     assert limits.low is not None
     assert limits.high < 0
@@ -81,7 +82,7 @@ def test_many_distinct_examples_are_left_out_in_groups() -> None:
         taken.append(len(rows))
         return RMSE.of_facts(rows)
 
-    limits = jackknife.limit_score(score, errors)
+    limits = jackknife.limit_score(FactScore(of=score), errors)
     assert len(taken) == 1001
     assert limits.low is not None
     assert limits.high is not None
@@ -91,8 +92,8 @@ def test_many_distinct_examples_are_left_out_in_groups() -> None:
 
 def test_nothing_that_changes_has_no_limits() -> None:
     """Errors that are equal say nothing of how they spread, and neither does a single example."""
-    assert jackknife.limit_change(RMSE.of_facts, np.ones(20), np.ones(20)).low is None
-    assert jackknife.limit_score(RMSE.of_facts, np.ones(1)).low is None
+    assert jackknife.limit_change(RMSE.fact_score, np.ones(20), np.ones(20)).low is None
+    assert jackknife.limit_score(RMSE.fact_score, np.ones(1)).low is None
 
 
 def test_the_change_of_macro_f1_is_rarely_judged_wrong() -> None:
@@ -109,7 +110,7 @@ def test_the_change_of_macro_f1_is_rarely_judged_wrong() -> None:
             np.stack([labels, labels], axis=1),
             np.stack([np.where(lost, (labels + 1) % 3, labels), labels], axis=1),
         )
-        low = jackknife.limit_change(F1.of_facts, new, old, 0.9).low
+        low = jackknife.limit_change(F1.fact_score, new, old, 0.9).low
         passed += low is not None and low > expected
     assert passed / 150 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
 
@@ -128,3 +129,26 @@ def test_facts_of_two_variants_get_as_many_rows() -> None:
     assert (new[:, 1:] == -1).all()
     flat = np.ones((2, 2))
     assert all(aligned is flat for aligned in jackknife.align_facts(flat, flat))
+
+
+def test_a_score_that_moves_in_steps_is_limited_by_parts_of_the_examples() -> None:
+    """The middle of 101 values, rounded, stays the same without one of them half of the time, so that its limits hold
+    the truth no more often; those of 20 parts hold it about nine times in ten."""
+
+    def middle(rows: np.ndarray) -> float:
+        return round(20 * float(np.median(rows))) / 20
+
+    def holds(score: FactScore, values: np.ndarray) -> bool:
+        limits = jackknife.limit_score(score, values)
+        low, high = (limits.value if end is None else end for end in (limits.low, limits.high))
+        return low <= 0.0 <= high
+
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(size=101) for _ in range(100)]
+    by_parts, by_each = (
+        sum(holds(FactScore(of=middle, groups=groups), each) for each in samples) for groups in (20, None)
+    )
+    assert by_parts >= 85
+    assert by_each <= 60
+    turned = FactScore(of=middle, groups=20).turn(-1.0)
+    assert (turned.groups, turned(np.array([1.0, 2.0, 3.0]))) == (20, -2.0)
