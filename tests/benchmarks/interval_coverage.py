@@ -314,10 +314,14 @@ SCENES = DOCUMENTS = 5000  # of the population that samples are drawn from
 
 def scenes(samples: int) -> Iterator[Row]:
     """map, ap50 and miou of images drawn from a population of scenes, and their change where int8 moves boxes, drops
-    some objects, and gives some pixels another class."""
+    some objects, and gives some pixels another class; boxes of three classes, and of one."""
     rng = np.random.default_rng(7)
-    for metric, pair in ((MAP, found_boxes(rng, MAP)), (AP50, found_boxes(rng, AP50)), (MIOU, counted_pixels(rng))):
-        old, new = pair
+    of_boxes = [
+        (metric, f"{classes} classes", found_boxes(rng, metric, classes))
+        for classes in (3, 1)
+        for metric in (MAP, AP50)
+    ]
+    for metric, kind, (old, new) in (*of_boxes, (MIOU, "4 classes", counted_pixels(rng))):
         truth = [metric.of_facts(facts) for facts in (old, new)]
         for n in (50, 200, 500):
             score, change = Tally(), Tally()
@@ -326,26 +330,29 @@ def scenes(samples: int) -> Iterator[Row]:
                 score.add(truth[1], _both(partial(jackknife.limit_score, metric.fact_score, new[drawn])))
                 limits = _both(partial(jackknife.limit_change, metric.fact_score, new[drawn], old[drawn]))
                 change.add(truth[1] - truth[0], limits)
-            yield Row(metric.name, f"{truth[1]:.2f}, n {n}", score)
-            yield Row(f"change of {metric.name}", f"{100 * (truth[1] - truth[0]):+.1f} points, n {n}", change)
+            yield Row(metric.name, f"{truth[1]:.2f}, n {n}, {kind}", score)
+            drawn_change = f"{100 * (truth[1] - truth[0]):+.1f} points, n {n}, {kind}"
+            yield Row(f"change of {metric.name}", drawn_change, change)
 
 
-def found_boxes(rng: np.random.Generator, metric: BoxScore) -> tuple[Array, Array]:
-    """Facts of fp32's boxes and of int8's on scenes of 1 to 5 objects of three classes, the third in one of ten."""
+def found_boxes(rng: np.random.Generator, metric: BoxScore, classes: int) -> tuple[Array, Array]:
+    """Facts of fp32's boxes and of int8's on scenes of 1 to 5 objects of one class, or of three, the third in one of
+    ten."""
+    shares = (0.5, 0.4, 0.1) if classes == 3 else (1.0,)
     scale = rng.normal(0, 1, SCENES)  # scenes are easy or hard as a whole
     outputs: list[list[Array]] = [[], []]
     labels = []
     for hardness in scale:
         count = int(rng.integers(1, 6))
         corners = np.stack([np.arange(count) * 100.0, np.zeros(count)], axis=1)
-        kinds = rng.choice(3, size=(count, 1), p=(0.5, 0.4, 0.1))
+        kinds = rng.choice(classes, size=(count, 1), p=shares)
         labels.append(np.concatenate([corners, corners + 40, kinds, np.zeros((count, 1))], axis=1))
         shift = np.abs(rng.normal(0, 2.5 * math.exp(0.4 * hardness), (count, 1)))
         score = 1 / (1 + np.exp(-rng.normal(1.5 - hardness, 1, (count, 1))))
         seen = rng.random(count) < 0.93
         false = int(rng.poisson(1.5))
         away = np.stack([np.arange(false) * 100.0, np.full(false, 500.0)], axis=1)
-        others = np.concatenate([rng.beta(1.2, 5, (false, 1)), rng.choice(3, size=(false, 1))], axis=1)
+        others = np.concatenate([rng.beta(1.2, 5, (false, 1)), rng.choice(classes, size=(false, 1))], axis=1)
         for place, moved, lost in ((0, 0.0, 0.0), (1, 0.6, 0.02)):
             beside = np.abs(shift + moved * rng.normal(0, 1, (count, 1)))
             kept = seen & (rng.random(count) >= lost)
