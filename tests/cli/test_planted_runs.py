@@ -105,6 +105,11 @@ GOING_ON: dict[str, tuple[Callable[[Planted], list[str]], Callable[[Planted], li
         lambda it: ["portability", str(it.run), "--here", "--suite", str(it.suite)],
     ),
 }
+# What runs the suite of a run again in a process of its own, where it was run before.
+AGAIN: dict[str, Callable[[Planted], list[str]]] = {
+    "replay": lambda it: ["replay", str(it.run)],
+    "upgrade": lambda it: ["upgrade", str(it.run), "--to", "onnxruntime==0.0.0"],
+}
 # Each command of the command line, by the keys above; the rest takes neither a run nor a stored file.
 COMMANDS = {
     "run": ("run --resume",),
@@ -119,6 +124,9 @@ COMMANDS = {
     "ship": ("ship",),
     "baseline": ("baseline",),
     "gate": ("gate", "gate --stored"),
+    "bisect": (),  # takes a suite, which is named
+    "upgrade": ("upgrade",),
+    "replay": ("replay",),
     "export": ("export", "export pytest-benchmark"),
     "doctor": (),  # what its children import: tests/process/test_inheritance.py
     "list": ("list",),
@@ -242,6 +250,16 @@ def test_what_goes_on_from_a_run_imports_nothing_without_consent(
     assert code == 2 or name == "gate"
 
 
+@pytest.mark.parametrize("name", AGAIN)
+def test_what_runs_a_suite_again_imports_nothing_of_a_run_from_elsewhere(
+    planted: Planted, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with one message, before pip is asked for anything."""
+    assert call(*AGAIN[name](planted)) == 2
+    assert not planted.ran
+    assert "error: " in "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize("name", GOING_ON)
 def test_the_suite_that_one_names_is_consent(
     theirs: Theirs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -284,7 +302,7 @@ def test_every_command_stands_in_the_table() -> None:
     registered = {command.name or command.callback.__name__ for command in main.app.registered_commands}
     registered |= {group.typer_instance.info.name for group in main.app.registered_groups}
     assert set(COMMANDS) == registered
-    assert sorted(key for keys in COMMANDS.values() for key in keys) == sorted({*READING, *GOING_ON})
+    assert sorted(key for keys in COMMANDS.values() for key in keys) == sorted({*READING, *GOING_ON, *AGAIN})
     rows = re.findall(r"^\| (`[^|]*`[^|]*)\|", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     named = {word for row in rows for code in re.findall(r"`([^`]*)`", row) for word in [code.split()[0]]}
     assert set(COMMANDS) <= named

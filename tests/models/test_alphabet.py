@@ -49,7 +49,7 @@ def test_the_users_function_says_its_letters(tmp_path: Path) -> None:
     with pytest.raises(EvaluateError, match=r"read.py.*'int' object is not iterable"):
         Postprocess(file=file, attribute="odd").read_alphabet()
     scores = np.eye(3, dtype=np.float32)[[[1, 1, 0, 2]]]
-    assert Postprocess(file=file, attribute="read").load()((scores,)).tolist() == [[97, 98]]
+    assert Postprocess(file=file, attribute="read").load()((scores,), None).tolist() == [[97, 98]]
     assert BestPath("ab", blank=2)(np.eye(3)[[[0, 2, 0]]]) == ["aa"]
 
 

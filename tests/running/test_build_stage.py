@@ -46,7 +46,11 @@ def make_context(*ids):
         assert variant.id == name
         tracker.planned.append(SimpleNamespace(case=SimpleNamespace(variant=variant)))
     context = SimpleNamespace(
-        tracker=tracker, jobs=2, fleet=None, progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None)
+        tracker=tracker,
+        jobs=2,
+        fleet=None,
+        kept=None,
+        progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None),
     )
     context.run_parallel = lambda *args, **options: RunContext.run_parallel(context, *args, **options)
     return context
@@ -125,6 +129,7 @@ class Building:
             with_calibration=lambda subset: f"data of {subset.seed}",
         )
         self.context: Any = SimpleNamespace(
+            kept=None,
             tracker=CaseTracker(plan, directory, (), started="2026-01-01"),
             progress=SimpleNamespace(
                 stage=lambda *told: self.heard.append(told), advance=self.heard.append, note=self.heard.append
