@@ -104,9 +104,16 @@ def run_pip(words: Sequence[str], folder: Path | None = None) -> str:
     """What pip prints for programs; ``Unreachable`` or ``Uninstallable`` with its last words where it fails."""
     # -P: a folder that one works in may hold a pip.py. The two settings would contradict --target.
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
-    # Its answers are read, however quiet the user wants it. Without a retry it says only that there are no versions, and not that nobody answered.
+    # Its answers are read, however quiet it is to be. Without a retry it says that there are no versions, not that
+    # nobody answered.
     retries = os.environ.get("PIP_RETRIES", "2").lstrip("0") or "1"
-    settings = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_RETRIES": retries, "PIP_QUIET": "0", "PIP_VERBOSE": "0"}
+    settings = {
+        "PIP_USER": "0",
+        "PIP_REQUIRE_VIRTUALENV": "0",
+        "PIP_RETRIES": retries,
+        "PIP_QUIET": "0",
+        "PIP_VERBOSE": "0",
+    }
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
