@@ -61,11 +61,6 @@ def positions(n: int, samples: int, seed: int) -> Array:
     return np.sort(np.random.RandomState(seed % 2**32).permutation(n)[:samples])
 
 
-def subset(examples: Examples, samples: int, seed: int) -> Examples:
-    """The examples at ``positions``: the same for the same seed, stratified by nothing."""
-    return examples.take(positions(len(examples), samples, seed))
-
-
 class Dataset(ABC):
     """Named splits of examples. ``classes`` is the number of classes, None for regression or unknown; ``notes`` are
     what a reader of scores must know of them."""
