@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.compare import compare
-from qbench.decide.cases import is_contender, variant
 from qbench.progress.table import TextTable
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.int8_predictions import list_int8_predictions
 
 Array = NDArray[Any]
 MOST_QUERIES = 16
@@ -109,20 +108,11 @@ def _compare_hits(run: StoredRun) -> Iterator[tuple[str, list[_Change], int, Rec
             by_file[file] = read_hits(run.as_judged(record, fp32, record))
         return by_file[file]
 
-    seen = set[str]()
-    models = {record.case.model for record in run.records}
-    for record in run.records:
-        fp32 = compare.like_for_like(record, run.records)
-        if not is_contender(record) or fp32 is None or None in (record.predictions, fp32.predictions):
-            continue
-        if str(record.predictions) in seen:
-            continue
-        seen.add(str(record.predictions))
+    for predictions in list_int8_predictions(run):
+        record, fp32 = predictions.record, predictions.fp32
         ours, theirs = read(record, fp32), read(fp32, fp32)
-        if ours is None or theirs is None:
-            continue
-        name = f"{record.case.model} {variant(record)}" if len(models) > 1 else variant(record)
-        yield name, _list_changes(ours, theirs), len(ours.hits), record
+        if ours is not None and theirs is not None:
+            yield predictions.name, _list_changes(ours, theirs), len(ours.hits), record
 
 
 def _list_changes(ours: FirstHits, theirs: FirstHits) -> list[_Change]:

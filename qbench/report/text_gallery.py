@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from qbench.compare import compare
-from qbench.decide.cases import is_contender, variant
 from qbench.evaluate import text_changes
 from qbench.evaluate.text_changes import ReadTexts, TextChange
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.int8_predictions import list_int8_predictions
 
 SCORES = ("cer", "wer")
 MOST_LINES = 24
@@ -102,21 +101,15 @@ def _compare_texts(run: StoredRun) -> Iterator[_Compared]:
             by_file[file] = text_changes.read_texts(run.predictions(record))
         return by_file[file]
 
-    seen = set[str]()
-    models = {record.case.model for record in run.records}
-    for record in run.records:
-        fp32 = compare.like_for_like(record, run.records)
-        if not is_contender(record) or fp32 is None or record.predictions is None or record.predictions in seen:
-            continue
-        seen.add(record.predictions)
-        ours, theirs = read(record), read(fp32) if fp32.predictions is not None else None
+    for predictions in list_int8_predictions(run):
+        ours, theirs = read(predictions.record), read(predictions.fp32)
         if ours is None or theirs is None:
             continue
-        ids = tuple(map(str, run.predictions(record).get("ids", ())))
-        names = (f"{each.case.model} {variant(each)}" if len(models) > 1 else variant(each) for each in (record, fp32))
-        name, of_fp32 = names
+        ids = tuple(map(str, run.predictions(predictions.record).get("ids", ())))
         changes = tuple(change for change in text_changes.list_changes(ours, theirs) if change.position < len(ids))
-        yield _Compared(name=name, fp32=of_fp32, changes=changes, ids=ids, count=len(ours.written))
+        yield _Compared(
+            name=predictions.name, fp32=predictions.of_fp32, changes=changes, ids=ids, count=len(ours.written)
+        )
 
 
 def _say_count(compared: _Compared) -> str:

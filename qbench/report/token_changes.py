@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench import registry
-from qbench.compare import compare
-from qbench.decide.cases import is_contender, variant
 from qbench.metrics.base import Metric
 from qbench.progress.table import TextTable
-from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun
+from qbench.report.int8_predictions import Int8Predictions, list_int8_predictions
 
 Array = NDArray[Any]
 FLIPS = "token_flips"
@@ -73,24 +70,15 @@ def list_tokens(run: StoredRun) -> ChangedTokens:
 
 
 def _count_flips(run: StoredRun, metric: Metric) -> Iterator[_Flips]:
-    """Of each file of predictions of an int8 case, once."""
-    told = Counter[str]()
-    models = {record.case.model for record in run.records}
-    for record in run.records:
-        fp32 = compare.like_for_like(record, run.records)
-        if not is_contender(record) or fp32 is None or None in (record.predictions, fp32.predictions):
-            continue
-        told[str(record.predictions)] += 1
-        if told[str(record.predictions)] > 1:
-            continue
-        name = f"{record.case.model} {variant(record)}" if len(models) > 1 else variant(record)
-        flips = _compare(run, record, fp32, metric, name)
+    """Of each file of predictions of an int8 case."""
+    for predictions in list_int8_predictions(run):
+        flips = _compare(run, predictions, metric)
         if flips is not None:
             yield flips
 
 
-def _compare(run: StoredRun, record: Record, fp32: Record, metric: Metric, name: str) -> _Flips | None:
-    ours, theirs = (run.judged_predictions(each) for each in (record, fp32))
+def _compare(run: StoredRun, predictions: Int8Predictions, metric: Metric) -> _Flips | None:
+    ours, theirs = (run.judged_predictions(each) for each in (predictions.record, predictions.fp32))
     outputs, reference = ours.get("outputs"), theirs.get("outputs")
     if outputs is None or reference is None or outputs.shape != reference.shape:
         return None
@@ -101,4 +89,4 @@ def _compare(run: StoredRun, record: Record, fp32: Record, metric: Metric, name:
     if units is None or facts is None or len(ids) != len(outputs):
         return None
     documents = tuple(ids[places[0]].rpartition("@")[0] or ids[places[0]] for places in units.members)
-    return _Flips(name=name, documents=documents, counts=np.asarray(facts))
+    return _Flips(name=predictions.name, documents=documents, counts=np.asarray(facts))
