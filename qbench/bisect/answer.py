@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qbench.bisect.question import Question
-from qbench.bisect.search import ENOUGH, Found, Judged, Look, find_bracket, search
+from qbench.bisect.search import ENOUGH, Bracket, Judged, Look, find_bracket, search
 
 # named: one candidate, surely enough. several: one of these. doubtful: one, and not surely enough. same, better: the
 # ends do not differ, or the bad one is the better. open: the ends cannot be told apart. good unusable, bad unusable:
@@ -29,12 +29,12 @@ EXIT_CODES: Mapping[Kind, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a bisection gives. ``found``: where the first bad candidate is, None where the ends are no ends; ``judged``:
+    """What a bisection gives. ``bracket``: where the first bad one is, None where the ends are no ends; ``judged``:
     what is known of each candidate that was looked at, by number."""
 
     kind: Kind
     judged: Mapping[int, Judged]
-    found: Found | None = None
+    bracket: Bracket | None = None
 
     @property
     def exit_code(self) -> int:
@@ -50,10 +50,10 @@ def choose_step(question: Question, judged: Mapping[int, Judged]) -> Look | Answ
             return Look(candidate=place)
         if (refusal := _refuse_end(question, judged, place)) is not None:
             return refusal
-    found = search(judged, last)
-    if isinstance(found, Look):
-        return found
-    return Answer(kind=_name_kind(found), judged=judged, found=found)
+    step = search(judged, last)
+    if isinstance(step, Look):
+        return step
+    return Answer(kind=_name_kind(step), judged=judged, bracket=step)
 
 
 def cut_short(question: Question, judged: Mapping[int, Judged]) -> Answer:
@@ -61,7 +61,7 @@ def cut_short(question: Question, judged: Mapping[int, Judged]) -> Answer:
     known = {place: judged[place].side for place in (0, question.last) if place in judged}
     if known != {0: "good", question.last: "bad"}:
         return Answer(kind="cut", judged=judged)
-    return Answer(kind="cut", judged=judged, found=find_bracket(judged, question.last))
+    return Answer(kind="cut", judged=judged, bracket=find_bracket(judged, question.last))
 
 
 def _refuse_end(question: Question, judged: Mapping[int, Judged], place: int) -> Answer | None:
@@ -82,7 +82,7 @@ def _is_better(question: Question, end: Judged) -> bool:
     return value.high < 1 if question.on == "latency" else question.on == "accuracy" and value.low > 0
 
 
-def _name_kind(found: Found) -> Kind:
-    if len(found.candidates) > 1:
+def _name_kind(bracket: Bracket) -> Kind:
+    if len(bracket.candidates) > 1:
         return "several"
-    return "named" if found.chance >= ENOUGH else "doubtful"
+    return "named" if bracket.chance >= ENOUGH else "doubtful"

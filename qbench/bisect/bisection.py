@@ -16,7 +16,7 @@ from qbench.bisect.looks import Looks
 from qbench.bisect.open_suite import OpenSuite
 from qbench.bisect.question import On, Question
 from qbench.bisect.score_answers import Scorer
-from qbench.bisect.search import Found, Look, find_bracket
+from qbench.bisect.search import Bracket, Look, find_bracket
 from qbench.bisect.text import announce, describe_look
 from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions
@@ -104,7 +104,7 @@ def _tell(question: Question, place: int, known: Known, looks: Looks) -> None:
 def _count_left(question: Question, known: Known) -> int | None:
     """Of how many candidates one is the first bad one, as far as is known; None where the ends are not known."""
     try:
-        bracket: Found = find_bracket(known, question.last)
+        bracket: Bracket = find_bracket(known, question.last)
     except ValueError:
         return None
     return len(bracket.candidates)

@@ -17,8 +17,8 @@ from qbench.record.stored_run import MetricInfo
 def as_json(question: Question, answer: Answer, files: Mapping[str, str], metric: MetricInfo | None = None) -> str:
     """The answer for a program. ``named``: the candidate, null where none is named; ``candidates``: of which it is one;
     ``chance``: that it is among these; ``looks``: what is known of each that was looked at."""
-    found = answer.found
-    places = [] if found is None else list(found.candidates)
+    bracket = answer.bracket
+    places = [] if bracket is None else list(bracket.candidates)
     places = [place - 1 for place in places] if question.mended else places
     said: dict[str, Any] = {
         "answer": answer.kind.replace(" ", "_"),
@@ -33,7 +33,7 @@ def as_json(question: Question, answer: Answer, files: Mapping[str, str], metric
         "mended": question.mended,
         "named": question.candidates[places[0]] if answer.kind == "named" else None,
         "candidates": [question.candidates[place] for place in sorted(places)],
-        "chance": None if found is None else found.chance,
+        "chance": None if bracket is None else bracket.chance,
         "share": find_share(question, answer),
         "looks": [_look_as_json(question, place, judged) for place, judged in sorted(answer.judged.items())],
         **files,

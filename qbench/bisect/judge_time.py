@@ -50,10 +50,10 @@ def next_look(pairs: int) -> int | None:
 
 def judge_end(pairs: Sequence[ProcessPair], least: float = LEAST) -> Judged:
     """The bad end beside the good one: ``good`` where it is not slower by more than ``least``."""
-    seen = _up_to_look(pairs)
-    if not seen:
+    looked_at = _up_to_look(pairs)
+    if not looked_at:
         return Judged(side="open", p_bad=None, more=True)
-    analysis = _analyze_end(seen, least)
+    analysis = _analyze_end(looked_at, least)
     more = next_look(len(pairs)) is not None
     if analysis.outcome == "FAIL" and more and not _is_known(analysis):
         return _judge(analysis, "open", None, more=True)
@@ -71,10 +71,10 @@ def measure_change(pairs: Sequence[ProcessPair]) -> TimeChange:
 
 def judge_candidate(pairs: Sequence[ProcessPair], change: TimeChange) -> Judged:
     """A candidate between the ends."""
-    seen = _up_to_look(pairs)
-    if not seen:
+    looked_at = _up_to_look(pairs)
+    if not looked_at:
         return Judged(side="open", p_bad=None, more=True)
-    analysis = analyze(seen, change.half, schedule=LOOKS, told_apart=math.expm1(change.log))
+    analysis = analyze(looked_at, change.half, schedule=LOOKS, told_apart=math.expm1(change.log))
     sides: dict[str, Side] = {"FAIL": "bad", "PASS": "good", "INCONCLUSIVE": "open"}
     if analysis.outcome == "INCONCLUSIVE" and analysis.doubt is None and _is_between(analysis, change):
         judged = _judge(analysis, "open", _find_p_bad(analysis, change), more=False)

@@ -33,7 +33,7 @@ class Row:
 
 def list_rows(question: Question, answer: Answer) -> list[Row]:
     """From the good end to the bad one, with what was left out between them."""
-    named = find_named(question, answer.found) if answer.kind == "named" and answer.found else None
+    named = find_named(question, answer.bracket) if answer.kind == "named" and answer.bracket else None
     rows: list[Row] = []
     for before, place in itertools.pairwise([-1, *sorted(answer.judged)]):
         if place - before > 1:

@@ -53,7 +53,7 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Bracket:
     """The end of a search: the last good candidate, the first bad one, and the ``chance`` that the first bad one is
     among those behind ``last_good`` up to ``first_bad``. One that stays open is either, where that is sure enough."""
 
@@ -72,7 +72,7 @@ class Found:
         return len(self.candidates) == 1 and self.chance >= ENOUGH
 
 
-def search(judged: Mapping[int, Judged], last: int) -> Look | Found:
+def search(judged: Mapping[int, Judged], last: int) -> Look | Bracket:
     """The next candidate to look at, or the answer; ``judged`` by number, of which 0 and ``last`` are the ends.
 
     Raises ``ValueError`` where the ends are not on their sides: then there is nothing to search for.
@@ -88,7 +88,7 @@ def search(judged: Mapping[int, Judged], last: int) -> Look | Found:
     chances = weigh_answers(judged, last)
     best = max(range(low, high), key=chances.__getitem__)
     if chances[best] >= ENOUGH:
-        return Found(last_good=best, first_bad=best + 1, chance=chances[best])
+        return Bracket(last_good=best, first_bad=best + 1, chance=chances[best])
     if bracket.chance >= ENOUGH:
         return bracket
     before, behind = math.fsum(chances[:low]), math.fsum(chances[high:])
@@ -115,7 +115,7 @@ def _log_chance(known: Judged, *, bad: bool) -> float:
     return math.log(p_bad if bad else 1 - p_bad)
 
 
-def find_bracket(judged: Mapping[int, Judged], last: int) -> Found:
+def find_bracket(judged: Mapping[int, Judged], last: int) -> Bracket:
     """The first candidate that is known to be bad, and the last good one before it; ``ValueError`` as ``search``."""
     sides = {place: known.side for place, known in judged.items()}
     if sides.get(last) != "bad" or sides.get(0, "good") != "good":
@@ -123,7 +123,7 @@ def find_bracket(judged: Mapping[int, Judged], last: int) -> Found:
     high = min(place for place, side in sides.items() if side == "bad")
     low = max((place for place, side in sides.items() if side == "good" and place < high), default=0)
     chance = min(1.0, math.fsum(weigh_answers(judged, last)[low:high]))
-    return Found(last_good=low, first_bad=high, chance=chance)
+    return Bracket(last_good=low, first_bad=high, chance=chance)
 
 
 def _nearest_to_middle(places: Sequence[int], low: int, high: int) -> int:

@@ -12,12 +12,12 @@ from qbench.bisect.search import Judged
 def find_share(question: Question, answer: Answer) -> float | None:
     """The part of the whole change of time or score that comes with the candidate that is named, as far as estimates
     tell."""
-    found, judged = answer.found, answer.judged
-    if question.on not in ("latency", "accuracy") or found is None or len(found.candidates) != 1:
+    bracket, judged = answer.bracket, answer.judged
+    if question.on not in ("latency", "accuracy") or bracket is None or len(bracket.candidates) != 1:
         return None
-    sizes = [_list_sizes(question, judged[place]) for place in (found.last_good, found.first_bad, question.last)]
+    sizes = [_list_sizes(question, judged[place]) for place in (bracket.last_good, bracket.first_bad, question.last)]
     before, behind, whole = (None if size is None else size[1] for size in sizes)
-    if behind is None or not whole or (before is None and found.last_good):
+    if behind is None or not whole or (before is None and bracket.last_good):
         return None
     return (behind - (before or 0.0)) / whole
 
@@ -43,10 +43,10 @@ def limit_whole(question: Question, answer: Answer) -> tuple[float, float] | Non
 def limit_step(question: Question, answer: Answer) -> tuple[float, float] | None:
     """The limits of the change that came with the candidate that is named. Scores are of the same examples, so that the
     widest limits are more than wide enough."""
-    found, judged = answer.found, answer.judged
-    assert found is not None
-    behind = _list_sizes(question, judged[found.first_bad])
-    before = _list_sizes(question, judged[found.last_good]) if found.last_good else (0.0, 0.0, 0.0)
+    bracket, judged = answer.bracket, answer.judged
+    assert bracket is not None
+    behind = _list_sizes(question, judged[bracket.first_bad])
+    before = _list_sizes(question, judged[bracket.last_good]) if bracket.last_good else (0.0, 0.0, 0.0)
     if behind is None or before is None:
         return None
     if question.on == "accuracy":

@@ -10,7 +10,7 @@ from qbench.bisect import judge_time
 from qbench.bisect.answer import Answer
 from qbench.bisect.judges import Known
 from qbench.bisect.question import Question
-from qbench.bisect.search import ENOUGH, Found, Judged, weigh_answers
+from qbench.bisect.search import ENOUGH, Bracket, Judged, weigh_answers
 from qbench.bisect.step_size import find_share, limit_step, limit_whole
 from qbench.errors import first_names
 from qbench.gating.latency import format_change
@@ -95,21 +95,21 @@ def sum_up(question: Question, answer: Answer, metric: MetricInfo | None = None)
     return sentences[answer.kind](question, answer, metric)
 
 
-def find_named(question: Question, found: Found) -> int:
+def find_named(question: Question, bracket: Bracket) -> int:
     """The candidate that is the answer: the first bad one or, where the good end is the newer, the one before it, which
     mended."""
-    return found.last_good if question.mended else found.first_bad
+    return bracket.last_good if question.mended else bracket.first_bad
 
 
 def _name_one(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
-    found = answer.found
-    assert found is not None
-    named = question.name(find_named(question, found))
+    bracket = answer.bracket
+    assert bracket is not None
+    named = question.name(find_named(question, bracket))
     step = _describe_step(question, answer, metric)
     sentences = [f"{named} {_say_done(question, metric)}{f': {step}' if step else ''}."]
     if question.on in ("latency", "accuracy"):
         doubt = f", and {formatting.share(ENOUGH, 0)} are asked for" if answer.kind == "doubtful" else ""
-        sentences.append(f"The chance that it is this one is {_say_chance(found.chance)}{doubt}.")
+        sentences.append(f"The chance that it is this one is {_say_chance(bracket.chance)}{doubt}.")
     return " ".join(filter(None, [*sentences, _describe_rest(question, answer)]))
 
 
@@ -120,24 +120,24 @@ def _say_done(question: Question, metric: MetricInfo | None) -> str:
 
 def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
     """By how much it differs from the one before, and what part of the whole that is."""
-    found, judged = answer.found, answer.judged
-    assert found is not None
-    bad, end = judged[found.first_bad], judged[question.last]
-    before = _name_short(question, found.first_bad if question.mended else found.last_good)
+    bracket, judged = answer.bracket, answer.judged
+    assert bracket is not None
+    bad, end = judged[bracket.first_bad], judged[question.last]
+    before = _name_short(question, bracket.first_bad if question.mended else bracket.last_good)
     last = f"{before} is the last before it"
     if question.on == "failure":
-        said = f"{question.name(found.first_bad)} says {formatting.one_line(bad.reason or '')}"
+        said = f"{question.name(bracket.first_bad)} says {formatting.one_line(bad.reason or '')}"
         return said if question.mended else f"{formatting.one_line(bad.reason or '')}; {last}"
     if question.on != "latency":
         value = show_value(question, bad, metric)
         of = f"{bad.size:,} examples"
         return f"{value.replace('the examples', of) if question.on == 'bits' else f'{value} on {of}'}; {last}"
-    good = judged[found.last_good].value if found.last_good else Interval(value=1.0, low=1.0, high=1.0)
+    good = judged[bracket.last_good].value if bracket.last_good else Interval(value=1.0, low=1.0, high=1.0)
     step = judge_time.compare_neighbours(good, bad.value)
     if step is None or end.value is None:
         return last
     whole = f"{format_change(end.value)} from {_name_short(question, 0)} to {_name_short(question, question.last)}"
-    against = _name_short(question, found.last_good)
+    against = _name_short(question, bracket.last_good)
     return f"{format_change(step)} against {against}, of {whole}" if not question.mended else f"{last}; {whole}"
 
 
@@ -161,12 +161,12 @@ def _say_chance(chance: float) -> str:
 
 
 def _name_several(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
-    found = answer.found
-    assert found is not None
-    places = list(found.candidates)
+    bracket = answer.bracket
+    assert bracket is not None
+    places = list(bracket.candidates)
     if question.mended:
         places = [place - 1 for place in reversed(places)]
-    passed = [place for place in range(found.last_good + 1, found.first_bad) if place in answer.judged]
+    passed = [place for place in range(bracket.last_good + 1, bracket.first_bad) if place in answer.judged]
     reasons = {
         question.candidates[place]: formatting.one_line(answer.judged[place].reason or "it stays undecided")
         for place in passed
@@ -174,17 +174,17 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     told = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     names = first_names(question.candidates[place] for place in places)
-    chance = f" (chance {_say_chance(found.chance)})" if question.on in ("latency", "accuracy") else ""
+    chance = f" (chance {_say_chance(bracket.chance)})" if question.on in ("latency", "accuracy") else ""
     done, likely = _say_done(question, metric), _name_likeliest(question, answer)
     return f"One of {names} {done}{chance}; which one cannot be told{likely}. {told}{more}"
 
 
 def _name_likeliest(question: Question, answer: Answer) -> str:
     """``, most likely 1.30.0 (92.3 %)``: of several the one that is the answer more likely than not; else empty."""
-    found = answer.found
-    assert found is not None
+    bracket = answer.bracket
+    assert bracket is not None
     chances = weigh_answers(answer.judged, question.last)
-    best = max(found.candidates, key=lambda place: chances[place - 1])
+    best = max(bracket.candidates, key=lambda place: chances[place - 1])
     if chances[best - 1] <= 0.5 or question.on not in ("latency", "accuracy"):
         return ""
     name = question.candidates[best - 1 if question.mended else best]
@@ -249,11 +249,11 @@ def _say_unusable(question: Question, answer: Answer, metric: MetricInfo | None)
 
 
 def _say_cut(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
-    found = answer.found
+    bracket = answer.bracket
     more = "the same command goes on from here"
-    if found is None:
+    if bracket is None:
         return f"The time is over before the ends were told apart; {more}."
-    return f"The time is over: it is one of {len(found.candidates)} {question.way}; {more}."
+    return f"The time is over: it is one of {len(bracket.candidates)} {question.way}; {more}."
 
 
 def tabulate(question: Question, answer: Answer, metric: MetricInfo | None = None) -> TextTable:

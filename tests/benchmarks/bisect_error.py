@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qbench.bisect import judge_time
-from qbench.bisect.search import Found, Judged, search
+from qbench.bisect.search import Bracket, Judged, search
 from qbench.gating.error_rates import _pairs, traces
 from qbench.gating.sequential_test import ProcessPair
 
@@ -94,7 +94,7 @@ def list_settings() -> Iterator[Setting]:
         yield replace(steps, kind="broken", broken=1 / 3)
 
 
-def bisect(levels: list[float], broken: set[int], draw: Draw, rng: np.random.Generator) -> tuple[str | Found, int]:
+def bisect(levels: list[float], broken: set[int], draw: Draw, rng: np.random.Generator) -> tuple[str | Bracket, int]:
     """The answer for releases of these logarithms of time, or how the ends are; and the process pairs that it took."""
     last = len(levels) - 1
     pairs: dict[int, list[ProcessPair]] = defaultdict(list)
@@ -109,18 +109,18 @@ def bisect(levels: list[float], broken: set[int], draw: Draw, rng: np.random.Gen
     while (end := judge_time.judge_end(pairs[last])).side == "open" and end.more:
         look(last)
     judged: dict[int, Judged] = {last: replace(end, more=False)}
-    found: str | Found = {"good": "same", "open": "open"}.get(end.side, "")
-    while not found:
+    bracket: str | Bracket = {"good": "same", "open": "open"}.get(end.side, "")
+    while not bracket:
         step = search(judged, last)
-        if isinstance(step, Found):
-            found = step
+        if isinstance(step, Bracket):
+            bracket = step
         elif step.candidate in broken:
             judged[step.candidate] = BROKEN
         else:
             look(step.candidate)
             change = judge_time.measure_change(pairs[last])
             judged[step.candidate] = judge_time.judge_candidate(pairs[step.candidate], change)
-    return found, sum(map(len, pairs.values()))
+    return bracket, sum(map(len, pairs.values()))
 
 
 def simulate(setting: Setting, count: int) -> Tally:
@@ -132,16 +132,16 @@ def simulate(setting: Setting, count: int) -> Tally:
         levels = [size * (place >= first or setting.early * (place > before)) for place in range(setting.releases + 1)]
         drawn = rng.random(setting.releases + 1) < setting.broken
         broken = {place for place in range(1, setting.releases) if drawn[place]}
-        found, pairs = bisect(levels, broken, setting.draw, rng)
+        bracket, pairs = bisect(levels, broken, setting.draw, rng)
         tally.pairs += pairs
-        if isinstance(found, str):
-            tally.ends[found] += 1
-        elif found.is_named:
-            tally.ends["right" if found.first_bad == first else "wrong"] += 1
-            tally.right += found.first_bad == first
-            tally.chances.append(found.chance)
+        if isinstance(bracket, str):
+            tally.ends[bracket] += 1
+        elif bracket.is_named:
+            tally.ends["right" if bracket.first_bad == first else "wrong"] += 1
+            tally.right += bracket.first_bad == first
+            tally.chances.append(bracket.chance)
         else:
-            tally.ends["range" if first in found.candidates else "missed"] += 1
+            tally.ends["range" if first in bracket.candidates else "missed"] += 1
     return tally
 
 

@@ -56,9 +56,9 @@ def test_the_slow_release_is_named(first: int, slower: float, tmp_path: Path) ->
     candidates = MadeCandidates(question=make_question(), first=first, slower=slower, spread=0.002)
     answer = answer_of(candidates, tmp_path)
     assert answer.kind == "named"
-    assert answer.found is not None
-    assert (answer.found.last_good, answer.found.first_bad) == (first - 1, first)
-    assert answer.found.chance >= 0.95
+    assert answer.bracket is not None
+    assert (answer.bracket.last_good, answer.bracket.first_bad) == (first - 1, first)
+    assert answer.bracket.chance >= 0.95
     assert answer.exit_code == 0
 
 
@@ -80,8 +80,8 @@ def test_the_release_that_flips_answers_is_named(first: int, tmp_path: Path) -> 
         candidates = MadeCandidates(question=make_question(on), first=first, **answers)  # type: ignore[arg-type]
         answer = answer_of(candidates, tmp_path / on)
         assert answer.kind == "named", on
-        assert answer.found is not None
-        assert answer.found.first_bad == first
+        assert answer.bracket is not None
+        assert answer.bracket.first_bad == first
 
 
 @pytest.mark.parametrize("first", [1, 5, 8])
@@ -91,8 +91,8 @@ def test_the_release_that_fails_is_named(first: int, tmp_path: Path) -> None:
     candidates = MadeCandidates(question=make_question("failure"), first=first, failing=failing)
     answer = answer_of(candidates, tmp_path)
     assert answer.kind == "named"
-    assert answer.found is not None
-    assert answer.found.first_bad == first
+    assert answer.bracket is not None
+    assert answer.bracket.first_bad == first
     slow = MadeCandidates(question=make_question(), first=first, slower=0.05, failing=failing)
     assert answer_of(slow, tmp_path / "slow").kind == "bad unusable"
 
@@ -104,8 +104,8 @@ def test_releases_that_cannot_be_looked_at_leave_several(tmp_path: Path) -> None
     )
     answer = answer_of(candidates, tmp_path)
     assert answer.kind == "several"
-    assert answer.found is not None
-    assert list(answer.found.candidates) == [4, 5, 6]
+    assert answer.bracket is not None
+    assert list(answer.bracket.candidates) == [4, 5, 6]
     assert answer.exit_code == 4
 
 
@@ -114,7 +114,7 @@ def test_ends_that_do_not_differ_name_none(tmp_path: Path) -> None:
     for on, changes in (("latency", {}), ("failure", {}), ("bits", {"answers": lambda place: RIGHT})):
         candidates = MadeCandidates(question=make_question(on), first=9, **changes)  # type: ignore[arg-type]
         answer = answer_of(candidates, tmp_path / on)
-        assert (answer.kind, answer.found, answer.exit_code) == ("same", None, 3), on
+        assert (answer.kind, answer.bracket, answer.exit_code) == ("same", None, 3), on
         assert set(candidates.opened) == {0, 8}
 
 
@@ -164,8 +164,8 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     again = MadeCandidates(question=make_question(), first=6, slower=0.05)
     answer = answer_of(again, tmp_path)
     assert answer.kind == "named"
-    assert answer.found is not None
-    assert answer.found.first_bad == 6
+    assert answer.bracket is not None
+    assert answer.bracket.first_bad == 6
     assert 0 in seen
     assert len(again.loaded) < len(first.loaded) + len(again.loaded)
     done = MadeCandidates(question=make_question(), first=6, slower=0.05)

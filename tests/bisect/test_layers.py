@@ -180,6 +180,6 @@ def test_the_layer_that_costs_the_accuracy_is_named(tmp_path: Path) -> None:
     read = suites.read(tmp_path / "small.yaml")
     started = start(request(read, tmp_path / "looks"), Silent())
     assert started.answer.kind == "named"
-    assert started.answer.found is not None
-    named = started.question.candidates[started.answer.found.first_bad]
+    assert started.answer.bracket is not None
+    named = started.question.candidates[started.answer.bracket.first_bad]
     assert "5" in named, started.question.candidates

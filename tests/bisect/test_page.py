@@ -11,7 +11,7 @@ from made_bisections import ANSWERS, METRIC, ask, make_question
 from qbench.bisect import page, picture, text
 from qbench.bisect.answer import Answer
 from qbench.bisect.picture import list_rows
-from qbench.bisect.search import Found
+from qbench.bisect.search import Bracket
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -41,7 +41,7 @@ def test_names_are_escaped() -> None:
     """A layer may be called anything."""
     question = make_question("latency", way="layers", candidates=("all in float", "<script>alert(1)</script>", "b"))
     judged = {0: ANSWERS["named"][1].judged[0], 1: ANSWERS["named"][1].judged[8], 2: ANSWERS["named"][1].judged[8]}
-    answer = Answer(kind="named", judged=judged, found=Found(last_good=0, first_bad=1, chance=1.0))
+    answer = Answer(kind="named", judged=judged, bracket=Bracket(last_good=0, first_bad=1, chance=1.0))
     assert "<script" not in page.render(question, answer, METRIC)
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.bisect.search import ENOUGH, Found, Judged, Look, find_bracket, search, weigh_answers
+from qbench.bisect.search import ENOUGH, Bracket, Judged, Look, find_bracket, search, weigh_answers
 
 GOOD, BAD = Judged(side="good", p_bad=0.001), Judged(side="bad", p_bad=0.999)
 BROKEN = Judged(side="skipped", p_bad=None)
 END = {0: Judged(side="good", p_bad=0.0)}
 
 
-def run_search(last: int, judge, known=None) -> tuple[Found, list[int]]:
+def run_search(last: int, judge, known=None) -> tuple[Bracket, list[int]]:
     """The answer where ``judge(place)`` says what each look shows, and the looks."""
     judged = {**END, last: judge(last), **(known or {})}
     looks: list[int] = []
@@ -29,8 +29,8 @@ def run_search(last: int, judge, known=None) -> tuple[Found, list[int]]:
 def test_the_first_bad_candidate_is_found_in_as_many_looks_as_halving_takes(last: int, data: st.DataObject) -> None:
     """Where every look is right and sure."""
     first = data.draw(st.integers(1, last))
-    found, looks = run_search(last, lambda place: BAD if place >= first else GOOD)
-    assert (found.last_good, found.first_bad) == (first - 1, first)
+    bracket, looks = run_search(last, lambda place: BAD if place >= first else GOOD)
+    assert (bracket.last_good, bracket.first_bad) == (first - 1, first)
     assert len(looks) <= math.ceil(math.log2(last)) + 1
 
 
@@ -43,10 +43,10 @@ def test_the_answer_lies_among_the_candidates_that_are_named(last: int, data: st
     def judge(place: int) -> Judged:
         return BROKEN if place in broken else BAD if place >= first else GOOD
 
-    found, _ = run_search(last, judge)
-    assert first in found.candidates
-    assert set(found.candidates[:-1]) <= broken
-    assert found.is_named == (len(found.candidates) == 1)
+    bracket, _ = run_search(last, judge)
+    assert first in bracket.candidates
+    assert set(bracket.candidates[:-1]) <= broken
+    assert bracket.is_named == (len(bracket.candidates) == 1)
 
 
 def test_an_undecided_candidate_is_looked_at_longer_then_its_neighbours_are() -> None:
@@ -62,17 +62,17 @@ def test_an_undecided_candidate_is_looked_at_longer_then_its_neighbours_are() ->
 def test_an_open_candidate_beside_the_answer_does_not_hide_it() -> None:
     """It is on one side with 98 %, which is not enough for a look to decide, and enough for an answer."""
     judged = {**END, 4: BAD, 2: GOOD, 3: Judged(side="open", p_bad=0.02)}
-    found = search(judged, 4)
-    assert isinstance(found, Found)
-    assert (found.last_good, found.first_bad, found.is_named) == (3, 4, True)
+    bracket = search(judged, 4)
+    assert isinstance(bracket, Bracket)
+    assert (bracket.last_good, bracket.first_bad, bracket.is_named) == (3, 4, True)
     judged[3] = Judged(side="open", p_bad=0.98)
-    found = search(judged, 4)
-    assert isinstance(found, Found)
-    assert (found.last_good, found.first_bad, found.is_named) == (2, 3, True)
+    bracket = search(judged, 4)
+    assert isinstance(bracket, Bracket)
+    assert (bracket.last_good, bracket.first_bad, bracket.is_named) == (2, 3, True)
     judged[3] = Judged(side="open", p_bad=0.2)
-    found = search(judged, 4)
-    assert isinstance(found, Found)
-    assert (found.last_good, found.first_bad, found.is_named) == (2, 4, False)
+    bracket = search(judged, 4)
+    assert isinstance(bracket, Bracket)
+    assert (bracket.last_good, bracket.first_bad, bracket.is_named) == (2, 4, False)
 
 
 def test_a_doubtful_answer_is_looked_at_again_where_the_doubt_is() -> None:

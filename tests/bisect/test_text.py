@@ -7,7 +7,7 @@ from made_records import same_as_golden
 
 from qbench.bisect import text
 from qbench.bisect.answer import Answer, Kind
-from qbench.bisect.search import Found
+from qbench.bisect.search import Bracket
 from qbench.progress.table import align
 from qbench.record.stored_run import MetricInfo
 
@@ -31,11 +31,11 @@ def test_every_kind_of_answer_has_words_and_an_exit_code() -> None:
 
 def test_of_several_the_likeliest_is_told() -> None:
     """Where one is likelier than all others together; not where the others could not be looked at."""
-    found = Found(last_good=2, first_bad=4, chance=0.99)
+    bracket = Bracket(last_good=2, first_bad=4, chance=0.99)
     judged = {**ANSWERS["several"][1].judged, 3: slow(1.02, side="open", p_bad=0.1)}
-    told = text.sum_up(ask("latency"), Answer(kind="several", judged=judged, found=found), METRIC)
+    told = text.sum_up(ask("latency"), Answer(kind="several", judged=judged, bracket=bracket), METRIC)
     assert "which one cannot be told, most likely 1.24.0 (90.0 %)." in told
-    told = text.sum_up(ask("latency mended"), Answer(kind="several", judged=judged, found=found), METRIC)
+    told = text.sum_up(ask("latency mended"), Answer(kind="several", judged=judged, bracket=bracket), METRIC)
     assert "most likely 1.25.0 (90.0 %)" in told
     assert "most likely" not in text.sum_up(ask("latency"), ANSWERS["several"][1], METRIC)
 
@@ -43,7 +43,7 @@ def test_of_several_the_likeliest_is_told() -> None:
 def test_what_is_taken_back_later_is_told() -> None:
     """A layer may cost more than all of them together."""
     judged = {**ANSWERS["named"][1].judged, 4: slow(1.1), 8: slow(1.05)}
-    told = text.sum_up(ask("latency"), Answer(kind="named", judged=judged, found=ANSWERS["named"][1].found), METRIC)
+    told = text.sum_up(ask("latency"), Answer(kind="named", judged=judged, bracket=ANSWERS["named"][1].bracket), METRIC)
     assert "takes a part back" in told
     assert "comes in several" not in told
 
@@ -57,8 +57,8 @@ def test_the_search_is_announced_with_its_size() -> None:
 def test_layers_are_told_as_layers() -> None:
     """The ends are float and int8, a candidate is a layer in int8."""
     question = make_question("accuracy", way="layers", candidates=("all in float", "conv1", "conv2"))
-    found = Found(last_good=0, first_bad=1, chance=1.0)
-    named = Answer(kind="named", judged={0: GOOD, 1: lost(2), 2: lost(2)}, found=found)
+    bracket = Bracket(last_good=0, first_bad=1, chance=1.0)
+    named = Answer(kind="named", judged={0: GOOD, 1: lost(2), 2: lost(2)}, bracket=bracket)
     assert text.sum_up(question, named, METRIC).startswith("conv1 in int8 lowered top1: ")
     same = Answer(kind="same", judged={0: GOOD, 2: lost(0.2, side="good")})
     assert text.sum_up(question, same, METRIC).startswith("float and int8 are not shown to differ")
