@@ -24,15 +24,16 @@ from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
 _MUCH_CONVERSION = 0.15  # of a call
-# What others cause, and what another runtime than the first says: told last, in this order.
+# What others cause, and what another runtime than the first says: told last, in this order. That a runtime refuses the
+# file goes before what differs from CPU to CPU, the time that conversions take.
 _LAST = (
     "far-on-data",
     "flips-on-data",
+    "refused-elsewhere",
     "conversions",
     "slower",
     "far-from-fp32",
     "folded-elsewhere",
-    "refused-elsewhere",
     "faster-elsewhere",
     "float",
 )
