@@ -171,7 +171,7 @@ def _export_by_trace(module: Any, example: Example, file: Path, examples: Exampl
     traced = tracing.trace(module, example)
     harmless = tracing.require_harmless(module, traced, examples())
     names = [*_name_inputs(example), "output"]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():  # the trace may hold tensors of inference mode
         warnings.simplefilter("ignore")  # of its own deprecation
         try:
             torch.onnx.export(
