@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError, first_names, out_of_memory
-from qbench.quant import model_call
+from qbench.quant import model_call, random_draws
 
 Example: TypeAlias = "tuple[Any, ...]"
 # Module and trace run the same operators, so only a fused kernel's rounding lies between them.
@@ -23,7 +22,6 @@ TRACE_TOLERANCE = 1e-4
 EXAMPLES = 512  # calls of module and trace take seconds together even for a network of 10 ms
 _UNTRACED = "torch.jit cannot trace this network, which must take and return tensors only"
 _SHOWN = 2
-_CODE = 60  # characters of a line of the user's that a note quotes
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -34,9 +32,7 @@ class Decision:
     line: int
 
     def __str__(self) -> str:
-        code = linecache.getline(self.file, self.line).strip()
-        short = code if len(code) <= _CODE else f"{code[:_CODE]}…"
-        return f"{Path(self.file).name}:{self.line}" + (f" ({short})" if short else "")
+        return random_draws.name_line(self.file, self.line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +218,7 @@ def _without_strides() -> Iterator[None]:
             return own(tensor, size, stride, storage_offset)
         return tensor.flatten(1)[:, places]
 
-    torch.Tensor.as_strided = torch.as_strided = read  # type: ignore[assignment, method-assign]
+    torch.Tensor.as_strided = torch.as_strided = read
     try:
         yield
     finally:
