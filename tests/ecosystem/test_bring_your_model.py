@@ -36,6 +36,14 @@ INPUTS = {
 }
 
 
+def install_stand_ins():
+    """For the operators of torchvision, which torch for CPUs alone does not load."""
+    sys.path.insert(0, str(HERE))
+    import stand_ins
+
+    stand_ins.install()
+
+
 def test_every_example_of_the_page_is_tried_here():
     """A new family needs its inputs in the table."""
     assert set(EXAMPLES) == set(INPUTS)
@@ -47,6 +55,7 @@ def test_what_is_written_for_vilt_gives_its_answers():
     transformers = pytest.importorskip("transformers")
     import torch
 
+    install_stand_ins()
     space = {}
     exec(compile(EXAMPLES["questions.py"][0], "questions.py", "exec"), space)
     written = space["build"]().eval()
@@ -70,10 +79,7 @@ def test_an_example_gives_a_row_for_each_example(file, tmp_path, monkeypatch):
             pytest.skip(f"{package} is not installed; `python tests/ecosystem/run.py FOLDER` makes a venv that has it")
     if "all-MiniLM" in code:
         pytest.skip("its weights come from the network")
-    sys.path.insert(0, str(HERE))
-    import stand_ins
-
-    stand_ins.install()
+    install_stand_ins()
     (tmp_path / file).write_text(code)
     text = f"suite: s\n{part}data: {{dataset: digits}}\nmatrix: {{}}\n"
     (reference,) = suite.parse(text, file=str(tmp_path / "s.yaml")).references()
