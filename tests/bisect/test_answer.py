@@ -1,4 +1,4 @@
-"""Rules of qbench/bisect/answer.py: which candidate is looked at next, and what the answer is, from both ends inward."""
+"""Rules of qbench/bisect/answer.py: which candidate is looked at next, from both ends inwards, and the answer."""
 
 from __future__ import annotations
 
