@@ -12,6 +12,7 @@ import pytest
 from bisect_planted import WRAPPER
 from made_wheels import make_wheel, use_index
 
+from qbench import suite as suites
 from qbench.bisect import start as starting
 from qbench.bisect.start import BISECTIONS
 from qbench.cli import main
@@ -142,3 +143,27 @@ def test_an_index_that_does_not_answer_ends_the_search(
         main.main()
     assert ended.value.code == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("case", "good", "bad", "name"),
+    [
+        (CASE, "onnxruntime==1.2", "onnxruntime==1.9", f"small-{CASE}-latency-onnxruntime-1.2-1.9"),
+        (CASE, "HEAD~3", "main", f"small-{CASE}-latency-HEAD-3-main"),
+        (f"../{'x' * 300}/y", "float", "int8", f"small-{'x' * 300}"),
+    ],
+)
+def test_looks_lie_in_a_folder_by_what_is_asked(case: str, good: str, bad: str, name: str) -> None:
+    """A plain name of no more than 200 letters."""
+    request = starting.Request(
+        suite=suites.parse("suite: small\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"),
+        suite_file=Path("small.yaml"),
+        case=case,
+        good=good,
+        bad=bad,
+        on="latency",
+        pre_releases=False,
+        out=None,
+        most_seconds=1.0,
+    )
+    assert starting._name_folder(request) == name.replace("/", "-")[:200]
