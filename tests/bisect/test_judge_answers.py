@@ -117,3 +117,9 @@ def test_a_loss_that_limits_do_not_show_is_none() -> None:
     """Its probability is then that of no loss; a loss that they show is one for sure."""
     assert [judge_score_end(GOOD, end).p_bad for end in (flip(0), GOOD, BAD)] == [0.0, 0.0, 1.0]
     assert [judge_score_end(GOOD, end).size for end in (flip(0), BAD)] == [450, 450]
+
+
+def test_where_nothing_limits_a_change_either_side_is_as_likely() -> None:
+    """A single example has no spread."""
+    judged = judge_scores(*(Scored(values=np.array([value])) for value in (0.4, 1.0, 0.0)))
+    assert (judged.side, judged.p_bad) == ("open", 0.5)
