@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +21,25 @@ from made_verdicts import SAME, SLOW, make_gated
 from qbench.bisect import start as bisecting
 from qbench.bisect.journal import Journal
 from qbench.bisect.start import Started
+from qbench.cache import clean as cleaning
 from qbench.check import check_file as checking
 from qbench.check.finding import FileCheck
 from qbench.cli import main
+from qbench.cli import portability as portability_command
+from qbench.cli import report as report_command
+from qbench.cli import run as run_command
+from qbench.errors import UsageError
 from qbench.gating import against, gate
+from qbench.portability.here import HERE
+from qbench.process import start
 from qbench.record.stored_run import read_run
 from qbench.replay import replay as replaying
 from qbench.replay.comparison import Difference, Replayed
+from qbench.report import build, saved_plots
+from qbench.running import run as running
+from qbench.running import text as run_text
+from qbench.train import text as train_text
+from qbench.train import train as training
 from qbench.upgrade import upgrade as upgrading
 
 SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
@@ -225,3 +238,139 @@ def test_a_host_is_prepared_and_nothing_is_examined(command: Command, monkeypatc
         registry, "load", lambda kind, name: SimpleNamespace(prepare=lambda root, tell: f"{kind} {name} is here")
     )
     assert command("doctor", "--prepare", "qemu", "-q")[1] == "host qemu is here\n"
+
+
+def play_run(monkeypatch: pytest.MonkeyPatch, folder: Path, **facts: Any) -> list[Any]:
+    """A run that is asked for and ends like this, in place of its work; what it was asked for, and whether a server for
+    its children was started before."""
+    given: list[Any] = []
+    ended = {
+        "resume": None,
+        "elapsed_seconds": {"build": 1.0},
+        "folder": folder,
+        "records": (),
+        "exit_code": 0,
+        **facts,
+    }
+    monkeypatch.setattr(start, "start_server", lambda: given.append("server"))
+    monkeypatch.setattr(
+        running, "run", lambda suite, **options: given.append((suite, options)) or SimpleNamespace(**ended)
+    )
+    monkeypatch.setattr(run_command, "print_answer", lambda folder, wide: given.append(("answer", wide)))
+    monkeypatch.setattr(run_command, "print_files", lambda folder: None)
+    return given
+
+
+def test_a_run_takes_what_is_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And nothing where nothing is; without a record there is no report."""
+    given = play_run(monkeypatch, tmp_path)
+    code, said, _ = command("run", "demo.yaml", "-q")
+    nothing = dict.fromkeys(("out", "only", "resume", "jobs", "on", "artifacts"))
+    assert (code, given[0], given[2]) == (0, "server", ("answer", False))
+    assert {key: given[1][1][key] for key in nothing} == nothing
+    assert "report: none, since nothing was recorded" in said
+    earlier = run_folder(tmp_path / "earlier", [fp32(), int8()])
+    words = ("--out", "o", "--filter", "a", "--jobs", "2", "--on", "ray", "--artifacts", str(earlier), "--wide", "-q")
+    command("run", "demo.yaml", *words, "--set", "measure.seed=3")
+    suite, options = given[4]
+    assert (suite.measure.seed, given[5]) == (3, ("answer", True))
+    assert (options["out"], options["only"], options["jobs"], options["on"]) == (Path("o"), "a", 2, "ray")
+    assert (options["artifacts"], options["resume"]) == (earlier, None)
+
+
+@pytest.mark.parametrize(("written", "failed", "code"), [(True, 0, 0), (True, 1, 1), (False, 0, 1), (False, 1, 1)])
+def test_a_run_ends_with_what_failed_of_it(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: bool, failed: int, code: int
+) -> None:
+    """A case, or its report, whose place or whose error is told."""
+    given = play_run(monkeypatch, tmp_path, records=("a record",), exit_code=failed)
+
+    def build_report(folder: Path) -> Path:
+        if not written:
+            raise UsageError("the disk is full")
+        return folder / "report.html"
+
+    monkeypatch.setattr(build, "build_report", build_report)
+    monkeypatch.setattr(run_text, "suggest_checks", lambda *_: ("have a look",))
+    ended, said, told = command("run", "demo.yaml", "-q")
+    assert (ended, given[2]) == (code, ("answer", False))
+    assert f"report: {tmp_path / 'report.html' if written else 'none, see above'}" in said
+    assert "have a look\n" in said
+    assert ("error: the disk is full" in told) == (not written)
+    monkeypatch.setattr(run_command, "read_answer", lambda folder: "answer")
+    monkeypatch.setattr(run_text, "as_json", lambda result, page, elapsed, answer: f"{page} {sorted(elapsed)} {answer}")
+    page = tmp_path / "report.html" if written else None
+    assert command("run", "demo.yaml", "-q", "--json")[1] == f"{page} ['build', 'report'] answer"
+
+
+def test_a_run_without_a_suite_says_how_to_name_one(command: Command) -> None:
+    """Or how to go on with a run; data belong to a model."""
+    assert "no suite is named: `qbench run SUITE`" in command("run")[2]
+    assert "--data is that of a model, and none is no model" in command("run", "--data", "photos")[2]
+
+
+def test_a_training_changes_what_is_asked_for(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The rest is the model's own; weights are copied where a file is named."""
+    given: list[Any] = []
+    report = SimpleNamespace(notes=("a note",))
+    monkeypatch.setattr(training, "train", lambda *words, **options: given.append((words, options)) or report)
+    monkeypatch.setattr(training, "write", lambda report, out: given.append(out))
+    monkeypatch.setattr(train_text, "text", lambda *_, **options: f"words {options['changes']}")
+    monkeypatch.setattr(train_text, "as_json", lambda *_, out: f"json {out}")
+    code, said, told = command("train", "demo.yaml", "digits-cnn")
+    assert (code, said) == (0, "words {}\n")
+    assert "a note" in told
+    (words, options), *written = given
+    assert (words[1], options["changes"], options["cores"], written) == ("digits-cnn", {}, None, [])
+    asked_for = ("--epochs", "2", "--learning-rate", "0.5", "--seed", "0", "--cores", "1", "--out", "w.safetensors")
+    code, said, told = command("train", "demo.yaml", "digits-cnn", *asked_for, "--json", "-q")
+    assert (said, "a note" in told) == ("json w.safetensors\n", False)
+    assert given[1][1]["changes"] == {"epochs": 2, "learning_rate": 0.5, "seed": 0}
+    assert (given[1][1]["cores"], given[2]) == (1, Path("w.safetensors"))
+
+
+def test_the_cache_is_emptied_as_far_as_is_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, unless a part is named."""
+    given: list[Any] = []
+    monkeypatch.setattr(cleaning, "clean", lambda **options: given.append(options))
+    monkeypatch.setattr(cleaning, "to_text", lambda done, dry_run: f"dry {dry_run}")
+    assert command("clean")[1] == "dry False\n"
+    assert command("clean", "--older-than", "2", "--dry-run", "--environments")[1] == "dry True\n"
+    assert given == [
+        {"older_than_days": None, "dry_run": False, "only": None},
+        {"older_than_days": 2.0, "dry_run": True, "only": "environments"},
+    ]
+
+
+def test_a_report_shows_the_change_from_the_run_that_is_named(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page's path is the last line; pictures and the table where they are asked for."""
+    run, other = (run_folder(tmp_path / name, [fp32(), int8()]) for name in ("run", "other"))
+    given: list[Any] = []
+    monkeypatch.setattr(build, "build_report", lambda folder, other: given.append((folder, other)) or "page")
+    monkeypatch.setattr(saved_plots, "save_plots", lambda folder: given.append("plots"))
+    monkeypatch.setattr(report_command, "print_answer", lambda folder, wide: given.append(("answer", wide)))
+    assert command("report", str(run))[1] == "page\n"
+    assert given == [(run, None)]
+    command("report", str(run), "--compare", str(other), "--wide", "--plots")
+    assert given[1:] == [(run, other), ("answer", True), "plots"]
+    assert "name a run, or --history" in command("report")[2]
+    assert f"leave out {run}" in command("report", str(run), "--history", "reports")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"), [((), "failed", 0), (("--here",), "failed", 1), (("--here",), "ok", 0)]
+)
+def test_what_does_not_run_here_fails_where_here_is_asked_for(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...], status: str, code: int
+) -> None:
+    """Other hosts of a run are told alone."""
+    folder = run_folder(tmp_path / "run", [fp32(), int8()])
+    stored = read_run(folder)
+    case = replace(stored.records[1].case, host=HERE)
+    here = replace(stored, records=(*stored.records, replace(stored.records[1], case=case, status=status)))
+    monkeypatch.setattr(portability_command, "_answer_here", lambda *_, quiet: here)
+    assert command("portability", str(folder), *words, "-q")[0] == code
