@@ -1,4 +1,4 @@
-"""Rules of qbench/quant/analysis/onnx_tensors.py: layers that two files share, and a file that gives one more tensor."""
+"""Rules of qbench/quant/analysis/onnx_tensors.py: layers of two files, and a file that gives one more tensor."""
 
 from __future__ import annotations
 
