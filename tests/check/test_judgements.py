@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from people_files import node, write
 
 from qbench.check import check_file as judging
 from qbench.check.finding import CauseTrial, FileCheck, Finding, Race, RuntimeCheck
@@ -190,3 +194,30 @@ def test_what_is_not_known_of_a_runtime_is_none() -> None:
     assert run(call_seconds=0.02).call_seconds == 0.02
     assert run().seconds == {"conversion": 0.0, "int8 product": 0.01}
     assert run(layers=layers(1, 0)).int8_share == 1.0
+
+
+def test_weights_beside_an_onnx_file_are_counted(tmp_path: Path) -> None:
+    """Once; of another format nothing else is looked at."""
+    weights = {name: np.ones((4, 4), np.float32) for name in ("a", "b")}
+    nodes = [node("MatMul", ["x", "a"], "h"), node("MatMul", ["h", "b"], "y")]
+    file = write(tmp_path / "m.ONNX", nodes, weights, inputs=(("x", ["n", 4]),))
+    alone = judging._count_bytes(file)
+    assert alone == file.stat().st_size
+    onnx.save(
+        onnx.load(file, format="protobuf"), file, "protobuf", save_as_external_data=True, location="w", size_threshold=0
+    )
+    assert judging._count_bytes(file) == file.stat().st_size + (tmp_path / "w").stat().st_size
+    other = tmp_path / "m.pt"
+    other.write_bytes(file.read_bytes())
+    assert judging._count_bytes(other) == file.stat().st_size
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.0066, True), (0.0067, False), (0.02, False), (0.0, False)])
+def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: bool) -> None:
+    """By a third at least: they are timed one after the other."""
+    raced = run()
+    found = list(judging._find_faster([raced, run("openvino", call_seconds=seconds)], raced))
+    assert [finding.code for finding in found] == ["faster-elsewhere"] * told
+    assert not told or found[0].text.startswith("a call takes 6.60 ms on OpenVINO, 10.0 ms on ONNX Runtime: ")
+    assert list(judging._find_faster([ABSENT, raced], raced)) == []
+    assert list(judging._find_faster([run("openvino")], REFUSES)) == []
