@@ -12,29 +12,31 @@ from typing import Any
 
 from qbench.backends.base import Inputs
 from qbench.check import data_change, float_form, race, runtimes, tried_causes
+from qbench.check.budget import Budget
 from qbench.check.data_change import DataChange, LayerLoss
 from qbench.check.examples import Examples
 from qbench.check.finding import CauseTrial, Finding, Race, RuntimeCheck
 from qbench.check.race import Arm, Lap
 from qbench.check.tried_causes import Candidate, Subject
 from qbench.errors import BuildError, CaseError, QbenchError
-from qbench.process.child_process import Limits, call
+from qbench.process.child_process import call
 from qbench.quant.artifacts.onnx_file import DeclaredInput
 from qbench.stats import intervals
 
-LIMITS = Limits(seconds=120.0)
 _GOOD_DB = 10.0  # below, the float form and the file are not the same network
 _FEW_FLIPS = 0.01  # of the examples: up to so many may get another class
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What of a check does not change: the file, its fp32 where one is named, ``threads`` and ``seconds`` of a lap."""
+    """What of a check does not change: the file, its fp32 where one is named, ``threads``, ``seconds`` of a lap, and
+    the time that all of it has."""
 
     file: Path
     against: Path | None
     threads: int
     seconds: float
+    budget: Budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ def race_onnx(
             check=check,
             fp32=opponent.file,
         )
-        candidates = tried_causes.find_candidates(subject, Path(folder), LIMITS)
+        candidates = tried_causes.find_candidates(subject, Path(folder), contest.budget)
         beside = race_files(contest, opponent, check.runtime, inputs, examples, candidates)
     if beside.race is None and opponent.own:
         why = f"the fp32 that was made from it does not run ({beside.no_race}): name one with --against"
@@ -140,7 +142,7 @@ def _run_laps(
     laps: list[Lap] = []
     begun = time.monotonic()
     while race.goes_on(len(laps), time.monotonic() - begun):
-        laps.append(call(race.race_here, backend, arms, contest.seconds, limits=LIMITS))
+        laps.append(call(race.race_here, backend, arms, contest.seconds, limits=contest.budget.limits))
     return laps
 
 
@@ -179,7 +181,7 @@ def _compare_on_data(
     """What the file answers on examples beside its fp32, and where it is another answer, which layer begins it."""
     batch = len(inputs[0])
     answers = [
-        call(data_change.answer_here, backend, path, examples, batch, contest.threads, limits=LIMITS)
+        call(data_change.answer_here, backend, path, examples, batch, contest.threads, limits=contest.budget.limits)
         for path in (contest.file, opponent.file)
     ]
     change = data_change.compare_answers(answers[0], answers[1], examples, opponent.name)
@@ -221,9 +223,8 @@ def _advise(begin: LayerLoss | None) -> str:
 
 def _find_begin(contest: Contest, opponent: Path, examples: Examples, batch: int) -> LayerLoss | None:
     try:
-        loss: LayerLoss | None = call(
-            data_change.find_begin_here, contest.file, opponent, examples, batch, contest.threads, limits=LIMITS
-        )
+        arguments = (contest.file, opponent, examples, batch, contest.threads)
+        loss: LayerLoss | None = call(data_change.find_begin_here, *arguments, limits=contest.budget.limits)
     except (CaseError, QbenchError):  # with all of its tensors given out, it may need more than there is
         return None
     return loss

@@ -10,7 +10,8 @@ from typing import Any
 from qbench import formatting
 from qbench.backends.base import Inputs
 from qbench.check import core_peak, example_inputs, graph_faults, race, runtimes
-from qbench.check.beside_fp32 import LIMITS, Beside, Contest, Opponent, open_opponent, race_files, race_onnx
+from qbench.check.beside_fp32 import Beside, Contest, Opponent, open_opponent, race_files, race_onnx
+from qbench.check.budget import open_budget
 from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.exported_program import explain_exported
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
@@ -23,15 +24,16 @@ from qbench.quant.artifacts.onnx_file import DeclaredInput
 
 FEW = 0.5  # of the multiply-accumulates in int8: below, a file that is meant to be int8 is not
 _MUCH_CONVERSION = 0.15  # of a call
-# What others cause, and what another runtime than the first says: told last, in this order.
+# What others cause, and what another runtime than the first says: told last, in this order. That a runtime refuses the
+# file goes before what differs from CPU to CPU, the time that conversions take.
 _LAST = (
     "far-on-data",
     "flips-on-data",
+    "refused-elsewhere",
     "conversions",
     "slower",
     "far-from-fp32",
     "folded-elsewhere",
-    "refused-elsewhere",
     "faster-elsewhere",
     "float",
 )
@@ -61,7 +63,8 @@ def check_file(
     if shapes and data is not None:
         raise UsageError("--data says what the inputs are: leave --shape out")
     named = example_inputs.read_shapes(shapes)
-    contest = Contest(file=file, against=against, threads=threads, seconds=seconds)
+    budget = open_budget(file)
+    contest = Contest(file=file, against=against, threads=threads, seconds=seconds, budget=budget)
     if title == "ONNX":
         return _check_onnx(contest, named, data)
     return _check_other(contest, title, backends, named, data)
@@ -88,7 +91,7 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
         inputs = examples.take(0, batch)
     quantized = why_not_float(model) is not None
     checks = tuple(
-        runtimes.check_runtime(backend, file, inputs, contest.threads, LIMITS)
+        runtimes.check_runtime(backend, file, inputs, contest.threads, contest.budget)
         for backend in runtimes.FORMATS[".onnx"][1]
     )
     if contest.threads == 1 and any(check.layers for check in checks):
@@ -127,7 +130,7 @@ def _check_quantized(
     """What stands in an int8 file, what ``runs`` it as which layers, and how it does beside its fp32. Nothing is timed
     while its sums are read and its fp32 is made, so that these share the cores."""
     with ThreadPoolExecutor(max_workers=1) as beside_it:
-        overflow = beside_it.submit(lambda: [*_find_overflow(contest.file)])
+        overflow = beside_it.submit(lambda: [*_find_overflow(contest)])
         findings += graph_faults.find_faults(model)
         with open_opponent(contest, model) as opponent:
             findings += overflow.result()
@@ -223,7 +226,8 @@ def _check_other(
             DeclaredInput(name=f"input {place}", dtype=str(array.dtype), sizes=array.shape)
             for place, array in enumerate(inputs)
         ]
-    checks = tuple(runtimes.check_runtime(backend, file, inputs, contest.threads, LIMITS) for backend in backends)
+    arguments = (inputs, contest.threads, contest.budget)
+    checks = tuple(runtimes.check_runtime(backend, file, *arguments) for backend in backends)
     runs = next((check for check in checks if check.refused is None), None)
     findings = [*_judge_loading(checks)]
     beside = Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
@@ -342,10 +346,10 @@ def _advise_slower(raced: Race) -> str:
     return "ship fp32 on this CPU, or mend what stands above; `qbench explain` tries more causes on a suite's run"
 
 
-def _find_overflow(file: Path) -> Iterator[Finding]:
+def _find_overflow(contest: Contest) -> Iterator[Finding]:
     """Layers whose sums of two products leave 16 bits on x86 CPUs without VNNI, by their weights alone."""
     try:
-        layers: tuple[str, ...] = call(_list_overflowing_here, file, limits=LIMITS)
+        layers: tuple[str, ...] = call(_list_overflowing_here, contest.file, limits=contest.budget.limits)
     except (CaseError, QbenchError):  # a file that the runtime refuses is told already
         return
     if not layers:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from qbench import registry
 from qbench.backends.base import Backend, Inputs
+from qbench.check.budget import Budget
 from qbench.check.finding import RuntimeCheck
 from qbench.errors import CaseError, QbenchError
-from qbench.process.child_process import Limits, call
+from qbench.process.child_process import call
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
 
@@ -73,6 +74,11 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
         "name the shapes that the program was lowered for with --shape",
     ),
     (
+        r"took longer than (\S+) s and was stopped",
+        "a call of it did not end in {0} s, what a check has for a file of this size",
+        "look for a loop that never ends; a call that does end is timed by a suite (limits: {{stage_seconds: …}})",
+    ),
+    (
         r"it does not know ([\w.]+?)(?:-\d+)? as it stands there",
         "it does not know {0} as it stands there",
         "run it on ONNX Runtime, or write it in another form (Q and DQ in place of operators on bytes)",
@@ -84,14 +90,14 @@ _NO_KERNEL = {
 }
 
 
-def check_runtime(backend: str, file: Path, inputs: Inputs, threads: int, limits: Limits) -> RuntimeCheck:
+def check_runtime(backend: str, file: Path, inputs: Inputs, threads: int, budget: Budget) -> RuntimeCheck:
     """What one runtime makes of a file, in a process of its own: a crash is an answer, too."""
     plugin: Backend = registry.load("backend", backend)
     if (missing := plugin.missing()) is not None:
         return RuntimeCheck(runtime=backend, version=None, refused=missing)
     version = _version(plugin)
     try:
-        layers, profile = call(watch_here, backend, file, inputs, threads, limits=limits)
+        layers, profile = call(watch_here, backend, file, inputs, threads, limits=budget.limits)
     except (CaseError, QbenchError) as error:
         text, advice = explain_refusal(str(error))
         return RuntimeCheck(runtime=backend, version=version, refused=text, advice=advice)

@@ -16,6 +16,7 @@ import numpy as np
 from qbench import registry
 from qbench.backends.base import Inputs
 from qbench.check import partly_float, runtimes
+from qbench.check.budget import Budget
 from qbench.check.finding import CauseTrial, RuntimeCheck
 from qbench.check.race import Arm
 from qbench.errors import BuildError, CaseError, QbenchError
@@ -25,7 +26,7 @@ from qbench.explain.where_time_goes import compare_profiles, name_layers
 from qbench.machine import bandwidth, fingerprint
 from qbench.models.base import ModelReference
 from qbench.plan.cases import Case, Variant
-from qbench.process.child_process import Limits, call
+from qbench.process.child_process import call
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.quant.artifacts.onnx_file import DeclaredInput
 from qbench.quant.recipe import Recipe
@@ -75,11 +76,11 @@ class Subject:
         return len(self.inputs[0]) if self.inputs[0].ndim else 1
 
 
-def find_candidates(subject: Subject, folder: Path, limits: Limits) -> tuple[Candidate, ...]:
+def find_candidates(subject: Subject, folder: Path, budget: Budget) -> tuple[Candidate, ...]:
     """The causes that the profiles of a file and of its fp32 speak for, ``MOST`` at most to be tried; files that this
     takes are written into ``folder``."""
     candidates: list[Candidate] = []
-    proposals = _propose(_describe(subject, limits))
+    proposals = _propose(_describe(subject, budget))
     for cause, counterfactual in sorted(proposals, key=lambda entry: entry[1].change.batch_size is not None):
         if sum(candidate.arm is not None for candidate in candidates) == MOST:
             break
@@ -96,13 +97,13 @@ def _propose(situation: Situation) -> Iterator[tuple[Cause, Counterfactual]]:
             yield from ((cause, counterfactual) for counterfactual in cause.propose(situation))
 
 
-def _describe(subject: Subject, limits: Limits) -> Situation:
+def _describe(subject: Subject, budget: Budget) -> Situation:
     """What causes are judged from, as far as a file tells it."""
     check, times = subject.check, None
     assert check.profile is not None  # of a file that runs
     dynamic = any(node.op_type in _DYNAMIC for node in subject.model.graph.node)
     try:
-        fp32 = _watch_fp32(subject, limits)
+        fp32 = _watch_fp32(subject, budget)
         case = name_layers(check.profile, check.layers)
         times = compare_profiles(case, fp32, check.layers, subject.batch, None, subject.threads)
     except (CaseError, QbenchError):
@@ -119,29 +120,29 @@ def _describe(subject: Subject, limits: Limits) -> Situation:
         times=times,
         hiding_variables=fingerprint.switches() if check.runtime == "openvino" else (),
         call_seconds=check.call_seconds,
-        reading_seconds=_read_weights(subject, limits),
-        flushing_gain=_find_flushing_gain(subject, limits),
+        reading_seconds=_read_weights(subject, budget),
+        flushing_gain=_find_flushing_gain(subject, budget),
     )
 
 
-def _watch_fp32(subject: Subject, limits: Limits) -> CallProfile:
+def _watch_fp32(subject: Subject, budget: Budget) -> CallProfile:
     arguments = (subject.check.runtime, subject.fp32, subject.inputs, subject.threads)
-    _, profile = call(runtimes.watch_here, *arguments, limits=limits)
+    _, profile = call(runtimes.watch_here, *arguments, limits=budget.limits)
     # A runtime names a node of fp32 in its own layout by its output: by their order they are those of the file.
     return name_layers(profile, subject.check.layers)
 
 
-def _read_weights(subject: Subject, limits: Limits) -> float | None:
+def _read_weights(subject: Subject, budget: Budget) -> float | None:
     """What the core takes to read the file once; None where no other batch size can be tried, or it fails."""
     if not _takes_any_batch(subject):
         return None
     try:
-        return bandwidth.measure_reading(subject.model.ByteSize(), limits=limits)
+        return bandwidth.measure_reading(subject.model.ByteSize(), limits=budget.limits)
     except CaseError:
         return None
 
 
-def _find_flushing_gain(subject: Subject, limits: Limits) -> float | None:
+def _find_flushing_gain(subject: Subject, budget: Budget) -> float | None:
     """As ``explain`` finds it, of a file that computes floats; None for others, and where it cannot be set here."""
     seconds = subject.check.seconds
     floats = seconds.get("float product", 0.0) + seconds.get("other", 0.0)
@@ -149,7 +150,7 @@ def _find_flushing_gain(subject: Subject, limits: Limits) -> float | None:
         return None
     try:
         arguments = (subject.check.runtime, subject.file, subject.inputs, subject.threads)
-        gain: float = call(time_flushing_here, *arguments, limits=limits)
+        gain: float = call(time_flushing_here, *arguments, limits=budget.limits)
     except (CaseError, QbenchError):
         return None
     return gain

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _SHELL = 128  # a shell adds it to the number of the signal that ended a command
-_AGAIN_SECONDS = 0.05  # after which an interrupt that was lost is raised once more
+_AGAIN_SECONDS = 0.05  # after which an interrupt that was lost, or put off, is raised once more
+# Raised between the taking of a lock and what would release it, an interrupt leaves the lock of all imports taken, and
+# the next thread that imports waits for ever. A signal that comes while the main thread waits for that lock hits there.
+_IMPORTING = "<frozen importlib"
 
 
 class EndingSignals:
@@ -64,6 +67,9 @@ class EndingSignals:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._ignoring:
             return
+        if frame is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+            _send_later(number)
+            return
         self._first, self._ignoring = self._first or number, True
         self._leave_closed_terminals()
         raise KeyboardInterrupt
@@ -74,9 +80,7 @@ class EndingSignals:
             self._hook(lost)
             return
         self._ignoring = False
-        again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), self._first))
-        again.daemon = True
-        again.start()
+        _send_later(self._first)
 
     def _leave_closed_terminals(self) -> None:
         """What is written to a terminal that was closed goes nowhere; each line would be an error otherwise."""
@@ -85,6 +89,12 @@ class EndingSignals:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
+
+
+def _send_later(number: int) -> None:
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 ending_signals = EndingSignals()

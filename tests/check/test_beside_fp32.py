@@ -12,6 +12,7 @@ import pytest
 
 from qbench.check import beside_fp32, data_change
 from qbench.check.beside_fp32 import Contest, Opponent, race_files, race_onnx
+from qbench.check.budget import open_budget
 from qbench.check.data_change import INPUT, LayerLoss
 from qbench.check.examples import Examples
 from qbench.check.race import Arm, Lap
@@ -20,7 +21,8 @@ from qbench.errors import BuildError, CaseError, WorkerError
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 
-CONTEST = Contest(file=Path("int8.onnx"), against=None, threads=1, seconds=0.1)
+BUDGET = open_budget(Path("int8.onnx"))
+CONTEST = Contest(file=Path("int8.onnx"), against=None, threads=1, seconds=0.1, budget=BUDGET)
 OPPONENT = Opponent(file=Path("fp32.onnx"), name="its own fp32", own=True)
 INPUTS = (np.ones((1, 3), np.float32),)
 LAP = Lap(ratio=0.5, sqnr_db=30.0, broken=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from qbench.check import runtimes
-from qbench.errors import BuildError
-from qbench.process.child_process import Limits
+from qbench.check.budget import open_budget
+from qbench.errors import BuildError, WorkerError
+from qbench.process.child_process import Limits, call
 from qbench.quant.artifacts.coverage import Layer
 
 NO_KERNEL = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for {} node with name 'c1'"
@@ -88,16 +90,16 @@ def test_a_runtime_refuses_runs_or_is_not_there(monkeypatch: pytest.MonkeyPatch)
     layers = (Layer(name="a", operator="Conv", macs=1),)
     answers: list[Any] = [(layers, "profile"), BuildError("Failed to execute method forward, error: 0x10")]
 
-    def call(*_: Any, limits: Limits) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def answer(*_: Any, limits: Limits) -> Any:
+        given = answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
 
-    monkeypatch.setattr(runtimes, "call", call)
+    monkeypatch.setattr(runtimes, "call", answer)
     plugin = runtime()
     monkeypatch.setattr(runtimes.registry, "load", lambda kind, name: plugin)
-    asked = ("onnx", Path("m.onnx"), (np.zeros(1),), 1, Limits(seconds=1))
+    asked = ("onnx", Path("m.onnx"), (np.zeros(1),), 1, open_budget(Path("m.onnx")))
     runs = runtimes.check_runtime(*asked)
     assert (runs.runtime, runs.layers, runs.profile, runs.refused) == ("onnx", layers, "profile", None)
     refuses = runtimes.check_runtime(*asked)
@@ -109,3 +111,19 @@ def test_a_runtime_refuses_runs_or_is_not_there(monkeypatch: pytest.MonkeyPatch)
     plugin.missing = lambda: "is not installed"
     absent = runtimes.check_runtime(*asked)
     assert (absent.version, absent.refused, absent.layers) == (None, "is not installed", ())
+
+
+def count_forever(*, progress: object) -> None:
+    """A call that never ends."""
+    for _ in itertools.count():
+        pass
+
+
+def test_a_call_that_does_not_end_is_no_matter_of_a_suite() -> None:
+    """What a process is stopped for is told in words of a check, which has no ``limits`` to raise."""
+    with pytest.raises(WorkerError) as stopped:
+        call(count_forever, limits=Limits(seconds=0.2))
+    meaning, advice = runtimes.explain_refusal(str(stopped.value))
+    assert meaning == "a call of it did not end in 0.2 s, what a check has for a file of this size"
+    assert "loop that never ends" in advice
+    assert "(limits: {stage_seconds: …})" in advice

@@ -12,17 +12,17 @@ import pytest
 from people_files import UINT8, node, pair, weight, write
 
 from qbench.check import tried_causes
+from qbench.check.budget import open_budget
 from qbench.check.finding import RuntimeCheck
 from qbench.check.tried_causes import Subject
 from qbench.errors import CaseError
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
-from qbench.process.child_process import Limits
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
 
-LIMITS = Limits(seconds=60.0)
+BUDGET = open_budget(Path(__file__))
 LAYERS = tuple(Layer(name=name, operator="QLinearConv", macs=1000, precision="int8") for name in ("a", "b"))
 
 
@@ -67,7 +67,7 @@ def names(candidates):
 def test_a_layer_that_int8_slows_down_is_tried_in_float(fp32, tmp_path):
     """In a file of its own, which is the same but for that layer."""
     fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
-    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path, LIMITS)
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path, BUDGET)
     assert candidate.counterfactual.cause == "slower-in-int8"
     assert candidate.counterfactual.text == "in float: a"
     assert candidate.arm.file != tmp_path / "m.onnx"
@@ -79,32 +79,32 @@ def test_a_layer_that_int8_slows_down_is_tried_in_float(fp32, tmp_path):
 
 def test_other_batches_are_tried_where_the_file_takes_them(fp32, tmp_path):
     """The file itself on eight times as many examples; not where its batch is fixed, nor where a call is long."""
-    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path, batch="n"), tmp_path, LIMITS)
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path, batch="n"), tmp_path, BUDGET)
     assert candidate.counterfactual.cause == "little-work"
     assert candidate.arm.file == tmp_path / "m.onnx"
     assert candidate.arm.inputs[0].shape == (8, 32, 8, 8)
-    assert tried_causes.find_candidates(make_subject(tmp_path), tmp_path, LIMITS) == ()
+    assert tried_causes.find_candidates(make_subject(tmp_path), tmp_path, BUDGET) == ()
     fp32["seconds"] = (0.0, 1.0, 0.0, 1.0)
     long = make_subject(tmp_path, batch="n", int8=(1e-3, 0.5, 1e-3, 0.5))
-    assert tried_causes.find_candidates(long, tmp_path, LIMITS) == ()
+    assert tried_causes.find_candidates(long, tmp_path, BUDGET) == ()
 
 
 def test_no_more_are_tried_than_a_reader_wants(fp32, tmp_path, monkeypatch):
     """What changes the file comes before what asks for other requests."""
     fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
     subject = make_subject(tmp_path, batch="n")
-    assert names(tried_causes.find_candidates(subject, tmp_path, LIMITS)) == ["slower-in-int8", "little-work"]
+    assert names(tried_causes.find_candidates(subject, tmp_path, BUDGET)) == ["slower-in-int8", "little-work"]
     monkeypatch.setattr(tried_causes, "MOST", 1)
-    assert names(tried_causes.find_candidates(subject, tmp_path, LIMITS)) == ["slower-in-int8"]
+    assert names(tried_causes.find_candidates(subject, tmp_path, BUDGET)) == ["slower-in-int8"]
 
 
 def test_a_variable_is_named_and_not_tried(fp32, tmp_path, monkeypatch):
     """It is read as a process begins; engines that do not read it are not told of it."""
     monkeypatch.setattr(tried_causes.fingerprint, "switches", lambda: ("ONEDNN_MAX_CPU_ISA=AVX2",))
     subject = make_subject(tmp_path)
-    assert tried_causes.find_candidates(subject, tmp_path, LIMITS) == ()
+    assert tried_causes.find_candidates(subject, tmp_path, BUDGET) == ()
     elsewhere = replace(subject, check=replace(subject.check, runtime="openvino"))
-    (candidate,) = tried_causes.find_candidates(elsewhere, tmp_path, LIMITS)
+    (candidate,) = tried_causes.find_candidates(elsewhere, tmp_path, BUDGET)
     assert (candidate.arm, candidate.counterfactual.cause) == (None, "older-instructions")
     trial = candidate.conclude(reason=candidate.reason)
     assert not trial.confirmed
@@ -131,7 +131,7 @@ def test_the_files_are_made_in_the_folder_that_is_named(fp32, tmp_path):
     """And nowhere else."""
     fp32["seconds"] = (0.0, 4e-4, 0.0, 2e-3)
     (tmp_path / "made").mkdir()
-    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path / "made", LIMITS)
+    (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path / "made", BUDGET)
     assert Path(candidate.arm.file).parent == tmp_path / "made"
 
 
@@ -161,14 +161,14 @@ def test_denormals_are_looked_for_where_floats_take_a_part_of_a_call(seconds, lo
     subject = replace(subject, check=replace(subject.check, profile=timed_nodes(**seconds)))
     asked = []
     monkeypatch.setattr(tried_causes, "call", lambda *words, limits: asked.append(words[1:]) or 1.5)
-    assert tried_causes._find_flushing_gain(subject, LIMITS) == (1.5 if looked else None)
+    assert tried_causes._find_flushing_gain(subject, BUDGET) == (1.5 if looked else None)
     assert asked == [("onnxruntime", subject.file, subject.inputs, 1)] * looked
 
     def fail(*_, limits):
         raise CaseError("no such switch here")
 
     monkeypatch.setattr(tried_causes, "call", fail)
-    assert tried_causes._find_flushing_gain(subject, LIMITS) is None
+    assert tried_causes._find_flushing_gain(subject, BUDGET) is None
 
 
 def test_weights_are_read_where_another_batch_can_be_tried(tmp_path, monkeypatch):
@@ -176,10 +176,10 @@ def test_weights_are_read_where_another_batch_can_be_tried(tmp_path, monkeypatch
     asked = []
     monkeypatch.setattr(tried_causes.bandwidth, "measure_reading", lambda count, *, limits: asked.append(count) or 0.25)
     fixed, free = make_subject(tmp_path), make_subject(tmp_path, batch="n")
-    assert [tried_causes._read_weights(subject, LIMITS) for subject in (fixed, free)] == [None, 0.25]
+    assert [tried_causes._read_weights(subject, BUDGET) for subject in (fixed, free)] == [None, 0.25]
     assert asked == [free.model.ByteSize()]
     scalar = replace(free, declared=(*free.declared, onnx_file.DeclaredInput(name="s", dtype="float32", sizes=())))
-    assert tried_causes._read_weights(scalar, LIMITS) is None
+    assert tried_causes._read_weights(scalar, BUDGET) is None
 
 
 CAUSE = SimpleNamespace(title="t")

@@ -76,6 +76,42 @@ def test_a_signal_interrupts_again_once_all_has_ended() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "[True, False, True, False]\n", "")
 
 
+IMPORTING = """
+import _imp, os
+
+main = threading.get_ident()
+taken = threading.Event()
+
+def import_elsewhere():
+    _imp.acquire_lock()
+    taken.set()
+    while not sys._current_frames()[main].f_code.co_filename.startswith("<frozen importlib"):
+        pass
+    os.kill(os.getpid(), number)
+    _imp.release_lock()
+
+def import_here():
+    taken.wait()
+    import wave
+    threading.Event().wait()
+
+other = threading.Thread(target=import_elsewhere)
+with signals.interrupting():
+    other.start()
+    raised = interrupted(import_here)
+other.join()
+print(raised, _imp.lock_held())
+sys.exit(signals.exit_code)
+"""
+
+
+def test_a_signal_leaves_no_lock_of_imports_taken() -> None:
+    """Where the main thread waits for the lock while another imports, it is interrupted behind that, and not between
+    the taking of the lock and its release: the other threads of a run import, too, and would wait for ever."""
+    ended = run_program(IMPORTING)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True False\n", "")
+
+
 FINALIZED = """
 class Finalized:
     def __del__(self):
