@@ -65,7 +65,7 @@ def open_journal(folder: Path, question: Question) -> Journal:
         )
     if not whole:
         lines = [{"schema": SCHEMA, "question": asdict(question)}, *(_strip(asdict(each)) for each in observations)]
-        atomic.write_text(file, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+        atomic.write_text(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     return Journal(folder=folder, question=question, observations=observations)
 
 
@@ -94,6 +94,6 @@ def _strip(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _append(file: Path, line: Mapping[str, Any]) -> None:
     with regular_file.open_to_write(file, append=True) as stream:
-        stream.write(f"{json.dumps(line, ensure_ascii=False, allow_nan=False)}\n")
+        stream.write(f"{json.dumps(line, allow_nan=False)}\n")
         stream.flush()
         os.fsync(stream.fileno())

@@ -43,7 +43,7 @@ _METHODS = {
 }
 
 
-def write_page(question: Question, answer: Answer, folder: Path, metric: MetricInfo | None = None) -> Path:
+def write_page(question: Question, answer: Answer, folder: Path, metric: MetricInfo | None) -> Path:
     """Writes the page into a folder and returns its path."""
     atomic.write_text(folder / PAGE, render(question, answer, metric))
     return folder / PAGE

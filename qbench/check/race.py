@@ -165,6 +165,7 @@ def combine(laps: Sequence[Lap], runtime: str, opponent: str, trials: Sequence[C
 
 def _sqnr(int8: Array, fp32: Array) -> float | None:
     """dB of the fp32 answer over the difference; None where they are equal, or no finite numbers."""
-    noise = float(np.linalg.norm(int8 - fp32)) if int8.shape == fp32.shape else float("nan")
-    signal = float(np.linalg.norm(fp32))
-    return 20 * float(np.log10(signal / noise)) if np.isfinite(noise) and noise > 0 and signal > 0 else None
+    if int8.shape != fp32.shape or not (np.isfinite(int8).all() and np.isfinite(fp32).all()):
+        return None
+    noise, signal = float(np.linalg.norm(int8 - fp32)), float(np.linalg.norm(fp32))
+    return 20 * float(np.log10(signal / noise)) if noise > 0 and signal > 0 else None

@@ -111,10 +111,9 @@ def explain_refusal(words: str) -> tuple[str, str]:
         if match is None:
             continue
         groups = [group for group in match.groups() if group is not None]
-        operator = groups[0] if groups else ""
         if advice == "{0:advice}":
-            other = f"export {operator} in another form, keep it in float, or use another runtime"
-            return meaning.format(*groups), _NO_KERNEL.get(operator, other)
+            other = f"export {groups[0]} in another form, keep it in float, or use another runtime"
+            return meaning.format(*groups), _NO_KERNEL.get(groups[0], other)
         return meaning.format(*groups), advice.format(*groups)
     return words, ""
 

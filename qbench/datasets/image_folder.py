@@ -43,7 +43,7 @@ Labelled = tuple[Path, int | None]
 class ImageFolder(Dataset):
     """Images found when opened, read when asked for; raw inputs are uint8."""
 
-    def __init__(self, folder: Path, name: str, options: opt.ImageFolderOptions, base: Path = Path()) -> None:
+    def __init__(self, folder: Path, name: str, options: opt.ImageFolderOptions, base: Path) -> None:
         self.name = name
         self.folder = folder
         self.shape = shape_of(options)

@@ -41,7 +41,7 @@ def compute_outputs(
     *,
     environment: Mapping[str, str] = MappingProxyType({}),
     slots: Slots,
-    start_worker: Callable[..., Any] = Worker,
+    start_worker: Callable[..., Any],
     limits: Limits,
     progress: Progress,
 ) -> Outputs:

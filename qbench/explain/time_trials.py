@@ -55,7 +55,7 @@ def try_changes(
     counterfactuals: Sequence[Counterfactual],
     *,
     max_seconds: float,
-    base: Change | None = None,
+    base: Change | None,
     rival: Case | None = None,
 ) -> Raced:
     """The counterfactuals measured in one race with the case and its fp32; raises ``CaseError`` where the case itself

@@ -284,7 +284,7 @@ def _find_tokenizer(path: Path, folder: Path) -> Path:
 
 def _token_options(model: ModelFacts) -> dict[str, Any]:
     """Which of a tokenizer's arrays the model takes, by the names of its inputs, and their length where it is fixed."""
-    kinds = {"ids": "ids", "mask": "mask", "type": "types"}
+    kinds = {"type": "types", "mask": "mask", "ids": "ids"}  # token_type_ids are types
     tokens = []
     for entry in model.inputs:
         tokens += [kind for word, kind in kinds.items() if word in entry.name.lower()][:1]

@@ -60,7 +60,7 @@ def write_first_suite(
     return FirstSuite(file=file, code=code, notes=data_facts.notes)
 
 
-def compose(model: ModelFacts, data: DataFacts, margin: str = _MARGIN) -> str:
+def compose(model: ModelFacts, data: DataFacts, margin: str) -> str:
     """The text of a suite; ``margin``: percentage points that int8 may lose. Raises ``UsageError`` where it is none."""
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", margin) is None:
         raise UsageError(f"{margin}: expected percentage points, a number such as 1 or 0.5")

@@ -186,7 +186,7 @@ def pinned_core() -> int | None:
     return min(cores) if len(cores) == 1 else None
 
 
-def cpu_quota(root: Path = ROOT) -> float | None:
+def cpu_quota(root: Path) -> float | None:
     """The cgroup's limit on CPU time in cores (the tightest of all levels, v2 and v1), or None without a limit."""
     limits: list[float] = []
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
@@ -200,7 +200,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
     return min(limits, default=None)
 
 
-def hypervisor(root: Path = ROOT) -> str | None:
+def hypervisor(root: Path) -> str | None:
     """A hypervisor's name, ``unnamed`` for one that hides, ``none`` on bare metal, None where it is not told."""
     flags = {flag for core in _cpuinfo(root) for flag in _flags(core)}
     xen_type = _text(root / "sys/hypervisor/type")

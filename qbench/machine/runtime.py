@@ -44,7 +44,7 @@ class Inside:
     threads: int | None
 
 
-def look_inside(*, limits: child_process.Limits, cores: tuple[int, ...] | None = None) -> Inside:
+def look_inside(*, limits: child_process.Limits, cores: tuple[int, ...] | None) -> Inside:
     """What a child process that is pinned to ``cores`` sees; raises ``CaseError`` where none can be started."""
     view: Inside = child_process.call(_look_from_child, limits=limits, cores=cores)
     return view

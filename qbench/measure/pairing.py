@@ -82,7 +82,7 @@ def _list_calm(shared: list[tuple[int, int]], calm: list[tuple[int, int]]) -> li
     return several if len(several) >= LEAST_CALM and len({process for process, _ in several}) >= needed else []
 
 
-def list_minima(samples: Samples, calm_ns: float | None = None) -> Minima:
+def list_minima(samples: Samples, calm_ns: float | None) -> Minima:
     """The fastest call of each block; empty where the rounds are not known."""
     if not len(samples.process) == len(samples.round) > 0:
         return {}

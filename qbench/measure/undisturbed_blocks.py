@@ -37,7 +37,7 @@ def find_undisturbed(readings: Nanoseconds, calm_ns: float) -> NDArray[np.bool_]
     return np.asarray((readings < DISTURBED * calm_ns).all(axis=1), dtype=np.bool_)
 
 
-def select_calls(samples: Samples, known_ns: float | None = None) -> NDArray[np.bool_] | None:
+def select_calls(samples: Samples, known_ns: float | None) -> NDArray[np.bool_] | None:
     """Which calls lie in undisturbed blocks; None where that is not known, or where these are too few for a median:
     not all, and fewer than ``LEAST_BLOCKS``."""
     blocks = np.unique(samples.block)

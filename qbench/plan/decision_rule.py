@@ -107,7 +107,7 @@ def describe(rule: DecisionRule) -> list[str]:
     return [f"decide: {_SMALLEST[rule.minimize]}; {ties}", f"limits: {'; '.join(rule.limit_texts)}"]
 
 
-def note_idle_keys(suite: Suite, *, memory_bytes: int | None = None) -> list[str]:
+def note_idle_keys(suite: Suite, *, memory_bytes: int | None) -> list[str]:
     """What the suite sets for its decision without effect, or beyond reach, each with its place. ``memory_bytes``: of
     this machine."""
     idle = (*_find_idle_keys(suite), *_find_idle_limits(suite, memory_bytes), *_find_impossible_limits(suite))

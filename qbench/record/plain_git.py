@@ -58,7 +58,7 @@ def check_out(repository: Path, commit: str, folder: Path) -> None:
     _run(folder, ("checkout", "--quiet", "--detach", "--force", commit), _PLAIN | _NO_ATTRIBUTES, _NOTHING)
 
 
-def find_filtered(folder: Path, files: Sequence[bytes], *, seconds: float | None = None) -> set[bytes]:
+def find_filtered(folder: Path, files: Sequence[bytes], *, seconds: float | None) -> set[bytes]:
     """Those of a repository's files, named from its top, that git reads through a configured program, as it does those
     of git-lfs. It does not run here, so that git may take them for changed. Raises ``GitFailed``."""
     drivers = {name.encode(errors="surrogateescape") for name in _list_filters(folder, seconds)}

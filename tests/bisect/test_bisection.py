@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from made_bisections import MadeCandidates, make_looks, make_question
 
-from qbench.bisect import judges, text
+from qbench.bisect import bisection, judges, text
 from qbench.bisect.answer import Answer
 from qbench.bisect.bisection import find_answer, read_answers
 from qbench.bisect.judge_answers import Scored
@@ -192,3 +194,44 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     done = MadeCandidates(question=make_question(), first=6, slower=0.05)
     assert answer_of(done, tmp_path) == answer
     assert done.opened == [], "an answered question needs no look"
+
+
+def test_a_look_that_shows_nothing_is_not_told(tmp_path: Path) -> None:
+    """As one that the end of the time came before."""
+    looks = make_looks(MadeCandidates(question=make_question(), first=4), tmp_path, most_seconds=5.0)
+    over = iter([False, True])
+    looks.is_over = lambda: next(over)  # type: ignore[method-assign]
+    looks.look = lambda place: None  # type: ignore[method-assign]
+    assert find_answer(looks.journal, judges.judge_times, looks).kind == "cut"
+    assert looks.progress.notes == []
+
+
+def opened(against: str, predicted: list[Path]) -> Any:
+    """A suite whose metric holds answers against these."""
+    metric = SimpleNamespace(load=lambda: SimpleNamespace(against=against))
+    return SimpleNamespace(
+        metric=metric,
+        fp32=SimpleNamespace(variant="fp32"),
+        build=lambda variant: f"built {variant}",
+        predict=lambda artifact, file: predicted.append(file) or file.write_text(artifact),
+    )
+
+
+def test_each_question_has_its_judge(tmp_path: Path) -> None:
+    """Bits are compared without a metric; answers of the fp32 are made once, where a metric is held against them."""
+    predicted: list[Path] = []
+    suite = opened("fp32", predicted)
+    assert bisection.choose_judge(suite, "latency", tmp_path) == judges.judge_times
+    assert bisection.choose_judge(suite, "failure", tmp_path) == judges.judge_failures
+    bits = bisection.choose_judge(suite, "bits", tmp_path)
+    assert isinstance(bits, AnswersJudge)
+    assert bits.score is None
+    assert predicted == []
+    file = tmp_path / "new/folder/answers-fp32.npz"
+    for _ in range(2):
+        judge: Any = bisection.choose_judge(suite, "accuracy", file.parent)
+        assert judge.score.fp32 == file
+        assert predicted == [file]
+    assert file.read_text() == "built fp32"
+    judge = bisection.choose_judge(opened("labels", predicted), "accuracy", tmp_path)
+    assert judge.score.fp32 is None

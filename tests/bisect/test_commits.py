@@ -16,6 +16,7 @@ from made_runs import run_folder
 from qbench.bisect import commits
 from qbench.bisect.candidates import Absent
 from qbench.bisect.commits import Commits, list_commits
+from qbench.environments.environment import Environment
 from qbench.errors import CaseError, UsageError
 from qbench.gating.against import Request, Side
 from qbench.gating.worktrees import find_repository
@@ -104,7 +105,11 @@ class Made:
 
 
 def make_commits(
-    repository: tuple[Path, list[str]], tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
+    repository: tuple[Path, list[str]],
+    tmp_path: Path,
+    record: Record,
+    monkeypatch: pytest.MonkeyPatch,
+    finished: str | None = "2026-01-01T00:00:00Z",
 ) -> Made:
     """The commits of the repository; every run has the record."""
     top, names = repository
@@ -113,8 +118,9 @@ def make_commits(
     def build(side: Side, request: Request) -> Path:
         assert (side.tree / "ml/small.yaml").read_text().startswith("suite ")
         made.built.append(side.name)
-        described = info(finished="2026-01-01T00:00:00Z")
-        folder = run_folder(side.out / "small" / "20260101T000000Z-ab12", [record], described)
+        described = info(finished=finished)
+        name = f"20260101T00000{len(made.built)}Z-ab12"
+        folder = run_folder(side.out / "small" / name, [record], described)
         (folder / "predictions").mkdir()
         (folder / "predictions/it.npz").write_bytes(b"answers")
         return folder
@@ -182,3 +188,52 @@ def test_a_suite_that_cannot_be_run_at_a_commit_is_passed_by(
     made.candidates.build = refuse
     with pytest.raises(Absent, match="could not be run"):
         made.candidates.open(3)
+
+
+def test_a_run_that_did_not_end_is_made_again(
+    repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a kill left behind."""
+    killed = make_commits(repository, tmp_path, RECORD, monkeypatch, finished=None)
+    killed.candidates.open(2)
+    killed.candidates.open(2)
+    assert killed.built == [repository[1][2]] * 2
+
+
+def test_an_artifact_or_predictions_that_are_gone_are_told(
+    repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first cannot be had; without the second there is nothing to compare."""
+    without = int8(artifact=RECORD.artifact, predictions=None)
+    arm = make_commits(repository, tmp_path, without, monkeypatch).candidates.open(2)
+    with pytest.raises(CaseError, match="its run has no predictions"):
+        arm.predict(tmp_path / "answers.npz")
+    made = make_commits(repository, tmp_path / "b", RECORD, monkeypatch)
+    monkeypatch.setattr(commits, "artifact_file", lambda record, beside: None)
+    with pytest.raises(Absent, match="no longer in the cache; delete its run to build it again"):
+        made.candidates.open(2)
+
+
+def test_a_commit_runs_under_the_libraries_that_it_requires(
+    repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their environment is made once, and said; where they are this commit's, nothing is made."""
+    asked: list[str] = []
+    environment = Environment(digest="d" * 64, folder=tmp_path / "overlay")
+    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    monkeypatch.setattr(commits.against, "make_environment", lambda tree, tell: asked.append("made") or environment)
+    assert made.candidates.open(3).spec[4] == {}
+    assert (asked, made.candidates.opened.progress.notes) == ([], [])
+    monkeypatch.setattr(commits, "compare_requirements", lambda tree, top: ["onnxruntime"])
+    for _ in range(2):
+        assert made.candidates.open(2).spec[4] == environment.worker_variables
+    assert asked == ["made"]
+    (note,) = made.candidates.opened.progress.notes
+    assert note == f"{repository[1][2]}: onnxruntime differ: making an environment"
+
+    def refuse(tree: Path, tell: Any) -> Environment:
+        raise UsageError("no wheel")
+
+    monkeypatch.setattr(commits.against, "make_environment", refuse)
+    with pytest.raises(Absent, match="no wheel"):
+        made.candidates.open(4)

@@ -49,6 +49,30 @@ def test_a_line_that_a_kill_cut_is_left_out(tmp_path: Path) -> None:
     assert read_journal(file)[1:] == (LOOKS, True)
 
 
+def test_a_journal_of_an_earlier_qbench_is_read(tmp_path: Path) -> None:
+    """Its names and its schema, 1, are a contract."""
+    asked = {"suite": "demo", "case": "net/static/onnxruntime/t1/b1", "on": "bits", "way": "layers", "of": "layers"}
+    head = {
+        "schema": 1,
+        "question": {**asked, "candidates": ["all in float", "a", "b"], "mended": False, "digest": "d"},
+    }
+    looks = [{"candidate": 0, "answers": "answers-0-1.npz", "seconds": 1.5}, {"candidate": 2, "same": 0}]
+    (tmp_path / FILE).write_text("".join(f"{json.dumps(line)}\n" for line in (head, *looks)))
+    question, observations, whole = read_journal(tmp_path / FILE)
+    assert (question.last, question.name(1), whole) == (2, "a in int8", True)
+    assert observations == [
+        Observation(candidate=0, answers="answers-0-1.npz", seconds=1.5), Observation(candidate=2, same=0),
+    ]  # fmt: skip
+
+
+def test_a_figure_that_is_none_is_not_written(tmp_path: Path) -> None:
+    """A journal with it could not be read again."""
+    journal = open_journal(tmp_path, make_question())
+    with pytest.raises(ValueError, match="JSON"):
+        journal.add(Observation(candidate=8, pair=replace(PAIR, ratio=float("nan"))))
+    assert read_journal(journal.file)[1:] == ([], True)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [({"on": "bits"}, "--on"), ({"digest": "1" * 64}, "what artifacts and examples are made from")],
@@ -80,7 +104,13 @@ def test_what_is_no_journal_is_refused(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [{"candidate": 99}, {"candidate": 1, "pair": {"ratio": "x"}}, {"candidate": 1, "answers": "../../secret.npz"}],
+    [
+        {"candidate": 99},
+        {"candidate": 9},
+        {"candidate": -1},
+        {"candidate": 1, "pair": {"ratio": "x"}},
+        {"candidate": 1, "answers": "../../secret.npz"},
+    ],
 )
 def test_a_look_that_cannot_be_is_refused(line: dict[str, object], tmp_path: Path) -> None:
     """A candidate that there is none of, a pair without numbers, answers that lie elsewhere."""

@@ -20,6 +20,17 @@ def test_json_names_what_the_words_name(name: str) -> None:
     assert (said["named"] is None) == (answer.kind != "named")
     assert said["page"] == "bisect.html"
     assert len(said["looks"]) == len(answer.judged)
+    assert (said["chance"] is None) == (answer.bracket is None) == (said["candidates"] == [])
+    assert (said["good"], said["bad"]) == (question.candidates[0], question.candidates[-1])
+    if name == "several":
+        assert (said["candidates"], said["chance"]) == ([VERSIONS[3], VERSIONS[4]], 0.99)
+    if name == "several, mended":
+        assert said["candidates"] == [VERSIONS[::-1][2], VERSIONS[::-1][3]]
+    if name == "named by accuracy":
+        look = said["looks"][-1]
+        assert (look["candidate"], look["side"], look["size"], look["p_bad"]) == (VERSIONS[8], "bad", 450, 1.0)
+        assert look["value"] == {"value": -0.02, "low": -0.03, "high": -0.01}
+        assert (said["looks"][0]["value"], said["looks"][0]["size"]) == (None, None)
     if name == "named":
         assert (said["named"], said["candidates"], said["chance"]) == (VERSIONS[4], [VERSIONS[4]], 0.987)
     if name == "mended":

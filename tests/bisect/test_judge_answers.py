@@ -114,3 +114,24 @@ def test_answers_count_where_outputs_are_kept_of_a_few() -> None:
     changed = {**good, "answers": good["answers"] + np.eye(5, 4, dtype=np.float32)}
     assert share_changed(digest_answers(changed), digest_answers(good)) == pytest.approx(0.8)
     assert len(digest_answers(good).rows) == 5
+
+
+def test_examples_are_known_by_what_they_hold() -> None:
+    """By their number where nobody noted that."""
+    bare, fewer = ({"outputs": np.zeros((count, 2), np.float32)} for count in (4, 3))
+    assert digest_answers(bare).examples == digest_answers({**bare}).examples != digest_answers(fewer).examples
+    noted, others = ({**bare, "contents": np.arange(4) + start} for start in (0, 1))
+    assert digest_answers(noted).examples != digest_answers(others).examples
+    assert len({digest_answers(each).examples for each in (bare, noted, others)}) == 3
+
+
+def test_a_loss_that_limits_do_not_show_is_none() -> None:
+    """Its probability is then that of no loss; a loss that they show is one for sure."""
+    assert [judge_score_end(GOOD, end).p_bad for end in (flip(0), GOOD, BAD)] == [0.0, 0.0, 1.0]
+    assert [judge_score_end(GOOD, end).size for end in (flip(0), BAD)] == [450, 450]
+
+
+def test_where_nothing_limits_a_change_either_side_is_as_likely() -> None:
+    """A single example has no spread."""
+    judged = judge_scores(*(Scored(values=np.array([value])) for value in (0.4, 1.0, 0.0)))
+    assert (judged.side, judged.p_bad) == ("open", 0.5)

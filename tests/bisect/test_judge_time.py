@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 from bisect_error import Setting, normal, simulate
 
 from qbench.bisect import judge_time
 from qbench.bisect.judge_time import (
     LOOKS,
+    TimeChange,
     compare_neighbours,
     judge_candidate,
     judge_end,
@@ -69,6 +71,34 @@ def test_a_candidate_is_held_against_half_of_the_change() -> None:
     assert 0.02 < between.p_bad < 0.98
     assert judge_candidate(draw(change.half, 3, seed=1), change).more
     assert not judge_candidate(draw(change.half, 48, seed=1), change).more
+
+
+def spread_alone(change: float, count: int) -> tuple[list[ProcessPair], np.ndarray]:
+    """Process pairs whose control is so quiet that their own spread counts, and their changes."""
+    pairs = [replace(pair, control=pair.control / 1000) for pair in draw(change, count)]
+    return pairs, np.array([pair.change for pair in pairs])
+
+
+@pytest.mark.parametrize(("error", "freedom"), [(0.0, 10**6), (0.01, 4)])
+def test_the_chance_is_that_of_students_t(error: float, freedom: int) -> None:
+    """Of the pairs against half of the whole change, with what is not known of that half, and the fewer degrees of
+    freedom of both; a pair and its control tell of the spread."""
+    pairs, changes = spread_alone(0.027, 12)
+    judged = judge_candidate(pairs, TimeChange(log=0.05, error=error, freedom=freedom))
+    both = math.hypot(scipy.stats.sem(changes), error / 2)
+    assert judged.p_bad == pytest.approx(scipy.stats.t.cdf((changes.mean() - 0.025) / both, min(freedom, 22)))
+    assert judged.p_bad is not None
+    assert 0.5 < judged.p_bad < 0.99
+
+
+def test_the_whole_change_is_that_of_the_pairs_of_the_last_look() -> None:
+    """With its standard error and degrees of freedom."""
+    pairs, changes = spread_alone(0.05, 14)
+    change = measure_change(pairs)
+    assert change.log == pytest.approx(changes[:12].mean())
+    assert change.error == pytest.approx(scipy.stats.sem(changes[:12]))
+    assert change.freedom == 22
+    assert change.half == pytest.approx(math.exp(change.log / 2) - 1)
 
 
 def test_what_lies_between_both_ends_is_not_measured_for_ever() -> None:

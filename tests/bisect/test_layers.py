@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +101,33 @@ def test_cases_without_layers_to_put_in_float_are_refused(
     other = OpenSuite(**{**vars(opened), "planned": find_case(suite, case)})
     with pytest.raises(UsageError, match=told):
         find_layers(other)
+
+
+def holding(*layers: tuple[str, bool], mode: str = "static", file: str | None = None) -> Any:
+    """A case whose artifact has these layers, the int8 ones marked."""
+    built = SimpleNamespace(layers=[SimpleNamespace(name=name, int8=int8) for name, int8 in layers])
+    variant = SimpleNamespace(mode=mode, recipe=SimpleNamespace(file=file))
+    return SimpleNamespace(case=SimpleNamespace(id="c", variant=variant), build=lambda _: SimpleNamespace(built=built))
+
+
+def test_layers_are_named_once_in_their_order() -> None:
+    """Of a name that two share, both change at once; what is float stays so."""
+    layers = find_layers(holding(("b", True), ("a", True), ("f", False), ("b", True)))
+    assert layers.names == (START, "b", "a")
+
+
+@pytest.mark.parametrize(
+    ("opened", "told"),
+    [
+        (holding(("a", True), ("f", False)), "has 1 layers in int8; there is nothing to halve"),
+        (holding(("a", True), ("b", True), file="own.onnx"), "it is a file of your own"),
+        (holding(("a", True), ("b", True), file="own.onnx", mode="qat"), "trained for each"),
+    ],
+)
+def test_there_must_be_layers_to_halve(opened: Any, told: str) -> None:
+    """At least two that qbench made."""
+    with pytest.raises(UsageError, match=told):
+        find_layers(opened)
 
 
 def request(suite: suites.Suite, folder: Path, on: On = "accuracy", good: str = "float", bad: str = "int8") -> Request:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from qbench import suite as suites
-from qbench.bisect.open_suite import find_case
+from qbench.bisect.open_suite import OpenSuite, find_case
 from qbench.errors import UsageError
 from qbench.machine import fingerprint
+from qbench.measure.worker import INPUTS
 
 CORES = len(fingerprint.allowed_cores())
 SUITE = suites.parse(
@@ -35,3 +40,47 @@ def test_a_case_that_is_none_is_refused(case: str, told: str) -> None:
     """With the nearest, with those that there are, or with the reason why it is skipped."""
     with pytest.raises(UsageError, match=told):
         find_case(SUITE, case)
+
+
+def make_opened(*, timed: bool | None = None, examples: int = 1000, reference: Any = None) -> OpenSuite:
+    """A case of one thread and batches of 2 on the second of two cores, whose network has a postprocess, or none."""
+    case = SimpleNamespace(host="native", threads=1, batch_size=2, variant="variant")
+    return OpenSuite(
+        suite=SUITE,
+        planned=SimpleNamespace(case=case, reference=reference),  # type: ignore[arg-type]
+        variants=SimpleNamespace(case=lambda key: f"case of {key}"),  # type: ignore[arg-type]
+        data=SimpleNamespace(evaluation_count=examples, evaluation=lambda start, stop: (start, stop)),  # type: ignore[arg-type]
+        model=SimpleNamespace(postprocess=None if timed is None else SimpleNamespace(timed=timed)),  # type: ignore[arg-type]
+        cache=Path("/cache"),
+        cores=(0, 3),
+        limits=None,  # type: ignore[arg-type]
+        progress=None,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(("examples", "stop"), [(1000, 2 * INPUTS), (5, 5)])
+def test_an_artifact_is_timed_as_the_case_is(examples: int, stop: int) -> None:
+    """On the last cores, with real examples for some calls, under the variables and versions of the candidate."""
+    opened = make_opened(examples=examples)
+    spec = opened.specify_worker("1.2", Path("m.onnx"), "onnxruntime", "static", {"A": "b"}, {"onnxruntime": "1.2"})
+    assert (spec.case, spec.file, spec.threads, spec.batch_size, spec.cores) == ("1.2", Path("m.onnx"), 1, 2, (3,))
+    assert spec.inputs == (0, stop)
+    assert (spec.environment, spec.versions) == ({"A": "b"}, {"onnxruntime": "1.2"})
+    plain = opened.specify_worker("1.2", Path("m.onnx"), "onnxruntime", "static")
+    assert (plain.environment, plain.versions) == ({}, {})
+
+
+@pytest.mark.parametrize("timed", [None, False, True])
+def test_a_postprocess_is_timed_with_it_where_the_suite_says_so(timed: bool | None) -> None:
+    """As a run times it."""
+    opened = make_opened(timed=timed)
+    spec = opened.specify_worker("a", Path("m.onnx"), "onnxruntime", "static")
+    assert (spec.postprocess is opened.model.postprocess and spec.postprocess is not None) == bool(timed)
+    assert (spec.postprocess is None) == (not timed)
+
+
+def test_the_fp32_of_a_case_is_what_it_is_compared_with() -> None:
+    """Itself where it is one."""
+    opened = make_opened()
+    assert opened.fp32 is opened.case
+    assert make_opened(reference="its fp32").fp32 == "case of its fp32"

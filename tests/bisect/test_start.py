@@ -6,13 +6,16 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from bisect_planted import WRAPPER
 from made_wheels import make_wheel, use_index
 
+from qbench import suite as suites
 from qbench.bisect import start as starting
+from qbench.bisect.commits import Commits
 from qbench.bisect.start import BISECTIONS
 from qbench.cli import main
 from qbench.errors import UsageError
@@ -142,3 +145,53 @@ def test_an_index_that_does_not_answer_ends_the_search(
         main.main()
     assert ended.value.code == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("case", "good", "bad", "name"),
+    [
+        (CASE, "onnxruntime==1.2", "onnxruntime==1.9", f"small-{CASE}-latency-onnxruntime-1.2-1.9"),
+        (CASE, "HEAD~3", "main", f"small-{CASE}-latency-HEAD-3-main"),
+        (f"../{'x' * 300}/y", "float", "int8", f"small-{'x' * 300}"),
+    ],
+)
+def test_looks_lie_in_a_folder_by_what_is_asked(case: str, good: str, bad: str, name: str) -> None:
+    """A plain name of no more than 200 letters."""
+    assert starting._name_folder(ask(case, good, bad)) == name.replace("/", "-")[:200]
+
+
+def ask(case: str, good: str, bad: str, *, quiet: bool = False) -> starting.Request:
+    """What a command asks for."""
+    return starting.Request(
+        suite=suites.parse("suite: small\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"),
+        suite_file=Path("small.yaml"),
+        case=case,
+        good=good,
+        bad=bad,
+        on="latency",
+        pre_releases=False,
+        out=None,
+        most_seconds=1.0,
+        quiet=quiet,
+    )
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_commits_are_those_between_the_ends_of_the_suites_repository(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of each lies in the folder of the looks."""
+    asked: list[object] = []
+
+    def list_commits(*words: object) -> tuple[str, tuple[str, ...], bool]:
+        asked.extend(words)
+        return "repository", ("a", "b"), True
+
+    monkeypatch.setattr(starting, "list_commits", list_commits)
+    opened: Any = "the case"
+    commits = starting._open_candidates(ask(CASE, "HEAD~1", "HEAD", quiet=quiet), opened, None, Path("looks"))
+    assert isinstance(commits, Commits)
+    assert asked == [Path("small.yaml"), "HEAD~1", "HEAD"]
+    assert (commits.opened, commits.repository) == ("the case", "repository")
+    assert (commits.names, commits.mended) == (("a", "b"), True)
+    assert (commits.suite, commits.home, commits.quiet) == (Path("small.yaml"), Path("looks/runs"), quiet)

@@ -131,3 +131,125 @@ def test_what_has_no_float_form_is_named(kind, inputs, words, tmp_path):
     model = onnx.load(str(write(tmp_path / "m.onnx", nodes, {"w": np.zeros((4, 3, 3, 3), np.int8)})))
     with pytest.raises(BuildError, match=f"^{words}$"):
         make_float(model, tmp_path)
+
+
+A, B, OUT = ["x_q", "s", "z"], ["y_q", "t", "u"], ["so", "zo"]
+WEIGHTS = np.random.default_rng(3).integers(-60, 61, (16, 12)).astype(np.int8)
+CONSTANTS = {
+    "s": np.float32(0.03), "z": np.uint8(120), "t": np.float32(0.02), "u": np.uint8(100), "so": np.float32(0.12),
+    "zo": np.uint8(130), "p": np.float32(1 / 255), "zero": np.uint8(0), "w": WEIGHTS, "wt": WEIGHTS.T.copy(),
+    "ws": np.linspace(0.005, 0.02, 12).astype(np.float32), "wz": np.zeros(12, np.int8), "one": np.float32(0.01),
+    "odd": np.int8(3), "bias": np.arange(-6, 6).astype(np.int32) * 400, "b": np.linspace(-1, 1, 12).astype(np.float32),
+}  # fmt: skip
+ROWS = np.random.default_rng(4).normal(size=(4, 16)).astype(np.float32)
+BYTES = {
+    "QLinearMul": ([*A, *B, "so", "zo"], {}, OUT),
+    "QLinearAdd": ([*A, *B, "so", "zo"], {}, OUT),
+    "QLinearSigmoid": ([*A, "p", "zero"], {}, ["p", "zero"]),
+    "QLinearLeakyRelu": ([*A, "so", "zo"], {"alpha": 0.2}, OUT),
+    "QLinearSoftmax": ([*A, "p", "zero"], {"opset": 13}, ["p", "zero"]),
+    "QLinearMatMul": ([*A, "w", "ws", "wz", "so", "zo"], {}, OUT),
+    "QGemm": ([*A, "w", "ws", "wz", "bias", "so", "zo"], {}, OUT),
+    "QGemm of a transposed weight": ([*A, "wt", "ws", "wz", "bias", "so", "zo"], {"transB": 1}, OUT),
+    "QGemm without a bias": ([*A, "w", "one", "odd", "", "so", "zo"], {}, OUT),
+    "QLinearConcat": (["so", "zo", *A, *B], {"axis": 1}, OUT),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_each_operator_on_bytes_is_one_on_floats(name, tmp_path):
+    """With the attributes and the bias that it has; a weight by its own scales and zero point."""
+    inputs, attributes, (scale, zero) = BYTES[name]
+    own = onnx.helper.make_node(name.split()[0], inputs, ["o"], name="o", domain="com.microsoft", **attributes)
+    if name.startswith("QLinearMatMul"):
+        own.domain = ""
+    nodes = [
+        *(node("QuantizeLinear", ["x", *each[1:]], each[0]) for each in (A, B)), own,
+        node("DequantizeLinear", ["o", scale, zero], "y"),
+    ]  # fmt: skip
+    int8 = onnx.load(str(write(tmp_path / "m.onnx", nodes, CONSTANTS, inputs=(("x", [4, 16]),))))
+    form = make_float(int8, tmp_path)
+    assert not any(each.op_type.startswith("Q") for each in form.graph.node)
+    assert sqnr(answer(int8, x=ROWS), answer(form, x=ROWS)) > 25
+
+
+@pytest.mark.parametrize("bias", [(), ("b",)])
+@pytest.mark.parametrize("kind", ["MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulInteger"])
+def test_products_of_bytes_and_floats_are_products(kind, bias, tmp_path):
+    """Of what was quantized while it ran, or before; a bias is added."""
+    quantize = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], name="q")
+    product = {
+        "MatMulIntegerToFloat": [quantize, ("q", "w", "qs", "ws", "qz", "wz", *bias)],
+        "DynamicQuantizeMatMul": [("x", "w", "ws", "wz", *bias)],
+        "MatMulInteger": [quantize, ("q", "w", "qz", "odd")],
+    }[kind]
+    nodes = [*product[:-1], onnx.helper.make_node(kind, product[-1], ["o"], name="o", domain="com.microsoft")]
+    last = "o"
+    if kind == "MatMulInteger":
+        nodes[-1].domain = ""
+        nodes += [
+            node("Cast", ["o"], "f", to=onnx.TensorProto.FLOAT), node("Mul", ["qs", "one"], "scale"),
+            node("Mul", ["f", "scale"], "r"),
+        ]  # fmt: skip
+        nodes += [node("Add", ["r", *bias], "a")] if bias else []
+        last = "a" if bias else "r"
+    nodes.append(node("Identity", [last], "y"))
+    int8 = onnx.load(str(write(tmp_path / "m.onnx", nodes, CONSTANTS, inputs=(("x", [4, 16]),))))
+    form = make_float(int8, tmp_path)
+    assert not any("Integer" in each.op_type or "Quantize" in each.op_type for each in form.graph.node)
+    assert sqnr(answer(int8, x=ROWS), answer(form, x=ROWS)) > 25
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "scale", "is_clipped"),
+    [
+        ("Conv", np.uint8(0), 0.02, True),
+        ("Conv", np.int8(-128), 0.02, True),
+        ("Conv", np.uint8(1), 0.02, False),
+        ("Conv", np.int8(0), 0.02, False),
+        ("Conv", None, 0.02, True),
+        ("Abs", np.uint8(0), 0.02, False),
+    ],
+)
+def test_only_a_range_from_zero_on_behind_a_layer_is_a_clamp(kind, zero, scale, is_clipped, tmp_path):
+    """Up to where its bytes end."""
+    constants, dequantize = weight("w", 8, 32, 1, 1)
+    constants |= {"s": np.float32(scale)} | ({} if zero is None else {"z": zero})
+    names = ["c", "s", "z"] if zero is not None else ["c", "s"]
+    layer = node("Conv", ["x", "w"], "c") if kind == "Conv" else node(kind, ["x"], "c")
+    nodes = [dequantize, layer, node("QuantizeLinear", names, "q"), node("DequantizeLinear", ["q", *names[1:]], "d")]
+    inputs = (("x", [1, 32, 4, 4]),)
+    file = write(tmp_path / "m.onnx", [*nodes, node("Identity", ["d"], "y")], constants, inputs=inputs)
+    rows = 50 * np.random.default_rng(0).normal(size=(1, 32, 4, 4)).astype(np.float32)
+    floats = answer(make_float(onnx.load(str(file)), tmp_path), x=rows)
+    assert (floats.max() == pytest.approx(255 * scale, rel=1e-5)) == is_clipped
+
+
+def test_large_weights_lie_beside_the_file(tmp_path):
+    """Small ones are a part of it, and what nothing reads is left out."""
+    constants, dequantize = weight("w", 64, 32, 1, 1)  # 8 kB of floats
+    small, dequantize_small = weight("v", 4, 64, 1, 1)
+    nodes = [dequantize, node("Conv", ["x", "w"], "c"), dequantize_small, node("Conv", ["c", "v"], "y")]
+    unread = {"nobody": np.ones(3, np.float32)}
+    write_float(
+        onnx.load(str(write(tmp_path / "m.onnx", nodes, {**constants, **small, **unread}))), tmp_path / "f.onnx"
+    )
+    plain = onnx.load(str(tmp_path / "f.onnx"), load_external_data=False)
+    assert {each.name: each.data_location for each in plain.graph.initializer} == {
+        "w": onnx.TensorProto.EXTERNAL, "v": onnx.TensorProto.DEFAULT,
+    }  # fmt: skip
+    assert (tmp_path / "f.bin").stat().st_size == 64 * 32 * 4
+    (whole,) = (each for each in onnx.load(str(tmp_path / "f.onnx")).graph.initializer if each.name == "w")
+    assert np.allclose(onnx.numpy_helper.to_array(whole), 0.01 * constants["w_i"])
+
+
+def test_bytes_that_are_given_and_scales_of_blocks_have_no_float_form(tmp_path):
+    """The file does not hold the scale of the first; the second are not written as floats here."""
+    kinds = {"y": onnx.TensorProto.UINT8}
+    given = write(tmp_path / "a.onnx", [node("QuantizeLinear", ["x", "s", "z"], "y")], CONSTANTS, kinds=kinds)
+    with pytest.raises(BuildError, match="y is given as bytes, whose scale the file does not hold"):
+        make_float(onnx.load(str(given)), tmp_path)
+    blocks = {"w": WEIGHTS, "bs": np.ones((2, 12), np.float32), "bz": np.zeros((2, 12), np.int8)}
+    nodes = [node("DequantizeLinear", ["w", "bs", "bz"], "d"), node("MatMul", ["x", "d"], "y")]
+    with pytest.raises(BuildError, match="the scales of w are those of blocks"):
+        make_float(onnx.load(str(write(tmp_path / "b.onnx", nodes, blocks))), tmp_path)

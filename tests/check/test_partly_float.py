@@ -13,6 +13,7 @@ from qbench.check.partly_float import write_partly_float
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_layers
 
+AROUND = ("QuantizeLinear", "DequantizeLinear")
 X = np.random.default_rng(0).standard_normal((1, 32, 48, 48)).astype(np.float32)
 
 
@@ -55,3 +56,70 @@ def test_what_cannot_be_in_float_alone_is_named(tmp_path):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["sums"])
     with pytest.raises(BuildError, match="no node goes by nobody"):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["nobody"])
+
+
+def chain(path, *kinds, unnamed=False):
+    """Layers of these kinds one behind the other, each with Q and DQ before it: ``x`` -> ``l0`` -> ``l1`` …; a Relu has
+    none."""
+    constants, nodes, x = dict(UINT8), [], "x"
+    for place, kind in enumerate(kinds):
+        if kind == "Relu":
+            nodes.append(node("Relu", [x], f"l{place}"))
+        else:
+            more, dequantize = weight(f"w{place}", *((4, 4, 1, 1) if kind == "Conv" else (4, 4)))
+            constants |= more
+            nodes += [*pair(x, "s", "z"), dequantize, node(kind, [f"{x}_d", f"w{place}"], f"l{place}")]
+        x = f"l{place}"
+    for each in nodes:
+        each.name = "" if unnamed else each.name
+    shape = ["n", 4, 2, 2] if "Conv" in kinds else ["n", 4]
+    return write(path, nodes, constants, inputs=(("x", shape),), outputs=(x,))
+
+
+def reads(path, target, *layers):
+    """What the named layers, and those that are not, read in the file that is written."""
+    write_partly_float(onnx.load(str(path)), target, layers)
+    written = onnx.load(str(target))
+    made = {each.output[0]: each for each in written.graph.node}
+    return {name: list(each.input) for name, each in made.items() if each.op_type not in AROUND}, made
+
+
+@pytest.mark.parametrize(
+    ("kinds", "layers", "last"),
+    [
+        pytest.param(("MatMul", "MatMul"), ["l1"], "l0_d", id="behind one in int8, whose Q is needed"),
+        pytest.param(("MatMul", "MatMul"), ["l0", "l1"], "l0", id="behind one in float"),
+        pytest.param(("MatMul", "Relu", "MatMul"), ["l2"], "l1_d", id="over a ReLU"),
+        pytest.param(("MatMul", "Relu", "MatMul"), ["l0", "l2"], "l1", id="over a ReLU in float"),
+        pytest.param(("MatMul",), ["l0"], "x", id="behind the input"),
+    ],
+)
+def test_a_layer_in_float_reads_floats_where_nothing_needs_the_bytes(kinds, layers, last, tmp_path):
+    """And floats as weights; the layers that stay read what they read."""
+    found, _ = reads(chain(tmp_path / "m.onnx", *kinds), tmp_path / "part.onnx", *layers)
+    name = f"l{len(kinds) - 1}"
+    assert found[name] == [last, f"w{len(kinds) - 1}_as_floats"]
+    if len(layers) == 1 and len(kinds) > 1:
+        assert found["l0"] == ["x_d", "w0"]
+
+
+def test_what_a_runtime_would_quantize_again_is_set_apart(tmp_path):
+    """A convolution between Q and DQ, by a sum of one; its weights hold what the bytes said."""
+    file = chain(tmp_path / "m.onnx", "Conv", "Conv")
+    found, made = reads(file, tmp_path / "part.onnx", "l1")
+    assert found["l1"] == ["l1_reads", "w1_as_floats"]
+    assert (made["l1_reads"].op_type, list(made["l1_reads"].input)) == ("Sum", ["l0_d"])
+    tensors = {each.name: each for each in onnx.load(str(tmp_path / "part.onnx")).graph.initializer}
+    before = {each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(str(file)).graph.initializer}
+    after = onnx.numpy_helper.to_array(tensors["w1_as_floats"])
+    assert np.array_equal(after, before["w1_i"].astype(np.float32) * before["w1_s"])
+
+
+def test_nodes_without_a_name_are_numbered(tmp_path):
+    """As a runtime does; the kind alone is no name."""
+    file = chain(tmp_path / "m.onnx", "MatMul", "MatMul", unnamed=True)
+    found, _ = reads(file, tmp_path / "part.onnx", "MatMul_7")
+    assert (found["l0"][0], found["l1"][0]) == ("x_d", "l0_d")
+    assert (found["l0"][1], found["l1"][1]) == ("w0", "w1_as_floats")
+    with pytest.raises(BuildError, match="no node goes by MatMul$"):
+        write_partly_float(onnx.load(str(file)), tmp_path / "part.onnx", ["MatMul"])

@@ -56,6 +56,107 @@ def clock(monkeypatch):
     return made
 
 
+class Timed(Runner):
+    """Takes that long, notes that it was called, and answers ``results``."""
+
+    def __init__(self, clock, name, seconds, results, log):
+        self.clock, self.name, self.seconds, self.results, self.log = clock, name, seconds, results, log
+
+    def prepare(self, inputs):
+        return inputs
+
+    def __call__(self, prepared):
+        self.clock.now += self.seconds
+        self.log.append(self.name)
+        return prepared[0]
+
+    def outputs(self, result):
+        return result
+
+    def all_outputs(self, result):
+        return [result] if self.results is None else self.results
+
+    def observed(self):
+        return {}
+
+
+@pytest.fixture
+def start(clock, monkeypatch):
+    """A race of files by their names, seconds a call and what they answer; an arm a name."""
+
+    def run(seconds, results=None, *, budget=0.5, **changes):
+        log = []
+
+        class Backend:
+            def load(self, file, *, threads):
+                return Timed(clock, file.name, seconds[file.name], (results or {}).get(file.name), log)
+
+        monkeypatch.setattr(race.registry, "load", lambda kind, name: Backend())
+        arms = [
+            Arm(file=Path(name), inputs=(np.ones((1, 3), np.float32),), threads=1, flushed=changes.get(name, False))
+            for name in seconds
+        ]
+        return race.race_here("fake", arms, budget, progress=None), log
+
+    return run
+
+
+def shorten(log):
+    """Who was called, each row of calls once."""
+    return [name for place, name in enumerate(log) if place == 0 or log[place - 1] != name]
+
+
+def test_blocks_take_turns_and_whoever_comes_first_changes(start):
+    """Each has as many calls as fill a block after a warm-up, one at least."""
+    lap, log = start({"fast": 0.002, "slow": 1.0}, budget=1.0)
+    assert lap.ratio == pytest.approx(0.002)
+    assert log[:2] == ["fast", "slow"]
+    behind = log[2:]
+    assert behind.count("slow") == 1 + 3
+    assert behind.count("fast") == 100 + 3 * 10
+    assert shorten(behind) == ["fast", "slow", "fast", "slow", "fast", "slow"]
+
+
+def test_a_race_takes_as_long_as_it_may_and_more_for_further_arms(start):
+    """Three rounds at least, but never five times as long."""
+    _, alone = start({"a": 0.03, "b": 0.03}, budget=1.0)
+    _, with_others = start({"a": 0.03, "b": 0.03, "c": 0.03}, budget=1.0)
+    assert [log.count("a") - 1 - 7 for log in (alone, with_others)] == [17, 15]
+    _, long = start({"a": 0.7, "b": 0.7}, budget=1.0)
+    _, longer = start({"a": 2.0, "b": 2.0}, budget=1.0)
+    assert [log.count("a") - 1 - 1 for log in (long, longer)] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("own", "fp32", "broken", "decibels"),
+    [
+        ([[1.0, 1.1]], [[1.0, 1.0]], False, 20 * np.log10(np.sqrt(2) / 0.1)),
+        ([[1.0, 1.0]], [[1.0, 1.0]], False, None),
+        ([[1.0, np.nan]], [[1.0, 1.0]], True, None),
+        ([[1.0, np.inf]], [[1.0, np.inf]], False, None),
+        ([[1.0, 1.1], [1.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]], False, 20 * np.log10(np.sqrt(2))),
+        ([[1.0, 1.1]], [[0.0, 0.0]], False, None),
+        ([[1.0, 1.0, 1.0]], [[1.0, 1.0]], False, None),
+    ],
+)
+def test_answers_are_held_against_fp32s(start, own, fp32, broken, decibels):
+    """By the worst output; what is no number where fp32's is one is broken, and two forms have no distance."""
+    results = {"int8": [np.array(each) for each in own], "fp32": [np.array(each) for each in fp32]}
+    lap, _ = start({"int8": 0.5, "fp32": 0.5}, results, budget=1.0)
+    assert (lap.broken, lap.outputs) == (broken, len(own))
+    assert lap.sqnr_db == (None if decibels is None else pytest.approx(decibels))
+
+
+def test_denormals_are_flushed_for_the_arm_that_asks_for_it(start, monkeypatch):
+    """While it is timed, and not for the others."""
+    flushed = []
+    monkeypatch.setattr(race.denormals, "flush", flushed.append)
+    start({"int8": 0.5, "fp32": 0.5}, budget=1.0)
+    assert flushed == []
+    start({"int8": 0.5, "fp32": 0.5, "part": 0.5}, budget=1.0, part=True)
+    assert flushed == [True, False] * 3
+
+
 def test_every_arm_is_held_against_the_file_for_one_example(clock, monkeypatch):
     """A larger batch takes longer and is faster; an arm that does not load has a reason, and ends nothing."""
 

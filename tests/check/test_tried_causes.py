@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,6 +15,9 @@ from qbench.check import tried_causes
 from qbench.check.budget import open_budget
 from qbench.check.finding import RuntimeCheck
 from qbench.check.tried_causes import Subject
+from qbench.errors import CaseError
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile, NodeTime
@@ -98,8 +103,6 @@ def test_a_variable_is_named_and_not_tried(fp32, tmp_path, monkeypatch):
     monkeypatch.setattr(tried_causes.fingerprint, "switches", lambda: ("ONEDNN_MAX_CPU_ISA=AVX2",))
     subject = make_subject(tmp_path)
     assert tried_causes.find_candidates(subject, tmp_path, BUDGET) == ()
-    from dataclasses import replace
-
     elsewhere = replace(subject, check=replace(subject.check, runtime="openvino"))
     (candidate,) = tried_causes.find_candidates(elsewhere, tmp_path, BUDGET)
     assert (candidate.arm, candidate.counterfactual.cause) == (None, "older-instructions")
@@ -130,3 +133,82 @@ def test_the_files_are_made_in_the_folder_that_is_named(fp32, tmp_path):
     (tmp_path / "made").mkdir()
     (candidate,) = tried_causes.find_candidates(make_subject(tmp_path), tmp_path / "made", BUDGET)
     assert Path(candidate.arm.file).parent == tmp_path / "made"
+
+
+def timed_nodes(**seconds):
+    """A profile with so much of each kind of node."""
+    nodes = tuple(
+        NodeTime(layer=kind, operator=kind, kind=kind.replace("_", " "), seconds=value)
+        for kind, value in seconds.items()
+    )
+    return CallProfile(nodes=nodes, call_seconds=1.0, watched_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looked"),
+    [
+        ({"int8_product": 0.9, "other": 0.1}, True),
+        ({"int8_product": 0.9, "float_product": 0.1}, True),
+        ({"int8_product": 0.94, "float_product": 0.03, "other": 0.03}, True),
+        ({"int8_product": 0.95, "float_product": 0.05}, True),
+        ({"int8_product": 0.96, "float_product": 0.02, "other": 0.02}, False),
+        ({"int8_product": 0.5, "conversion": 0.5}, False),
+    ],
+)
+def test_denormals_are_looked_for_where_floats_take_a_part_of_a_call(seconds, looked, tmp_path, monkeypatch):
+    """A twentieth of it; nothing is known where a call cannot be made."""
+    subject = make_subject(tmp_path)
+    subject = replace(subject, check=replace(subject.check, profile=timed_nodes(**seconds)))
+    asked = []
+    monkeypatch.setattr(tried_causes, "call", lambda *words, limits: asked.append(words[1:]) or 1.5)
+    assert tried_causes._find_flushing_gain(subject, BUDGET) == (1.5 if looked else None)
+    assert asked == [("onnxruntime", subject.file, subject.inputs, 1)] * looked
+
+    def fail(*_, limits):
+        raise CaseError("no such switch here")
+
+    monkeypatch.setattr(tried_causes, "call", fail)
+    assert tried_causes._find_flushing_gain(subject, BUDGET) is None
+
+
+def test_weights_are_read_where_another_batch_can_be_tried(tmp_path, monkeypatch):
+    """As many bytes as the file has with its weights; nothing is known where that fails."""
+    asked = []
+    monkeypatch.setattr(tried_causes.bandwidth, "measure_reading", lambda count, *, limits: asked.append(count) or 0.25)
+    fixed, free = make_subject(tmp_path), make_subject(tmp_path, batch="n")
+    assert [tried_causes._read_weights(subject, BUDGET) for subject in (fixed, free)] == [None, 0.25]
+    assert asked == [free.model.ByteSize()]
+    scalar = replace(free, declared=(*free.declared, onnx_file.DeclaredInput(name="s", dtype="float32", sizes=())))
+    assert tried_causes._read_weights(scalar, BUDGET) is None
+
+
+CAUSE = SimpleNamespace(title="t")
+
+
+@pytest.mark.parametrize(
+    ("change", "tried"),
+    [
+        (Change(backend="openvino"), None),
+        (Change(calibrate=("train", 8)), None),
+        (Change(recipe={"per_channel": True}), None),
+        (Change(recipe={"skip_layers": ("nobody",), "min_coverage": 0.0}), "no node goes by nobody"),
+        (Change(mode="fp32"), "it takes calibration data: `qbench init` writes a suite that tries it"),
+        (Change(environment={"A": "1"}), "a variable is set as a process begins: check the file again without it"),
+        (Change(batch_size=8), None),
+    ],
+)
+def test_what_only_a_suite_can_have_is_not_tried(change, tried, tmp_path):
+    """With the reason where a person can do something about it."""
+    counterfactual = Counterfactual(cause="c", text="x", change=change)
+    made = tried_causes._make_candidate(make_subject(tmp_path), CAUSE, counterfactual, tmp_path / "f.onnx")
+    assert (made and made.reason) == tried
+    assert made is None or made.arm is None
+
+
+def test_threads_and_flushing_are_tried_on_the_file_itself(tmp_path):
+    """All else stays."""
+    subject = make_subject(tmp_path)
+    for change, threads, flushed in ((Change(threads=2), 2, False), (Change(flush_denormals=True), 1, True)):
+        counterfactual = Counterfactual(cause="c", text="x", change=change)
+        arm = tried_causes._make_candidate(subject, CAUSE, counterfactual, tmp_path / "f.onnx").arm
+        assert (arm.file, arm.inputs, arm.threads, arm.flushed) == (subject.file, subject.inputs, threads, flushed)

@@ -132,6 +132,42 @@ def test_a_documentation_has_a_first_sentence_and_a_rest(text: str, first: str) 
     assert docstrings._split_first(text)[0] == first
 
 
+@pytest.mark.parametrize(
+    ("first", "rest", "fits"),
+    [(4, 12, True), (3, 12, False), (4, 11, False), (30, 12, True), (31, 12, False)],
+)
+def test_a_sentence_says_enough_and_not_too_much(first: int, rest: int, fits: bool) -> None:
+    """From 4 words to 30, and 12 of what follows."""
+    text = f"{'word ' * (first - 1)}end. {'More ' * rest}"
+    assert bool(docstrings._split_first(text)[0]) == fits
+
+
+def test_functions_are_named_by_what_they_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their module; one text is one pair, tests and what is private are left out, as is what cannot be read."""
+    said = "It says what this does here. Behind that come more words, as many as a rest of it needs to be one."
+    other = said.replace("It says", "This says")
+    inner = f'class A:\n    def f(self):\n        """{said}"""\n    async def g(self):\n        """{other}"""\n'
+    files = {"a/b.py": inner, "c.py": inner, "test/d.py": inner, "a/_e.py": inner, "a/test_f.py": inner, "g.py": "def"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.replace("this does", f"{name} does").replace("a rest", f"a rest of {name}"))
+    monkeypatch.setattr(docstrings, "_folder", lambda: tmp_path)
+    found = [name for name, _, _ in docstrings._read_library()]
+    assert found == ["a.b:A.f", "c:A.f"]
+
+
+@pytest.mark.parametrize(("documents", "asked", "held"), [(9, 4, 0), (40, 38, 2), (40, 40, 0), (40, 4, 4)])
+def test_at_most_a_tenth_is_held_out_of_what_no_query_asks_for(
+    tmp_path: Path, documents: int, asked: int, held: int
+) -> None:
+    """Of few documents none."""
+    lines = ["h", *(f"q1\td{number}\t1" for number in range(asked))]
+    dataset = opened(write(tmp_path, documents=documents, **{"qrels/test.tsv": "\n".join(lines)}))
+    assert dataset.splits == ("test", "calibrate")[: 1 + (held > 0)]
+    if held:
+        assert len(dataset.load("calibrate")) == held
+
+
 def test_an_index_that_stays_is_marked_and_said(tmp_path: Path) -> None:
     """In the labels of documents alone, as the metric knows them, and in a note; the built-in has it, too."""
     dataset = opened(write(tmp_path), corpus="fp32", held_out=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -162,8 +163,6 @@ def test_what_a_child_imports_is_read_back(index: Path) -> None:
 
 def test_a_disk_without_room_is_told_before(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it takes and what there is."""
-    import shutil
-
     usage = shutil.disk_usage(index)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UsageError, match="takes .* there, and 10 B are free; make room"):
@@ -192,6 +191,46 @@ def test_a_folder_counts_by_what_its_files_hold(tmp_path: Path) -> None:
     assert digest_tree(tmp_path) == first
     (tmp_path / "a").rename(tmp_path / "b")
     assert digest_tree(tmp_path) != first
+
+
+def test_a_link_is_no_file_of_a_folder(tmp_path: Path) -> None:
+    """What it leads to may be anything."""
+    (tmp_path / "a").write_text("1")
+    first = digest_tree(tmp_path)
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    assert digest_tree(tmp_path) == first
+    (tmp_path / "b").write_text("1")
+    assert digest_tree(tmp_path) != first
+
+
+def test_a_folder_is_the_same_wherever_it_lies() -> None:
+    """Paths count from it."""
+    first, second = (
+        Wanted(requirements=("-r", f"{place}/r.txt"), folder=Path(place), content="c") for place in ("/a", "/b")
+    )
+    assert find_digest(first) == find_digest(second)
+    assert find_digest(first) != find_digest(Wanted(requirements=("-r", "/a/r.txt"), content="c"))
+
+
+def test_what_holds_here_needs_no_environment(index: Path) -> None:
+    """The entry says so, and the next time nobody is asked."""
+    assert make_for(Wanted(requirements=("numpy",))) == find_present()
+
+
+def test_a_disk_with_just_enough_room_is_enough(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is laid out is as large as all files of the wheels together."""
+    told: list[str] = []
+    with pytest.raises(UsageError, match="make room"):
+        _make_with_room(0, told, monkeypatch)
+    taken = int(re.search(r"takes (\d+) B in", told[-1])[1])  # type: ignore[index]
+    assert _make_with_room(taken, told, monkeypatch).folder is not None
+
+
+def _make_with_room(room: int, told: list[str], monkeypatch: pytest.MonkeyPatch) -> Environment:
+    usage = shutil.disk_usage("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=room))
+        return make_for(Wanted(requirements=("qbt-beta==2.0",)), told.append)
 
 
 def test_a_folder_of_source_is_built(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import re
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_wheels import make_wheel, use_index
@@ -110,3 +114,65 @@ def test_what_pip_says_last_is_told(said: str, told: str) -> None:
     """Warnings and empty lines are left out; where it says nothing, its exit code is told."""
     with pytest.raises(Uninstallable, match=told):
         raise pip._explain(said, 7)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What pip is asked, with its variables; it answers nothing, with exit code 0."""
+    calls: list[Any] = []
+
+    def start(command: list[str], **options: Any) -> Any:
+        calls.append((command, options))
+        process = SimpleNamespace(stdout=io.BytesIO(b'{"install": []}'), returncode=0, wait=lambda: 0)
+        return contextlib.nullcontext(process)
+
+    monkeypatch.setattr(pip.subprocess, "Popen", start)
+    return calls
+
+
+@pytest.mark.parametrize(("set_", "given"), [(None, "2"), ("0", "1"), ("00", "1"), ("", "1"), ("5", "5"), ("10", "10")])
+def test_pip_tries_once_more_at_least(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, set_: str | None, given: str
+) -> None:
+    """Without a retry it says that there are no versions, not that nobody answered; its other settings are those that
+    its answers need, whatever the user's are."""
+    monkeypatch.delenv("PIP_RETRIES", raising=False)
+    monkeypatch.setenv("PIP_USER", "1")
+    monkeypatch.setenv("PIP_QUIET", "3")
+    if set_ is not None:
+        monkeypatch.setenv("PIP_RETRIES", set_)
+    pip.run_pip(["list"])
+    ((command, options),) = asked
+    assert command[1:4] == ["-P", "-m", "pip"]
+    assert command[-1] == "list"
+    variables = options["env"]
+    assert [variables[f"PIP_{name}"] for name in ("RETRIES", "USER", "QUIET", "VERBOSE")] == [given, "0", "0", "0"]
+
+
+def test_nothing_is_built_unless_that_is_asked_for(asked: list[Any], tmp_path: Path) -> None:
+    """Building runs code of whoever wrote the package."""
+    pip.resolve(["a==1"])
+    pip.resolve(["a==1"], tmp_path, wheels_only=False)
+    assert [command[-3:-1] == ["--only-binary", ":all:"] for command, _ in asked] == [True, False]
+    assert [options["cwd"] for _, options in asked] == [None, tmp_path]
+
+
+def test_what_an_index_tells_of_a_wheel_is_its_hash() -> None:
+    """Where it tells one; a folder of source has none, and an address that is named is where it is fetched from."""
+    item = {"metadata": {"name": "A_b", "version": "1"}}
+    info = {"url": "https://h/a.whl", "archive_info": {"hashes": {"sha256": "c" * 64}}}
+    indexed = pip._read_item(item | {"download_info": info})
+    assert indexed == Resolved(pin=Pin(name="a-b", version="1"), sha256="c" * 64)
+    assert pip._read_item(item | {"download_info": {"url": "u", "archive_info": {}}}).line == "a-b==1"
+    direct = pip._read_item(item | {"is_direct": True, "download_info": info})
+    assert (direct.sha256, direct.line) == (None, "a-b @ https://h/a.whl")
+
+
+def test_what_has_a_hash_is_fetched_by_it(asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apart from what has none: pip asks for all hashes or for none. The lists of both are gone afterwards."""
+    locks: list[str] = []
+    monkeypatch.setattr(pip, "run_pip", lambda words, hear: locks.append(Path(words[-1]).read_text()))
+    pip.fetch_wheels([Resolved(pin=ALPHA, sha256="d" * 64), Resolved(pin=BETA)], tmp_path)
+    pip.fetch_wheels([Resolved(pin=BETA)], tmp_path)
+    assert locks == [f"{ALPHA} --hash=sha256:{'d' * 64}\n", f"{BETA}\n", f"{BETA}\n"]
+    assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from qbench import suite
 from qbench.errors import UsageError
+from qbench.first_suite.document_facts import explain_no_logits, has_documents
+from qbench.first_suite.model_facts import InputFacts, ModelFacts
 from qbench.first_suite.write_suite import write_first_suite
 
 np = pytest.importorskip("numpy")
@@ -77,3 +79,40 @@ def test_documents_need_the_tokenizer(place: Path) -> None:
     (place / "tokenizer.json").unlink()
     with pytest.raises(UsageError, match=r"put its tokenizer\.json beside it"):
         write_first_suite(save_model(place), "docs", None)
+
+
+def takes(*dtypes: str, sizes: tuple[int | None, ...] = ()) -> ModelFacts:
+    """A model with inputs of these types."""
+    inputs = tuple(InputFacts(name=name, dtype=name, sizes=(None, 8)) for name in dtypes)
+    return ModelFacts(name="m", source="", backends=(), int8_modes=(), inputs=inputs, output_sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("lies", "data", "found"),
+    [
+        ("d/a.txt", "d", True),
+        ("d/train/a.txt", "d", True),
+        ("d/a.jsonl", "d", True),
+        ("d/a/b/c.txt", "d", False),
+        ("d/train/a.jsonl", "d", False),
+        ("d/a.csv", "d", False),
+        ("a.jsonl", "a.jsonl", True),
+        ("a.JSONL", "a.JSONL", True),
+        ("a.txt", "a.txt", False),
+    ],
+)
+def test_documents_are_known_by_their_endings(tmp_path: Path, lies: str, data: str, found: bool) -> None:
+    """In a folder, or one of a split; a model of floats takes none, one that does not tell may."""
+    (tmp_path / lies).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / lies).touch()
+    assert has_documents(tmp_path / data, takes()) == found
+    assert has_documents(tmp_path / data, takes("int64", "int64")) == found
+    assert not has_documents(tmp_path / data, takes("int64", "float32"))
+
+
+@pytest.mark.parametrize(("sizes", "said"), [((), False), ((None, 8, 5), False), ((None, 5), True), ((1,) * 4, True)])
+def test_logits_have_three_axes(sizes: tuple[int | None, ...], said: bool) -> None:
+    """A file that does not tell may hold them."""
+    reason = explain_no_logits(takes(sizes=sizes))
+    assert (reason is not None) == said
+    assert reason is None or f"has {len(sizes)} axes" in reason

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from qbench import suite
-from qbench.first_suite.line_facts import has_lines
+from qbench.first_suite.line_facts import choose_line_options, has_lines, write_reading
+from qbench.first_suite.model_facts import InputFacts, ModelFacts
 from qbench.first_suite.write_suite import write_first_suite
 from qbench.plan import planner
 
@@ -70,3 +71,52 @@ def test_other_files_are_no_lines(tmp_path):
     for name, text in (("a.csv", "text,label\n"), ("b.csv", "image,label\n"), ("c.csv", "")):
         (tmp_path / name).write_text(text)
         assert not has_lines(tmp_path / name)
+
+
+def describe(*sizes, letters=None, outputs=(), file="net.onnx"):
+    """A recognizer whose input has these sizes."""
+    inputs = (InputFacts(name="x", dtype="float32", sizes=sizes),) if sizes else ()
+    return ModelFacts(
+        name="my-net", source="", backends=(), int8_modes=(), inputs=inputs, letters=letters, output_sizes=outputs,
+        file=file,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "is_free"),
+    [
+        (describe(None, 3, 32, 100), {"size": [32, 100]}, False),
+        (describe(None, 3, 32, None), {"size": [32, 320]}, True),
+        (describe(None, 3, None, 100), {"size": [48, 100]}, True),
+        (describe(), {"size": [48, 320]}, True),
+        (describe(None, 1, 32, 100, letters=5), {"size": [32, 100], "channels": 1}, False),
+        (describe(None, 32, 100, 3, letters=5), {"size": [32, 100], "layout": "nhwc", "order": "bgr"}, False),
+    ],
+)
+def test_lines_become_what_the_model_takes(model, options, is_free):
+    """A free size is PaddleOCR's, as is the order of colours where the file lists letters; each of that is said."""
+    chosen, notes = choose_line_options(model)
+    assert chosen == options
+    assert any("size free" in note for note in notes) == is_free
+    assert any("blue first" in note for note in notes) == ("order" in options)
+
+
+@pytest.mark.parametrize(
+    ("model", "is_written"),
+    [
+        (describe(letters=5, outputs=(None, 40, 6)), True),
+        (describe(letters=5, outputs=(None, 40, None)), True),
+        (describe(letters=5, outputs=(None, 40, 5)), False),
+        (describe(letters=5, outputs=(None, 40, 7)), False),
+        (describe(letters=5, outputs=(None, 6)), False),
+        (describe(letters=None, outputs=(None, 40, 6)), False),
+        (describe(letters=5, outputs=(None, 40, 6), file=None), False),
+    ],
+)
+def test_outputs_are_read_where_each_step_scores_every_letter_and_a_blank(model, is_written):
+    """By the file's own list of letters."""
+    written = write_reading(model)
+    assert (written is not None) == is_written
+    if written is not None:
+        assert written[0] == "my_net_texts.py"
+        assert '"net.onnx"' in written[1]

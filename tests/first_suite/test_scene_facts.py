@@ -11,7 +11,7 @@ from user_layouts import save_boxes, save_pixel_model
 
 from qbench import suite
 from qbench.first_suite.model_facts import ModelFacts
-from qbench.first_suite.scene_facts import find_decoding, has_boxes, has_masks
+from qbench.first_suite.scene_facts import choose_mask_options, find_decoding, has_boxes, has_masks
 from qbench.first_suite.write_suite import write_first_suite
 from qbench.plan import planner
 
@@ -56,6 +56,61 @@ def test_what_is_written_decodes_the_layout(sizes, cells):
     assert name == "a_b_c_boxes.py"
     assert np.allclose(found[0], [15, 26, 25, 34, 0.9, 1])
     assert max(map(len, text.splitlines())) <= 120
+
+
+def describe(*sizes):
+    """A detector whose first output has these sizes."""
+    return ModelFacts(name="net", source="", backends=(), int8_modes=(), output_sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_known", "has_code"),
+    [
+        ((None, 7, 6), True, False),
+        ((None, 6, 300), True, True),
+        ((None, 300, 7), True, True),
+        ((None, 7, 300), False, False),
+        ((None, 5, 300), False, False),
+        ((None, 300, 8), False, False),
+        ((None, 6), False, False),
+        ((None, 6, 300, 1), False, False),
+        ((), False, False),
+    ],
+)
+def test_a_layout_is_known_by_its_number_of_values(sizes, is_known, has_code):
+    """Of two classes: six of a row of boxes, 4 + 2 or 5 + 2 of a cell, in three axes."""
+    decoding = find_decoding(describe(*sizes), 2)
+    assert (decoding.known, decoding.code is not None, bool(decoding.notes)) == (is_known, has_code, is_known)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "classes"),
+    [((1, 5, 8, 8), 5), ((1, 2, 8, 8), 2), ((1, 1, 8, 8), 2), ((1, None, 8, 8), None), ((1, 5), None)],
+)
+def test_masks_have_as_many_classes_as_the_output_has_channels(sizes, classes):
+    """Two at least: one channel tells inside from outside. Where the output does not tell, the data set counts."""
+    assert choose_mask_options(describe(*sizes)).get("classes") == classes
+
+
+@pytest.mark.parametrize(
+    ("files", "boxes", "masks"),
+    [
+        (("annotations/instances_train.json",), True, False),
+        (("train/_annotations.coco.json",), True, False),
+        (("_annotations.coco.json",), False, False),
+        (("images/a.png", "masks/a.png"), False, True),
+        (("train/images/a.png", "train/masks/a.png"), False, True),
+        (("images/a.png", "train/masks/a.png"), False, False),
+    ],
+)
+def test_folders_are_known_by_what_lies_in_them(files, boxes, masks, tmp_path):
+    """COCO's lists of instances, or images beside their masks, in splits or not."""
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert (has_boxes(tmp_path), has_masks(tmp_path)) == (boxes, masks)
+    (tmp_path / "a.JSON").write_text("")
+    assert has_boxes(tmp_path / "a.JSON")
 
 
 def test_outputs_that_are_boxes_need_nothing(place):

@@ -170,8 +170,25 @@ def test_files_that_are_there_stay(place):
         write_first_suite(model, None, None)
     assert (place / "model_data.py").read_text() == "mine"
     assert not (place / "model.yaml").exists()
-    write_first_suite(model, None, None, force=True)
+    both = write_first_suite(model, None, None, force=True)
+    assert both.names == "model.yaml and model_data.py"
     assert "random inputs" in (place / "model.yaml").read_text()
+    with pytest.raises(UsageError, match=r"^model\.yaml and model_data\.py are there already: `qbench run model.yaml`"):
+        write_first_suite(model, None, None)
+
+
+def test_a_suite_lies_where_it_is_to_with_its_code_beside_it(place):
+    """What is not labelled asks for no margin, and says none."""
+    (place / "inner").mkdir()
+    asked = []
+    written = write_first_suite(
+        save_model(place), None, Path("inner/a.yaml"), ask=lambda question, default: asked.append(question) or default
+    )
+    assert (written.file, written.code) == (Path("inner/a.yaml"), Path("inner/model_data.py"))
+    assert len(asked) == 1
+    text = written.file.read_text()
+    assert "margin" not in text
+    assert write_first_suite("model.onnx", save_images(place / "photos"), Path("b.yaml")).names == "b.yaml"
 
 
 def test_the_command_says_what_to_run_next(place, monkeypatch, capsys):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_records import info
+from made_records import case_key, failed, fp32, info, int8
 from made_runs import run_folder
 
 import qbench
@@ -20,6 +20,7 @@ from qbench.record.stored_run import RunInfo, SuiteInfo
 from qbench.replay.replay import list_pins, list_reservations, replay
 from qbench.running.stopped import Asked
 
+OTHER = "net/qat/onednn/t1/b1"
 TEXT = "suite: small\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 OWN = 'suite: small\nmodels: [{name: net, source: {python: "n.py:f"}}]\ndata: {dataset: digits}\nmatrix: {}\n'
 
@@ -56,6 +57,24 @@ def test_it_runs_with_an_empty_cache_and_what_was_fetched(described: RunInfo, tm
     replayed = replay(folder, silent, run=run)
     assert replayed.exit_code == 0
     assert not seen[0].exists()
+
+
+def test_what_was_compared_is_counted(described: RunInfo, tmp_path: Path) -> None:
+    """Artifacts once each, the answers of the case that has most, decisions; what did not run counts for nothing."""
+    int8_case = int8()
+    assert int8_case.artifact is not None
+    assert int8_case.accuracy is not None
+    again = replace(int8_case, case=case_key("net/static/onednn/t2/b1"))
+    more = replace(int8_case.accuracy, n=1_450)
+    other = replace(
+        int8_case, artifact=replace(int8_case.artifact, sha256="1" * 64), accuracy=more, case=case_key(OTHER)
+    )
+    fewer = replace(fp32("net/fp32/torch/t2/b1"), accuracy=None, artifact=None)
+    ended = [fp32(), int8_case, fewer, again, other, failed("net/dynamic/onednn/t1/b1")]
+    folder = run_folder(tmp_path / "run", ended, described)
+    replayed = replay(folder, silent, run=lambda *words: folder)
+    assert (replayed.artifacts, replayed.answers, replayed.settings) == (2, 1_450, 2)
+    assert replayed.differences == ()
 
 
 def test_a_suite_that_changed_is_not_the_run_s(described: RunInfo, tmp_path: Path) -> None:

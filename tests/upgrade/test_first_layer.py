@@ -14,6 +14,7 @@ from qbench.environments.environment import find_present
 from qbench.environments.making import make_environment
 from qbench.environments.pins import parse_pins
 from qbench.process.child_process import Limits
+from qbench.upgrade import first_layer
 from qbench.upgrade.first_layer import digest_layers, find_first_layer
 
 LIMITS = Limits(seconds=120)
@@ -63,6 +64,19 @@ def test_the_first_layer_that_differs(file: Path, tmp_path: Path, monkeypatch: p
     planted = make_environment(parse_pins(["onnxruntime==93.0"]))
     assert find_first_layer(file, INPUTS, find_present(), planted, LIMITS) == "layer2"
     assert find_first_layer(file, INPUTS, planted, planted, LIMITS) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "first"),
+    [({"a": "1", "b": "2"}, None), ({"a": "1", "b": "3"}, "b"), ({"a": "3", "b": "3"}, "a"), ({"a": "1"}, "b")],
+)
+def test_layers_are_held_against_each_other_by_name(
+    monkeypatch: pytest.MonkeyPatch, after: dict[str, str], first: str | None
+) -> None:
+    """The first in the order of the old side; one that the new side has not is another."""
+    sides = iter([{"a": "1", "b": "2"}, after])
+    monkeypatch.setattr(first_layer, "_ask", lambda *words: next(sides))
+    assert find_first_layer(Path("model.onnx"), INPUTS, find_present(), find_present(), LIMITS) == first
 
 
 def test_a_file_that_does_not_load_tells_nothing(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from made_changes import CHANGE, make_upgraded
 from made_runs import HOSTILE
 from made_verdicts import SAME, SLOW
 
+from qbench.portability.compare_hosts import OutputChange
+from qbench.record.schema import Flips
 from qbench.upgrade import text
 from qbench.upgrade.sentence import write_sentence
 from qbench.upgrade.upgrade import ANEW
@@ -43,6 +47,36 @@ def test_layers_and_sizes_that_changed_are_in_the_row() -> None:
     row = text.text(make_upgraded([SAME], [SAME], changes=[changed])).splitlines()[4]
     assert "layer4.0.conv1, +fc" in row
     assert "1.00 kB -> 2.00 kB" in row
+
+
+OTHER_BITS = OutputChange(n=1450, differing=9, largest=0.1, agreement=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"outputs": None}, "—"),
+        ({"outputs": replace(OTHER_BITS, differing=0)}, "same bits (1,450)"),
+        ({"outputs": OTHER_BITS, "flips": None}, "9 of 1,450 in other bits"),
+        (
+            {"outputs": OTHER_BITS, "flips": Flips(harmful=3, beneficial=1), "first_layer": "conv1"},
+            "9 of 1,450 in other bits, from conv1 on, 3 worse, 1 better",
+        ),
+    ],
+)
+def test_answers_are_told_as_far_as_they_are_known(changes: dict[str, Any], told: str) -> None:
+    """Bits, from which layer on, and what is right or wrong."""
+    assert text.list_cells(replace(CHANGE, **changes))[4] == told
+
+
+def test_what_was_not_measured_is_a_dash() -> None:
+    """Time, start and bytes; a file of the same bytes is told where it was built anew."""
+    bare = replace(CHANGE, way=ANEW, time=None, start=None, bytes_after=None, peak_before=5)
+    cells = text.list_cells(bare)
+    assert cells[1] == "anew (the same bytes)"
+    assert [cells[place] for place in (2, 3, 5, 6, 7, 8)] == ["—", "—", "—", "as before", "—", "—"]
+    assert text.list_cells(replace(bare, same_file=False))[1] == "anew"
+    assert text.list_cells(replace(CHANGE, peak_before=2000, peak_after=2000))[8] == "2.00 kB"
 
 
 def test_markdown_has_a_mark_of_its_own_and_holds_what_is_hostile() -> None:

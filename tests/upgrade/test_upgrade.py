@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from made_changes import CHANGE
+from made_records import CASE, FP32, failed, fp32, info, int8, skipped
+from made_runs import run_folder
 from made_verdicts import IDENTICAL, SAME, SIZE, SLOW, UNSURE, make_gated
 from made_wheels import FAILS, FLIPS, use_index, wrap_onnxruntime
 
 from qbench import suite as suites
-from qbench.environments.pins import parse_pins
-from qbench.errors import UsageError
+from qbench.environments.environment import Environment, Locked, find_present
+from qbench.environments.pins import parse_pin, parse_pins
+from qbench.errors import NotComparable, UsageError
 from qbench.gating.rerun import Rerunner
+from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun
 from qbench.measure.group import RemoteWorker
 from qbench.measure.samples import BlockTiming
 from qbench.measure.worker import WorkerFacts, WorkerSpec
+from qbench.portability.compare_hosts import OutputChange
 from qbench.progress.live import Silent
+from qbench.record.schema import ArtifactFacts, Record
+from qbench.record.stored_run import StoredRun, SuiteInfo, read_run
 from qbench.upgrade import text
-from qbench.upgrade.asked import Request, read_run_request
+from qbench.upgrade import upgrade as story
+from qbench.upgrade.asked import Request, Sides, read_run_request
 from qbench.upgrade.sentence import write_sentence
 from qbench.upgrade.upgrade import ANEW, KEPT, Upgraded, upgrade
 
@@ -183,3 +193,138 @@ def test_both_gates_as_one_keep_their_notes_once() -> None:
     joined = replace(upgraded, gates=gates).joined
     assert joined.notes == ("a note",)
     assert len(joined.verdicts) == 3
+
+
+RULES = """\
+suite: demo
+models: [digits-cnn]
+data: {dataset: digits}
+matrix: {}
+gate: {size: {max_ratio: 0.9}}
+"""
+OTHER_BITS = OutputChange(n=450, differing=9, largest=0.1, agreement=1.0)
+ONNX = ArtifactFacts(format="onnx", sha256="0" * 64, size_bytes=5)
+ADDED = "net/dynamic/onednn/t1/b1"  # which the old side does not have
+NEW = Environment(
+    digest="1" * 64,
+    folder=Path("/overlay"),
+    lock=tuple(Locked(pin=parse_pin(pin)) for pin in ("onnxruntime==99.0", "qbt-along==1.0", "numpy==0.1")),
+)
+SIDES = Sides(old=find_present(), new=NEW, cases=(ADDED, "net/qat/onednn/t1/b1", CASE))
+
+
+def store(tmp_path: Path, name: str, *records: Record) -> Path:
+    """A run of the suite with those records, which has the rules of ``RULES`` and a file that has stricter ones."""
+    (tmp_path / "demo.yaml").write_text(RULES.replace("0.9", "0.1"))
+    suite = SuiteInfo(name="demo", file=str(tmp_path / "demo.yaml"), text=RULES)
+    cases = tuple(record.case.id for record in records)
+    return run_folder(
+        tmp_path / name, list(records), info(cases, suite=suite, started=f"2026-01-01T00:00:0{len(name)}Z")
+    )
+
+
+def test_three_runs_come_to_a_gate_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rules that the runs were made with, whatever the suite's file says now; only what the old side has is
+    described. The packages that were named, and what came along where it is another, have their versions."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(story, "find_sides", lambda request, tell: SIDES)
+    old = store(tmp_path, "old", fp32(), int8(), failed("net/qat/onednn/t1/b1"))
+    sides = {"the old files under the new libraries": "kept", "files built anew": "built"}
+    folders = {name: store(tmp_path, folder, fp32(), int8(), skipped(ADDED)) for name, folder in sides.items()}
+    built: list[tuple[list[str], Environment]] = []
+
+    def build(words: Sequence[str], name: str, environment: Environment) -> Path:
+        built.append(([*words], environment))
+        return folders[name]
+
+    request = Request(suite=suites.parse(RULES), to=parse_pins(["onnxruntime==99.0"]), since=(), run=old)
+    upgraded = upgrade(request, Rerunner(progress=Silent()), build=build)
+    assert built == [(["--artifacts", str(old)], NEW), ([], NEW)]
+    assert [(change.case, change.way) for change in upgraded.changes] == [(CASE, KEPT), (CASE, ANEW)]
+    assert {verdict.rule for gated in upgraded.gates.values() for verdict in gated.verdicts} >= {"size"}
+    assert (upgraded.exit_code, upgraded.outcome) == (0, "PASS")
+    assert upgraded.after == {"onnxruntime": "99.0"}
+    assert upgraded.along == {"qbt-along": (None, "1.0"), "numpy": (np.__version__, "0.1")}
+
+
+def test_an_old_side_without_a_case_that_is_ok_is_nothing_to_compare_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told as that, not as a baseline that nobody asked for."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(story, "find_sides", lambda request, tell: SIDES)
+    old = store(tmp_path, "old", failed(FP32), failed())
+    request = Request(suite=suites.parse(RULES), to=(), since=(), run=old)
+    with pytest.raises(NotComparable, match="^the old side: "):
+        upgrade(request, Rerunner(progress=Silent()), build=lambda words, name, environment: old)
+
+
+def pairs(*ratios: float) -> Rerun:
+    """What running a case again gave, before any look."""
+    return Rerun(pairs=tuple(ProcessPair(ratio=ratio, control=0.0, drift=0.0) for ratio in ratios), analysis=None)
+
+
+@pytest.mark.parametrize(
+    ("sha256", "kept", "anew", "is_told"),
+    [
+        ("1", pairs(0.01, 0.02), pairs(0.03, 0.05), True),
+        ("0", pairs(0.01, 0.02), pairs(0.03, 0.05), False),
+        ("1", NotRun(reason="it died"), pairs(0.03, 0.05), False),
+        ("1", pairs(0.01, 0.02), NotRun(reason="it died"), False),
+    ],
+)
+def test_what_building_anew_adds_is_told_of_another_file(
+    tmp_path: Path, sha256: str, kept: Rerun | NotRun, anew: Rerun | NotRun, is_told: bool
+) -> None:
+    """Where both were measured; beside the old file under the new libraries, of which nothing is told."""
+    record = int8()
+    assert record.artifact is not None
+    after = replace(record, artifact=replace(record.artifact, sha256=sha256 * 64))
+    old = read_run(store(tmp_path, "old", fp32(), record))
+    new = read_run(store(tmp_path, "new", fp32(), after))
+    measured = {KEPT: {CASE: kept}, ANEW: {CASE: anew}}
+    changes = story._describe(old, {KEPT: old, ANEW: new}, SIDES, measured, suites.parse(RULES))
+    assert [change.way for change in changes] == [KEPT, ANEW]
+    assert changes[0].rebuilt is None
+    assert (changes[1].rebuilt is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("change", "artifact", "is_asked"),
+    [
+        (replace(CHANGE, outputs=OTHER_BITS), ONNX, True),
+        (CHANGE, ONNX, False),
+        (replace(CHANGE, outputs=None), ONNX, False),
+        (replace(CHANGE, outputs=OTHER_BITS, same_file=False), ONNX, False),
+        (replace(CHANGE, outputs=OTHER_BITS), replace(ONNX, format="torchscript"), False),
+        (replace(CHANGE, outputs=OTHER_BITS), None, False),
+    ],
+)
+def test_layers_are_asked_where_one_onnx_file_gives_other_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, artifact: ArtifactFacts | None, is_asked: bool
+) -> None:
+    """On the first examples of the run; elsewhere nothing is opened."""
+    old = StoredRun(folder=tmp_path, info=info(), records=(fp32(), int8(artifact=artifact)))
+    asked: list[Any] = []
+    data = SimpleNamespace(evaluation_count=3, evaluation=lambda start, stop: (np.arange(start, stop),))
+    monkeypatch.setattr(story, "find_in_cache", lambda record: Path("/cache/model.onnx"))
+    monkeypatch.setattr(story, "prepare_run_data", lambda run, suite: data)
+    monkeypatch.setattr(story, "find_first_layer", lambda *words: asked.append(words) or "conv1")
+    described = story._with_first_layer(change, old, SIDES, suites.parse(RULES))
+    assert described.first_layer == ("conv1" if is_asked else None)
+    assert bool(asked) == is_asked
+    if is_asked:
+        file, inputs, before, after, limits = asked[0]
+        assert (file, before, after) == (Path("/cache/model.onnx"), SIDES.old, SIDES.new)
+        assert inputs[0].tolist() == [0, 1, 2]
+        assert limits.seconds == suites.parse(RULES).limits.stage_seconds
+
+
+def test_layers_stay_untold_where_the_file_or_the_data_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of the outputs are known all the same."""
+    old = StoredRun(folder=tmp_path, info=info(), records=(int8(artifact=ONNX),))
+    change = replace(CHANGE, outputs=OTHER_BITS)
+    monkeypatch.setattr(story, "prepare_run_data", lambda run, suite: NotRun(reason="gone"))
+    for file in (None, Path("/cache/model.onnx")):
+        monkeypatch.setattr(story, "find_in_cache", lambda record, file=file: file)
+        assert story._with_first_layer(change, old, SIDES, suites.parse(RULES)) == change

@@ -79,7 +79,7 @@ def unpack_pair(file: Path, folder: Path, name: str) -> str | None:
     return f"{name}.xml"
 
 
-def compile_content(content: bytes, *, threads: int = 1) -> Any:
+def compile_content(content: bytes, *, threads: int) -> Any:
     """The model of an ONNX file that was read; raises as ``compile_file``."""
     return _compile((io.BytesIO(content),), threads, False)
 

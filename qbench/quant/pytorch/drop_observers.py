@@ -32,7 +32,7 @@ def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
     return _without(prepared, unfit)
 
 
-def unannotate(graph: Any, floats: Collection[Any] = ()) -> int:
+def unannotate(graph: Any, floats: Collection[Any]) -> int:
     """The number of operators of an exported graph that lose their annotation since they are among ``floats``, or an
     operand is no float tensor: the product with a mask, say. X86InductorQuantizer decides by operators, too."""
     count = 0

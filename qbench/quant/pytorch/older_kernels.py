@@ -28,7 +28,7 @@ def overflowing(engine: str, kernel: LayerKernel, levels: Any, *, top: int, targ
     return largest_pairs(engine, kernel, levels, target=target) * top > pair_sums.HIGHEST
 
 
-def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Collection[str] = ("avx2",)) -> Any:
+def largest_pairs(engine: str, kernel: LayerKernel, levels: Any, *, target: Collection[str]) -> Any:
     """Of each output channel the largest sum of two weights of one sign that are added in 16 bits on a CPU of a target,
     where it is above 128 (else 0). There is none on qnnpack, which widens before it multiplies."""
     largest = torch.zeros(kernel.channels_out(levels), dtype=torch.int64)

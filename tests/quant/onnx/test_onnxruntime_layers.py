@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from onnx import helper
+import numpy as np
+import pytest
+from onnx import GraphProto, TensorProto, helper
 
+from qbench.modes import Precision
+from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.onnx import onnxruntime_layers
+from qbench.quant.onnx.onnxruntime_layers import Executed
 
 EVENT = {
     "op_name": "Gemm",
@@ -26,3 +31,85 @@ def test_an_absent_input_has_no_shape_and_those_behind_it_keep_theirs() -> None:
     shapes = onnxruntime_layers._Shapes(helper.make_graph([node], "g", [], []))
     call = onnxruntime_layers._call(EVENT, node, shapes)
     assert (call.inputs, call.attributes) == (((1, 8), None, (8, 4)), {"transB": 1})
+
+
+def ran(name: str, macs: int | None, *names: str, precision: Precision = "fp32") -> Executed:
+    """An executed node of these names."""
+    layer = Layer(name=name, operator=f"{precision} kernel", macs=macs, precision=precision)
+    return Executed(names=frozenset([name, *names]), layer=layer)
+
+
+def test_layers_are_matched_by_their_names_whatever_the_order() -> None:
+    """Then, of what has no name left, by the work in order; a name with other work is another layer."""
+    reference = (ran("a", 10), ran("b", 10), ran("c", 20), ran("d", 30))
+    artifact = (
+        ran("d_made", 31, "d", precision="int8"),
+        ran("other", 20, precision="int8"),
+        ran("b_nhwc", 10, "b", precision="int8"),
+        ran("a", 10),
+        ran("unknown", None),
+    )
+    matched = onnxruntime_layers.match(reference, artifact)
+    assert [(layer.name, layer.precision) for layer in matched] == [
+        ("a", "fp32"),
+        ("b", "int8"),
+        ("c", "int8"),
+        ("d", "fp32"),
+        ("unknown", "fp32"),
+    ]
+    assert [layer.macs for layer in matched] == [10, 10, 20, 30, None]
+
+
+def test_what_runs_twice_is_one_layer_with_the_work_of_both() -> None:
+    """Unknown where one of them cannot be counted."""
+    for first, second, both in ((10, 5, 15), (None, 5, None), (10, None, None), (None, None, None)):
+        assert onnxruntime_layers._added(ran("a", first), ran("a", second)).layer.macs == both
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("conv_nchwc", "conv"),
+        ("conv_nhwc", "conv"),
+        ("conv_token_12", "conv"),
+        ("conv_token_", "conv_token_"),
+        ("my_nhwc_conv", "my_nhwc_conv"),
+    ],
+)
+def test_what_the_runtime_hangs_on_a_name_is_taken_off(name: str, own: str) -> None:
+    """At its end alone."""
+    assert onnxruntime_layers.own_name(name) == own
+
+
+def test_shapes_of_constants_are_known_through_what_keeps_them() -> None:
+    """Also in a branch; of two that differ by one name none is known, nor of what is computed otherwise."""
+
+    def constant(name: str, *shape: int) -> TensorProto:
+        return helper.make_tensor(name, TensorProto.FLOAT, shape, [0.0] * int(np.prod(shape)))
+
+    def branch(*shape: int) -> GraphProto:
+        output = helper.make_tensor_value_info("o", TensorProto.FLOAT, None)
+        return helper.make_graph([], "b", [], [output], [constant("inner", 5), constant("either", *shape)])
+
+    nodes = [
+        helper.make_node("QuantizeLinear", ["w", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["d"]),
+        helper.make_node("Relu", ["w"], ["r"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch(2), else_branch=branch(3)),
+    ]
+    shapes = onnxruntime_layers._Shapes(helper.make_graph(nodes, "g", [], [], [constant("w", 4, 3), constant("s", 1)]))
+    known = {name: shapes.constant(name) for name in ("w", "d", "r", "inner", "either", "none")}
+    assert known == {"w": (4, 3), "d": (4, 3), "r": None, "inner": (5,), "either": None, "none": None}
+
+
+def test_times_of_a_node_in_a_loop_are_added() -> None:
+    """In seconds, of the nodes that are asked for."""
+    call = [("a", {"dur": 2.0}), ("b", {"dur": 5.0}), ("a", {"dur": 1.5}), ("loop", {"dur": 9.0})]
+    seconds = onnxruntime_layers._sum_by_node(call, {"a", "b"})  # type: ignore[arg-type]
+    assert seconds == {"a": pytest.approx(3.5e-6), "b": pytest.approx(5e-6)}
+
+
+def test_layers_of_an_int8_file_as_a_reference_are_floats() -> None:
+    """What is seen to run marks them."""
+    (layer,) = onnxruntime_layers.as_float([ran("a", 10, precision="int8")])
+    assert (layer.layer.precision, layer.layer.weight_bits, layer.layer.macs) == ("fp32", None, 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("executorch")
@@ -10,8 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from qbench.quant.artifacts import torch_export
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import pt2e
+from qbench.quant.pytorch import pt2e, pt2e_xnnpack
+from qbench.quant.pytorch.qconfig import QNNPACK_SMALLEST
 from qbench.quant.recipe import Recipe
 
 RECIPE = Recipe(flow="pt2e", calibrator="minmax", per_channel=True, symmetric=False)
@@ -29,6 +33,12 @@ class Clamped(nn.Module):
 
     def forward(self, x):
         return self.second(self.clamp(self.first(x)))
+
+
+def configure(recipe, *, training, dynamic=False):
+    """What is observed, without what executorch warns of as it is imported."""
+    with torch_export.known_warnings():
+        return pt2e_xnnpack._config(recipe, training=training, dynamic=dynamic)
 
 
 def quantize(module, recipe=RECIPE):
@@ -100,3 +110,47 @@ def test_a_channel_of_zeros_keeps_its_bias():
     assert float(scales[0].min()) == 2.0**-18
     with torch.no_grad():
         assert torch.allclose(int8(X)[:, 0], torch.tensor(3.0), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("per_channel", "training", "made"),
+    [
+        (None, False, "PerChannelMinMaxObserver"),
+        (True, False, "PerChannelMinMaxObserver"),
+        (False, False, "MinMaxObserver"),
+        (None, True, "PerChannelFakeQuantize"),
+        (False, True, "FusedMovingAvgObsFakeQuantize"),
+    ],
+)
+def test_weights_are_watched_as_the_recipe_says(per_channel, training, made):
+    """By channel unless it says otherwise; no scale is smaller than a bias can follow."""
+    watched = pt2e_xnnpack._weight(Recipe(flow="pt2e", per_channel=per_channel), training).p
+    assert watched.func.__name__ == made
+    assert watched.keywords["eps"] == QNNPACK_SMALLEST
+    moving = {"PerChannelFakeQuantize": "MovingAveragePerChannel", "FusedMovingAvgObsFakeQuantize": "MovingAverage"}
+    assert not training or watched.keywords["observer"].__name__ == f"{moving[made]}MinMaxObserver"
+
+
+@pytest.mark.parametrize("symmetric", [None, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_activations_have_the_scheme_and_calibrator_of_the_recipe(symmetric, training):
+    """In and out alike; those of a dynamic quantization, and of the framework's own recipe, are XNNPACK's."""
+    recipe = Recipe(flow="pt2e", calibrator="minmax", symmetric=symmetric)
+    config = configure(recipe, training=training)
+    assert config.input_activation == config.output_activation
+    assert config.input_activation.qscheme is (torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine)
+    assert config.weight.qscheme is torch.per_channel_symmetric
+    plain = configure(replace(recipe, framework_default=True), training=training)
+    assert plain.input_activation.observer_or_fake_quant_ctr != config.input_activation.observer_or_fake_quant_ctr
+    dynamic = configure(recipe, training=False, dynamic=True)
+    assert dynamic.input_activation.is_dynamic
+    assert dynamic.weight.observer_or_fake_quant_ctr.p.keywords["eps"] == QNNPACK_SMALLEST
+    coarse = configure(replace(recipe, per_channel=False), training=training)
+    assert coarse.weight.qscheme is torch.per_tensor_symmetric
+
+
+def test_why_an_operator_is_float_and_for_which_cpus_the_rest_is():
+    """It has no form, or there was no pattern."""
+    assert pt2e_xnnpack.explain_float(None, "conv3d").endswith("conv3d")
+    assert "no pattern" not in pt2e_xnnpack.explain_float(None, "conv3d")
+    assert pt2e_xnnpack.explain_float(None, "conv2d") == "XNNPACKQuantizer matched no pattern around this conv2d"

@@ -1,0 +1,81 @@
+"""Rules of qbench/check/example_inputs.py: random inputs of the shapes that are declared, or that a person names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qbench.check.example_inputs import make_inputs, read_shapes
+from qbench.errors import UsageError
+from qbench.quant.artifacts.onnx_file import DeclaredInput
+
+
+def take(*sizes: int | str | None, name: str = "x", dtype: str | None = "float32") -> DeclaredInput:
+    """An input that a file declares."""
+    return DeclaredInput(name=name, dtype=dtype, sizes=sizes)
+
+
+def test_a_shape_is_that_of_a_name_or_of_the_only_input() -> None:
+    """Of a scalar there is none; a name may hold what it likes."""
+    shapes = read_shapes(["a:0=1x128", "3x224", "b=scalar"])
+    assert shapes == {"a:0": (1, 128), None: (3, 224), "b": ()}
+
+
+@pytest.mark.parametrize("text", ["", "0x3", "1x", "x=", "=1x3", "1x03"])
+def test_what_is_no_shape_is_refused(text: str) -> None:
+    """With how to write it."""
+    with pytest.raises(UsageError, match="write it as name=1x3x224x224"):
+        read_shapes([text])
+
+
+@pytest.mark.parametrize(
+    ("entry", "shapes", "shape"),
+    [
+        (take(2, 3), {}, (2, 3)),
+        (take("n", 3), {}, (1, 3)),
+        (take(None, 3), {}, (1, 3)),
+        (take(0, 3), {}, (1, 3)),
+        (take(-1, 3), {}, (1, 3)),
+        (take(), {}, ()),
+        (take("n", 3), {"x": (4, 3)}, (4, 3)),
+        (take("n", 3), {None: (4, 3)}, (4, 3)),
+        (take("n", "m"), {"x": (4, 5)}, (4, 5)),
+        (take(0, 3), {"x": (4, 3)}, (4, 3)),
+    ],
+)
+def test_an_input_has_the_shape_that_is_declared_or_named(entry: DeclaredInput, shapes: dict, shape: tuple) -> None:
+    """A free first axis is one example; a named shape fills what is free."""
+    (array,) = make_inputs([entry], shapes)
+    assert (array.shape, array.dtype) == (shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("entries", "shapes", "words"),
+    [
+        ([take("n", "m")], {}, r"the size of x \(n x m\) is not fixed in the file: say it, as in --shape x=1x128"),
+        ([take(1, None)], {}, r"x \(1 x \?\)"),
+        ([take(2, 3)], {"x": (2, 4)}, "--shape x: 2x4 does not fit 2 x 3"),
+        ([take(2, 3)], {"x": (2, 3, 1)}, "2x3x1 does not fit 2 x 3"),
+        ([take(2), take(2, name="y")], {None: (2,)}, "no input is called one without a name; the inputs are x, y"),
+        ([take(2), take(2, name="y")], {"z": (2,)}, "no input is called z; the inputs are x, y"),
+        ([take(2**28 + 1)], {}, "x would have 268435457 values; name a smaller one"),
+        ([take(2, dtype="string")], {}, "x is a tensor of string, of which random values say nothing"),
+        ([take(2, dtype=None)], {}, "x is no tensor"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(entries: list[DeclaredInput], shapes: dict, words: str) -> None:
+    """With what to name."""
+    with pytest.raises(UsageError, match=words):
+        make_inputs(entries, shapes)
+
+
+def test_values_are_in_range_for_masks_and_ids() -> None:
+    """Whole numbers are 0 or 1, floats of both signs; the same ones each time."""
+    entries = [take(4, 50, name=kind, dtype=kind) for kind in ("float16", "float64", "bool", "uint8", "int64")]
+    arrays = make_inputs(entries, {})
+    assert [str(array.dtype) for array in arrays] == [entry.dtype for entry in entries]
+    for array in arrays[:2]:
+        assert array.min() < -1 < 1 < array.max()
+    for array in arrays[2:]:
+        assert set(np.unique(array)) == {0, 1}
+    assert all((one == other).all() for one, other in zip(arrays, make_inputs(entries, {}), strict=True))

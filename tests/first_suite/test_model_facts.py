@@ -1,0 +1,104 @@
+"""Rules of qbench/first_suite/model_facts.py: what a suite says of a model, by what its file declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from user_layouts import save_model
+
+from qbench.first_suite.model_facts import (
+    InputFacts,
+    ModelFacts,
+    describe_model,
+    is_model,
+    name_suite,
+    quote,
+    relative,
+)
+
+
+def take(*sizes: int | None, dtype: str | None = "float32") -> InputFacts:
+    """An input of these sizes."""
+    return InputFacts(name="x", dtype=dtype, sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("entry", "image"),
+    [
+        (take(None, 3, 8, 12), (3, 8, 12, False)),
+        (take(1, 1, None, 12), (1, None, 12, False)),
+        (take(None, 8, 12, 3), (3, 8, 12, True)),
+        (take(None, 8, 12, 1), (1, 8, 12, True)),
+        (take(None, 3, 8, 1), (3, 8, 1, False)),
+        (take(None, 2, 8, 12), None),
+        (take(None, 8, 12, 4), None),
+        (take(None, 3, 8), None),
+        (take(None, 3, 8, 12, dtype="uint8"), None),
+        (take(None, 3, 8, 12, dtype=None), None),
+        (take(None, 3, 8, 12, dtype="float16"), (3, 8, 12, False)),
+    ],
+)
+def test_an_input_has_the_form_of_images_by_its_channels(
+    entry: InputFacts, image: tuple[int, int | None, int | None, bool] | None
+) -> None:
+    """One or three of them, first or last, in four axes of floats."""
+    assert entry.image == image
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fixed"),
+    [
+        ((take(4, 3), take(4)), (4,)),
+        ((take(2, 3),), (2,)),
+        ((take(1, 3),), ()),
+        ((take(None, 3),), ()),
+        ((take(4, 3), take(8, 3)), ()),
+        ((take(4, 3), take()), (4,)),
+        ((), ()),
+    ],
+)
+def test_a_batch_size_is_fixed_where_all_inputs_have_one(
+    inputs: tuple[InputFacts, ...], fixed: tuple[int, ...]
+) -> None:
+    """Other than 1, which is measured anyway; a scalar has none."""
+    assert ModelFacts(name="m", source="", backends=(), int8_modes=(), inputs=inputs).fixed_batch == fixed
+
+
+def test_what_names_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file by its ending, a function, a built-in unless a file of the working folder is called like it."""
+    monkeypatch.chdir(tmp_path)
+    assert [is_model(text) for text in ("a.ONNX", "a.pt", "a.pth", "a.ts", "n.py:build", "digits-cnn")] == [True] * 6
+    assert [is_model(text) for text in ("a.yaml", "n.py", "n.py:1", "nonsense", "a.py:f:g")] == [False] * 5
+    (tmp_path / "digits-cnn").mkdir()
+    assert not is_model("digits-cnn")
+
+
+def test_a_path_is_written_from_the_suite(tmp_path: Path) -> None:
+    """Where it lies below it; whole elsewhere."""
+    assert relative(tmp_path / "a/b.onnx", tmp_path) == "a/b.onnx"
+    assert relative(tmp_path / "b.onnx", tmp_path / "a") == (tmp_path / "b.onnx").as_posix()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("ResNet 50!", "resnet-50"), ("_a.B_", "a.b"), ("日本", "model"), ("--", "model")]
+)
+def test_a_name_is_one_that_suites_may_have(text: str, name: str) -> None:
+    """Small letters, digits and signs between them; of nothing else ``model``."""
+    assert name_suite(text) == name
+
+
+def test_what_yaml_would_read_otherwise_is_quoted() -> None:
+    """A path stays as it is."""
+    assert quote("a/b-c_d.onnx") == "a/b-c_d.onnx"
+    assert quote("a b.onnx") == "'a b.onnx'"
+
+
+def test_an_onnx_file_tells_its_ends(tmp_path: Path) -> None:
+    """Its inputs by name, type and size, None where one is free; how many values an example has; where it lies."""
+    facts = describe_model(save_model(tmp_path, outputs=7), tmp_path)
+    assert facts.inputs == (InputFacts(name="image", dtype="float32", sizes=(None, 3, 8, 8)),)
+    assert (facts.outputs, facts.output_sizes, facts.file) == (7, (None, 7), "model.onnx")
+    assert facts.int8_modes == ("dynamic", "static")
+    (tmp_path / "B.ONNX").write_bytes((tmp_path / "model.onnx").read_bytes())
+    assert describe_model(str(tmp_path / "B.ONNX"), tmp_path).name == "b"
