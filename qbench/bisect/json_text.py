@@ -49,5 +49,6 @@ def _look_as_json(question: Question, place: int, judged: Judged) -> dict[str, A
         "value": None if value is None else {"value": value.value, "low": value.low, "high": value.high},
         "size": judged.size or None,
         "p_bad": judged.p_bad,
+        "output": judged.output,
         "reason": judged.reason,
     }

@@ -5,12 +5,14 @@
 **accuracy**: the score of each example against the mean of what both ends score on it, by the paired test of the
 accuracy gate (``stats.noninferiority``) with a margin of 0: above it is the good side. A candidate that answers as one
 end does on every example is decided as surely as the ends differ; more surely, since which end it answers like is no
-matter of samples. A score that no example has alone is judged by the jackknife, as the gate judges it.
+matter of samples. A score that no example has alone is judged by the jackknife, as the gate judges it. Of several
+outputs the one that is judged is that which lost most between the ends (``choose_output``).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,21 +61,43 @@ def judge_scores(candidate: Scored, good: Scored, bad: Scored) -> Judged:
     return Judged(side=sides[outcome], p_bad=p_bad, value=change, size=size)
 
 
-def judge_score_end(good: Scored, bad: Scored) -> Judged:
-    """The bad end: ``good`` where it is not shown to score lower than the good one, by a one-sided test at 5 %."""
-    change = compare_scores(bad, good)
+def choose_output(good: Mapping[str, Scored], bad: Mapping[str, Scored]) -> str | None:
+    """The name of the output whose score the bad end is shown to lower by most, or is nearest to being shown to; None
+    where no output was judged at both ends."""
+    names = [name for name in good if name in bad]
+    if len(names) < 2:
+        return next(iter(names), None)
+
+    def find_least_loss(name: str) -> float:
+        if np.array_equal(good[name].values, bad[name].values):
+            return math.inf
+        change = compare_scores(bad[name], good[name], _share_level(len(names)))
+        return change.value if change.high is None else change.high
+
+    return min(names, key=find_least_loss)
+
+
+def _share_level(count: int) -> float:
+    """The level of the limits of each of so many outputs that share one error (Bonferroni)."""
+    return 1 - (1 - LEVEL) / count
+
+
+def judge_score_end(good: Scored, bad: Scored, outputs: int = 1) -> Judged:
+    """The bad end: ``good`` where it is not shown to score lower than the good one, by a one-sided test at 5 %, which
+    so many ``outputs`` share."""
+    change = compare_scores(bad, good, _share_level(outputs))
     worse = change.high is not None and change.high < 0
     return Judged(side="bad" if worse else "good", p_bad=float(worse), value=change, size=len(good.values))
 
 
-def compare_scores(new: Scored, old: Scored) -> Interval:
-    """The change of the score, better being positive, with 90 % limits; none where no example changed."""
+def compare_scores(new: Scored, old: Scored, level: float = LEVEL) -> Interval:
+    """The change of the score, better being positive, with limits; none where no example changed."""
     if np.array_equal(new.values, old.values):
         return Interval(value=0.0)
     if new.score is None:
-        return noninferiority.assess_examples(new.values, old.values, 0.0, LEVEL, new.bounds).delta
+        return noninferiority.assess_examples(new.values, old.values, 0.0, level, new.bounds).delta
     after, before = jackknife.align_facts(new.values, old.values)
-    return jackknife.limit_change(new.score, after, before, LEVEL)
+    return jackknife.limit_change(new.score, after, before, level)
 
 
 def _limit_beyond_middle(candidate: Scored, good: Scored, bad: Scored, change: Interval) -> Interval:

@@ -63,13 +63,13 @@ def judge_failures(question: Question, observations: Sequence[Observation]) -> K
 @dataclass(kw_only=True)
 class AnswersJudge:
     """By the files of answers in ``folder``. ``read`` digests one, ``score`` reads it as the metric sees it (None: bits
-    are compared). Each is read once."""
+    are compared), by output. Each is read once."""
 
     folder: Path
     read: Callable[[Path], Answered]
-    score: Callable[[Path], Scored] | None = None
+    score: Callable[[Path], Mapping[str, Scored]] | None = None
     _answered: dict[str, Answered] = field(default_factory=dict)
-    _scored: dict[str, Scored] = field(default_factory=dict)
+    _scored: dict[str, Mapping[str, Scored]] = field(default_factory=dict)
 
     def __call__(self, question: Question, observations: Sequence[Observation]) -> Known:
         """As ``Judge``. Bits of the good end that differ from its own first ones are none to compare with."""
@@ -96,11 +96,9 @@ class AnswersJudge:
             return Judged(side="good", p_bad=0.0)
         if self.score is None:
             return judge_answers.judge_bits(self._digest(mine), self._digest(good))
-        if place == question.last:
-            return judge_answers.judge_score_end(self._score(good), self._score(mine))
         if bad is None:
             return Judged(side="open", p_bad=None, more=True)
-        return judge_answers.judge_scores(self._score(mine), self._score(good), self._score(bad))
+        return _judge_output(self._score(mine), self._score(good), self._score(bad), is_end=place == question.last)
 
     def _find_restless(self, files: Sequence[str]) -> Judged | None:
         """That the good end gives other bits each time; None where it gave the same twice."""
@@ -116,11 +114,25 @@ class AnswersJudge:
             self._answered[name] = self.read(self.folder / name)
         return self._answered[name]
 
-    def _score(self, name: str) -> Scored:
+    def _score(self, name: str) -> Mapping[str, Scored]:
         assert self.score is not None
         if name not in self._scored:
             self._scored[name] = self.score(self.folder / name)
         return self._scored[name]
+
+
+def _judge_output(
+    mine: Mapping[str, Scored], good: Mapping[str, Scored], bad: Mapping[str, Scored], *, is_end: bool
+) -> Judged:
+    """By the output that tells the ends apart best."""
+    name = judge_answers.choose_output(good, bad)
+    if name is None or name not in mine:
+        return Judged(side="skipped", p_bad=None, reason=f"it has no output {name or ''} to compare".replace("  ", " "))
+    if is_end:
+        judged = judge_answers.judge_score_end(good[name], mine[name], len(good))
+    else:
+        judged = judge_answers.judge_scores(mine[name], good[name], bad[name])
+    return replace(judged, output=name or None)
 
 
 def _list_stopped(observations: Sequence[Observation], failing: str = "skipped") -> Known:

@@ -35,7 +35,7 @@ class Judged:
     """What is known of a candidate. ``p_bad``: the probability that it is on the bad side; None where nothing is known
     of that (it cannot run). ``more``: whether a longer look may tell more. ``value``: what it was judged by, beside the
     good end; ``size``: how many process pairs or examples that rests on. ``reason``: why it is not judged, or what it
-    was judged by in words."""
+    was judged by in words; ``output``: the one of several that it was judged by."""
 
     side: Side
     p_bad: float | None
@@ -43,6 +43,7 @@ class Judged:
     value: Interval | None = None
     size: int = 0
     reason: str | None = None
+    output: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

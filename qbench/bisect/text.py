@@ -106,16 +106,21 @@ def _name_one(question: Question, answer: Answer, metric: MetricInfo | None) -> 
     assert bracket is not None
     named = question.name(find_named(question, bracket))
     step = _describe_step(question, answer, metric)
-    sentences = [f"{named} {_say_done(question, metric)}{f': {step}' if step else ''}."]
+    sentences = [f"{named} {_say_done(question, answer, metric)}{f': {step}' if step else ''}."]
     if question.on in ("latency", "accuracy"):
         doubt = f", and {formatting.share(ENOUGH, 0)} are asked for" if answer.kind == "doubtful" else ""
         sentences.append(f"The chance that it is this one is {_say_chance(bracket.chance)}{doubt}.")
     return " ".join(filter(None, [*sentences, _describe_rest(question, answer)]))
 
 
-def _say_done(question: Question, metric: MetricInfo | None) -> str:
+def _say_done(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
     done = (_MENDED if question.mended else _DONE)[question.on]
-    return done.replace("the score", metric.name) if metric is not None else done
+    of = _say_output(answer.judged[question.last])
+    return (done.replace("the score", metric.name) if metric is not None else done) + of
+
+
+def _say_output(judged: Judged) -> str:
+    return "" if judged.output is None else f" of the output {formatting.one_line(judged.output)}"
 
 
 def _describe_step(question: Question, answer: Answer, metric: MetricInfo | None) -> str:
@@ -175,7 +180,7 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     names = first_names(question.candidates[place] for place in places)
     chance = f" (chance {_say_chance(bracket.chance)})" if question.on in ("latency", "accuracy") else ""
-    done, likely = _say_done(question, metric), _name_likeliest(question, answer)
+    done, likely = _say_done(question, answer, metric), _name_likeliest(question, answer)
     return f"One of {names} {done}{chance}; which one cannot be told{likely}. {told}{more}"
 
 
@@ -210,7 +215,8 @@ def _say_same(question: Question, answer: Answer, metric: MetricInfo | None) -> 
     end = answer.judged[question.last]
     if question.on == "failure":
         return f"{_ends(question)} both run: there is no failure to search for."
-    by = ", ".join(filter(None, [end.reason or "", show_value(question, end, metric), _count(question, end)]))
+    value = f"{show_value(question, end, metric)}{_say_output(end)}"
+    by = ", ".join(filter(None, [end.reason or "", value, _count(question, end)]))
     shown = "are not shown to differ" if question.on == "accuracy" else "do not differ"
     is_timed = question.on == "latency" and not end.reason
     least = f" by more than {formatting.share(judge_time.LEAST, 0)}" if is_timed else ""

@@ -23,10 +23,11 @@ def require_writable(*files: Path | None) -> None:
     """Raises ``UsageError`` before anything is measured where a file cannot be written."""
     for file in files:
         if file is not None:
-            _write(file, "", append=True)
+            write_file(file, "", append=True)
 
 
-def _write(file: Path, text: str, *, append: bool = False) -> None:
+def write_file(file: Path, text: str, *, append: bool = False) -> None:
+    """Writes the text, behind what is there where it is to ``append``; raises ``UsageError``."""
     try:
         with regular_file.open_to_write(file, append=append) as stream:
             stream.write(text)
@@ -52,9 +53,9 @@ def write_files(gated: Gated, *, junit: Path | None, markdown: Path | None, comm
     from qbench.gating import junit as xml
 
     if junit is not None:
-        _write(junit, xml.junit(gated))
+        write_file(junit, xml.junit(gated))
     if markdown is not None:
-        _write(markdown, comment)
+        write_file(markdown, comment)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,9 @@ def upgrade(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write Markdown for an issue or a pull request.")
     ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the same as an HTML page, too.")
+    ] = None,
     max_minutes: Annotated[
         float | None, typer.Option(metavar="M", min=0, help="Most minutes of timing; what is open then stays open.")
     ] = None,
@@ -65,7 +68,7 @@ def upgrade(
     from qbench.upgrade import text
     from qbench.upgrade.upgrade import upgrade as story
 
-    gate_output.require_writable(junit, markdown)
+    gate_output.require_writable(junit, markdown, output)
     request = _read_request(named, to, since or (), overrides or (), only=only, out=out, quiet=quiet)
     with live(sys.stderr, quiet=quiet) as progress:
         most = math.inf if max_minutes is None else 60 * max_minutes
@@ -73,6 +76,10 @@ def upgrade(
     gate_output.write_files(
         upgraded.joined, junit=junit, markdown=markdown, comment=text.markdown(upgraded) if markdown else ""
     )
+    if output is not None:
+        from qbench.upgrade import page
+
+        gate_output.write_file(output, page.render(upgraded))
     print(text.as_json(upgraded).rstrip() if as_json else text.text(upgraded))
     raise typer.Exit(upgraded.exit_code)
 

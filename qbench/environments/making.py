@@ -111,7 +111,7 @@ def _install(resolved: Sequence[Resolved], folder: Path, tell: Tell) -> list[Loc
     free = shutil.disk_usage(folder).free
     tell(f"environment with {names}: fetching; {formatting.size(free)} are free where it will lie")
     with tempfile.TemporaryDirectory(dir=folder) as fetched:
-        wheels = pip.fetch_wheels(resolved, Path(fetched))
+        wheels = pip.fetch_wheels(resolved, Path(fetched), tell)
         unpacked = sum(map(_count_unpacked_bytes, wheels))
         tell(f"environment with {names}: takes {formatting.size(unpacked)} in {folder.parent}; `qbench clean` frees it")
         if unpacked > shutil.disk_usage(folder).free:

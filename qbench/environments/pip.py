@@ -11,7 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from typing import Any
 from qbench import installation
 from qbench.environments.pins import Pin, normalize_name
 from qbench.errors import UsageError
+from qbench.process.offspring import offspring
 
 _LAST_LINES = 3
+# How pip says, to people, that it begins to fetch a file, and how large that is.
+_DOWNLOAD = re.compile(r"Downloading (?P<file>\S+) \((?P<size>[\d.]+ (?:bytes|[kMG]?B))\)$")
 # How pip and what it fetches with say that nobody answers.
 _UNREACHABLE = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|Failed to establish a new connection"
@@ -81,17 +85,25 @@ def _describe_source(info: Mapping[str, Any]) -> str:
     return f"{url}#subdirectory={info['subdirectory']}" if "subdirectory" in info else url
 
 
-def fetch_wheels(resolved: Sequence[Resolved], folder: Path) -> list[Path]:
+def fetch_wheels(
+    resolved: Sequence[Resolved], folder: Path, tell: Callable[[str], None] = lambda text: None
+) -> list[Path]:
     """The wheels of what was resolved, in ``folder``: fetched, and built where there is none; whatever has a hash must
-    have that one."""
+    have that one. ``tell`` hears the size of each file as its download begins: no index has to say it before."""
     hashed = [each for each in resolved if each.sha256 is not None]
     for group in (hashed, [each for each in resolved if each.sha256 is None]):
         if group:
             lock = folder / "lock.txt"
             lock.write_text("".join(f"{each.line}\n" for each in group), encoding="utf-8")
-            run_pip(["wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), "-r", str(lock)])
+            words = ["wheel", "--progress-bar", "off", "--no-deps", "--wheel-dir", str(folder), "-r", str(lock)]
+            run_pip(words, hear=lambda line: _tell_download(line, tell))
             lock.unlink()
     return sorted(folder.glob("*.whl"))
+
+
+def _tell_download(line: str, tell: Callable[[str], None]) -> None:
+    if (download := _DOWNLOAD.match(line)) is not None and not download["file"].endswith(".metadata"):
+        tell(f"downloading {download['file'].rpartition('/')[2]}: {download['size']}")
 
 
 def lay_out(wheels: Sequence[Path], folder: Path) -> None:
@@ -100,8 +112,9 @@ def lay_out(wheels: Sequence[Path], folder: Path) -> None:
     run_pip([*words, *map(str, wheels)])
 
 
-def run_pip(words: Sequence[str], folder: Path | None = None) -> str:
-    """What pip prints for programs; ``Unreachable`` or ``Uninstallable`` with its last words where it fails."""
+def run_pip(words: Sequence[str], folder: Path | None = None, hear: Callable[[str], None] | None = None) -> str:
+    """What pip prints for programs; ``Unreachable`` or ``Uninstallable`` with its last words where it fails. ``hear``
+    is called with each line as it comes. pip ends with this process, however that one ends, and its files with it."""
     # -P: a folder that one works in may hold a pip.py. The two settings would contradict --target.
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
     # Its answers are read, however quiet it is to be. Without a retry it says that there are no versions, not that
@@ -114,12 +127,32 @@ def run_pip(words: Sequence[str], folder: Path | None = None) -> str:
         "PIP_QUIET": "0",
         "PIP_VERBOSE": "0",
     }
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    if done.returncode:
-        raise _explain(done.stderr.decode("utf-8", errors="replace"), done.returncode)
-    return done.stdout.decode("utf-8", errors="replace")
+    own = offspring()
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(dir=own.make_folder()) as temporary:
+        variables = {**os.environ, **settings, **own.mark_program(), "TMPDIR": temporary}
+        with subprocess.Popen(
+            command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process:
+            try:
+                said = _listen(process, hear)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            errors.seek(0)
+            raise _explain(errors.read().decode("utf-8", errors="replace"), process.returncode)
+    return said
+
+
+def _listen(process: subprocess.Popen[bytes], hear: Callable[[str], None] | None) -> str:
+    """All that a program prints."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.decode("utf-8", errors="replace"))
+        if hear is not None:
+            hear(lines[-1].strip())
+    return "".join(lines)
 
 
 def _explain(said: str, code: int) -> UsageError:

@@ -12,6 +12,7 @@ from pathlib import Path
 from qbench.environments.environment import Environment
 from qbench.environments.pins import Pin
 from qbench.errors import UsageError
+from qbench.process.offspring import offspring
 
 # Of a distribution without a module of its name the first that it brings is imported; of one without any, none.
 _LOOK = """
@@ -43,8 +44,8 @@ def require_imports(environment: Environment, pins: Sequence[Pin]) -> None:
     has another version of it, or one from another place."""
     command = [str(environment.python), "-P", "-c", _LOOK, json.dumps([pin.name for pin in pins])]
     done = subprocess.run(
-        command, env={**os.environ, **environment.program_variables}, stdin=subprocess.DEVNULL, capture_output=True,
-        check=False,
+        command, env={**os.environ, **environment.program_variables, **offspring().mark_program()},
+        stdin=subprocess.DEVNULL, capture_output=True, check=False,
     )  # fmt: skip
     said = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
     if done.returncode:

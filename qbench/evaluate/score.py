@@ -120,18 +120,27 @@ def _score_by_user(
     if len(outputs.names) < 2 or not outputs.all_judged:
         _keep_values(metric, predictions, fp32 or baseline, kept)
         return score_predictions(metric, predictions, baseline, classes, fp32)
-    places = [place for place in range(len(outputs.names)) if name_outputs(place) in predictions]
-    layout = {outputs.names[place]: predictions[name_outputs(place)].shape[1:] for place in places}
-    given, *others = (
-        None if part is None else {**part, "outputs": _join_outputs(part, places, outputs.names)}
-        for part in (predictions, baseline, fp32)
-    )
+    named, (given, *others) = join_outputs(metric, (predictions, baseline, fp32), outputs.names)
     assert given is not None
-    named = metric.of_outputs(layout)
     accuracy = score_predictions(named, given, others[0], classes, others[1])
     _keep_values(named, given, others[1] or others[0], kept)
-    rows = tuple(OutputScore(name=name, judged=name in layout) for name in outputs.names)
+    rows = tuple(
+        OutputScore(name=name, judged=name_outputs(place) in predictions) for place, name in enumerate(outputs.names)
+    )
     return replace(accuracy, outputs=rows, flips=None, agreement=None, only_answer=None)
+
+
+def join_outputs(
+    metric: UserMetric, parts: Sequence[dict[str, Array] | None], names: Sequence[str]
+) -> tuple[UserMetric, list[dict[str, Array] | None]]:
+    """The user's metric as a function of all outputs by name, and predictions in which all that the first of ``parts``
+    has stand beside each other where the first output does."""
+    predictions = parts[0]
+    assert predictions is not None
+    places = [place for place in range(len(names)) if name_outputs(place) in predictions]
+    layout = {names[place]: predictions[name_outputs(place)].shape[1:] for place in places}
+    joined = [None if part is None else {**part, "outputs": _join_outputs(part, places, names)} for part in parts]
+    return metric.of_outputs(layout), joined
 
 
 def _join_outputs(predictions: dict[str, Array], places: Sequence[int], names: Sequence[str]) -> Array:
@@ -162,13 +171,9 @@ def score_outputs(
     if len(outputs.names) < 2:
         return first
     scores, held = {0: first}, fp32 or baseline or predictions
-    if outputs.all_judged and metric.against == "fp32":
-        for place in range(1, len(outputs.names)):
-            name = name_outputs(place)
-            if not _is_comparable(predictions, held, name) or metric.problem(predictions[name], None, classes):
-                continue
-            base, exact = (None if part is None else take_outputs(part, place) for part in (baseline, fp32))
-            scores[place] = score_predictions(metric, take_outputs(predictions, place), base, classes, exact)
+    for place in list_judged(metric, predictions, held, classes, outputs)[1:]:
+        base, exact = (None if part is None else take_outputs(part, place) for part in (baseline, fp32))
+        scores[place] = score_predictions(metric, take_outputs(predictions, place), base, classes, exact)
     judged = min(scores, key=lambda place: _find_worst(metric, scores[place]))
     described = []
     for place, name in enumerate(outputs.names):
@@ -189,6 +194,21 @@ def score_outputs(
         agreement=first.agreement,
         only_answer=first.only_answer,
     )
+
+
+def list_judged(
+    metric: Metric, predictions: dict[str, Array], fp32: dict[str, Array], classes: int | None, outputs: Outputs
+) -> list[int]:
+    """The places of the outputs that are judged: the first and, where all are, those that ``metric`` can hold against
+    fp32's."""
+    if not outputs.all_judged or metric.against != "fp32":
+        return [0]
+    others = [(place, name_outputs(place)) for place in range(1, len(outputs.names))]
+    return [0] + [
+        place
+        for place, name in others
+        if _is_comparable(predictions, fp32, name) and not metric.problem(predictions[name], None, classes)
+    ]
 
 
 def _find_worst(metric: Metric, accuracy: Accuracy) -> float:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import qbench
 from qbench.environments.environment import Environment
 from qbench.errors import UsageError
+from qbench.process.offspring import offspring
 
 # Latency is measured by the gate, both sides in turn: what a run itself measures is a first look at each case.
 FIRST_LOOK = ("measure.spend=screening",)
@@ -48,6 +49,7 @@ def run_suite(
             **environment.program_variables,
             **variables,
             **({} if from_here else _look_away(environment)),
+            **offspring().mark_program(),
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

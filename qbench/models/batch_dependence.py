@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError, first_names, out_of_memory
 from qbench.models.base import Network
 from qbench.models.dry_run import Inputs, try_outputs
+from qbench.quant import random_draws
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import onnxruntime_session
 
@@ -40,9 +41,11 @@ def require_independent(network: Network, inputs: Inputs, together: Array) -> No
     if np.isfinite(apart) and apart <= TOLERANCE * max(most, float(np.abs(alone).max(initial=0.0))):
         return
     if _is_random(network, inputs, together):
+        draws = "" if network.module is None else random_draws.describe_draws(lambda: try_outputs(network, inputs))
         raise ModelError(
-            f"the network gives another output each time for the same examples (up to {apart:.3g} of {most:.3g}): it "
-            "draws random numbers in forward, so no variant can be compared with it; make it deterministic in eval mode"
+            f"the network gives another output each time for the same examples (up to {apart:.3g} of {most:.3g}): "
+            f"{draws or 'it draws random numbers, or keeps something of earlier calls'}, so no variant can be compared "
+            "with it; make it deterministic in eval mode"
         )
     raise ModelError(
         f"an example has another output alone than among {len(beside)} (up to {apart:.3g} of {most:.3g}), so that its "

@@ -235,7 +235,7 @@ def _of_torch(network: Network, inputs: Inputs) -> Array:
     result, batch = _call(network, inputs), len(inputs[0])
     output = model_call.first(result)
     if not isinstance(output, torch.Tensor):
-        raise ModelError(_no_tensor(result, batch))
+        raise ModelError(f"{_no_tensor(result, batch)}{_describe_heads(network.module, inputs, result)}")
     if odd := next(
         (part for part in (result if isinstance(result, tuple | list) else ()) if not _is_plain(part)), None
     ):
@@ -246,6 +246,29 @@ def _of_torch(network: Network, inputs: Inputs) -> Array:
     _require_rows(tuple(output.shape), batch)
     array: Array = output.numpy()
     return array
+
+
+def _describe_heads(module: Any, inputs: Inputs, result: Any) -> str:
+    """What a detector that gives a dict for each image can return in their place: what its heads give, where it is
+    built of a backbone and a head, as torchvision's of one stage are; tried. Else nothing."""
+    import torch
+
+    if not adapt.describe_dicts(result) or not all(hasattr(module, part) for part in ("backbone", "head")):
+        return ""
+    try:
+        with torch.inference_mode():
+            heads = module.head(list(module.backbone(torch.from_numpy(np.array(inputs[0]))).values()))
+    except Exception as error:  # parts of these names that are called in another way
+        if out_of_memory(error):
+            raise
+        return ""
+    names = _list_usable(heads, len(inputs[0]))
+    if not names:
+        return ""
+    return (
+        f"; `return self.head(list(self.backbone(images).values()))` gives {' and '.join(names)}, before decoding and "
+        "suppression, which no engine quantizes: the data set then gives images as its own transform makes them"
+    )
 
 
 def _is_plain(part: Any) -> bool:

@@ -36,6 +36,10 @@ class Offspring:
         """What a starting child inherits."""
         return {reaper.MARK: self.mark, "TMPDIR": str(self.folder)}
 
+    def mark_program(self) -> dict[str, str]:
+        """What a program that is started anew inherits, so that it is asked to end where this process is killed."""
+        return {reaper.MARK: self.mark}
+
     def make_folder(self) -> Path:
         """A folder for one child alone: what it removes of its temporary files is nobody else's."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a child may have removed it, too
@@ -92,6 +96,9 @@ def _start(folder: Path, mark: str) -> subprocess.Popen[bytes] | None:
     if not hasattr(os, "killpg"):  # Windows
         return None
     command = [sys.executable, "-I", "-S", str(Path(reaper.__file__)), str(folder), mark]
+    # It outlives this process, also where that one was itself started by a qbench, which ends what has its mark.
+    environment = {name: value for name, value in os.environ.items() if name != reaper.MARK}
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        env=environment,
+    )  # fmt: skip

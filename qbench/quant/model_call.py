@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError, reraise
+from qbench.quant import random_draws
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 400
 _TRACERS_ADVICE = " This can be attempted when"  # how FX goes on for three lines
 
-RANDOM = (
-    "the network's outputs differ from call to call: is dropout or randomness left on in eval mode? Use nn.Dropout, or "
-    "F.dropout(x, training=self.training); a network that changes by itself cannot be compared with its int8"
-)
+
+class ChangesByItself(BuildError):
+    """The network's outputs differ from call to call."""
 
 
 def reason(error: BaseException) -> str:
@@ -96,7 +96,7 @@ def of_one_example(module: Any, example: tuple[Any, ...]) -> Any:
 
 
 def require_repeatable(*modules: Callable[..., Any], example: tuple[Any, ...], tolerance: float = 0.0) -> None:
-    """Raises ``BuildError`` where one of the modules gives two different first outputs for one example.
+    """Raises ``ChangesByItself`` where one of the modules gives two different first outputs for one example.
 
     ``tolerance`` is a share of the largest output. Without one, only ask why outputs were not as expected: the first
     calls of a ScriptModule may round in another way than the later, compiled ones.
@@ -109,4 +109,19 @@ def require_repeatable(*modules: Callable[..., Any], example: tuple[Any, ...], t
         if first_output.shape != other.shape or not bool(
             ((first_output - other).abs() <= tolerance * first_output.abs().max()).all()
         ):
-            raise BuildError(RANDOM)
+            raise ChangesByItself(_explain_change(module, example))
+
+
+def _explain_change(module: Callable[..., Any], example: tuple[Any, ...]) -> str:
+    draws = random_draws.describe_draws(lambda: module(*example))
+    cause = (
+        f"{draws}; turn dropout off in eval mode (nn.Dropout, or F.dropout(x, training=self.training)), and write what "
+        "else draws so that it does not there"
+        if draws
+        else "nothing draws from torch's generator, so it keeps something of earlier calls (a cache, a counter), or "
+        "has a generator of its own; make it forget that in eval mode"
+    )
+    return (
+        f"the network's outputs differ from call to call: {cause}; a network that changes by itself cannot be compared "
+        "with its int8"
+    )

@@ -18,7 +18,7 @@ from qbench.upgrade.sentence import write_sentence
 from qbench.upgrade.upgrade import ANEW, KEPT, Upgraded
 
 SCHEMA = 1
-_HEAD = ("case", "file", "time", "of it the file", "answers", "size", "layers", "cold start", "memory")
+HEAD = ("case", "file", "time", "of it the file", "answers", "size", "layers", "cold start", "memory")
 _WAYS = {KEPT: "same", ANEW: "anew"}
 _NONE = "—"
 
@@ -27,7 +27,7 @@ def text(upgraded: Upgraded) -> str:
     """The sentence, what was compared, a row per case and way, the verdicts of the gate that are no PASS, and what all
     of them come to; no trailing newline."""
     joined = upgraded.joined
-    rows = align_rows([_HEAD, *(_list_cells(change) for change in upgraded.changes)])
+    rows = align_rows([HEAD, *(list_cells(change) for change in upgraded.changes)])
     lines = [write_sentence(upgraded), describe_versions(upgraded), "", *rows, *list_reasons(upgraded.changes)]
     lines += [explain(upgraded.changes), ""]
     lines += [gate_text.describe(each) for each in gate_text.worst_first(joined.verdicts) if each.outcome != "PASS"]
@@ -65,10 +65,11 @@ def list_reasons(changes: Sequence[CaseChange]) -> list[str]:
     return [f"{case} ({', '.join(ways)}) does not run: {reason}" for (case, reason), ways in reasons.items()]
 
 
-def _list_cells(change: CaseChange) -> tuple[str, ...]:
+def list_cells(change: CaseChange) -> tuple[str, ...]:
+    """The row of one case and way, below ``HEAD``."""
     way = _WAYS[change.way]
     if change.reason is not None:
-        return change.case, way, "does not run", *[""] * (len(_HEAD) - 3)
+        return change.case, way, "does not run", *[""] * (len(HEAD) - 3)
     same = change.way == ANEW and change.same_file
     return (
         change.case,
@@ -107,8 +108,8 @@ def markdown(upgraded: Upgraded) -> str:
     """For an issue or a comment: a mark by which a bot finds its own, the sentence, the rows, the gate's verdicts."""
     gated = upgraded.joined
     mark = gate_markdown.marker(gated.suite).replace("qbench-gate", "qbench-upgrade")
-    rows = [_HEAD, tuple("---" for _ in _HEAD)]
-    rows += map(_list_cells, upgraded.changes)
+    rows = [HEAD, tuple("---" for _ in HEAD)]
+    rows += map(list_cells, upgraded.changes)
     table = "\n".join(f"| {' | '.join(_cell(cell, row < 2) for cell in cells)} |" for row, cells in enumerate(rows))
     sections = [
         f"{mark}\n**{formatting.markdown(write_sentence(upgraded))}**",

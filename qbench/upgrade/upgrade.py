@@ -17,7 +17,7 @@ from qbench.decide.names import variant_name
 from qbench.environments.environment import Environment
 from qbench.errors import NotComparable, QbenchError
 from qbench.gating.baseline import write_baseline
-from qbench.gating.exit_codes import Outcome
+from qbench.gating.exit_codes import EXIT_CODES, Outcome
 from qbench.gating.gate import Gated, gate_run
 from qbench.gating.live_case import BASELINE, CONTENDER
 from qbench.gating.rerun import Rerunner, prepare_run_data
@@ -26,6 +26,7 @@ from qbench.gating.suite_program import FIRST_LOOK, run_suite
 from qbench.gating.trusted_suite import suite_to_open
 from qbench.measure.worker import INPUTS
 from qbench.process.child_process import Limits
+from qbench.process.offspring import offspring
 from qbench.record.artifact_file import find_in_cache
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.suite import Suite
@@ -69,12 +70,14 @@ class Upgraded:
 
     @property
     def joined(self) -> Gated:
-        """Both gates as one, each rule with its way; what the other way breaks is noted where the better one holds."""
+        """Both gates as one, each rule with its way; what the other way breaks is noted where it is worse than what
+        the better one comes to, so that the exit code is that of the better one."""
         best, verdicts = self.way, []
         for way, gated in self.gates.items():
             suffix = " (same file)" if way == KEPT else " (built anew)"
             for verdict in gated.verdicts:
-                aside = way != best and self.exit_code == 0 and verdict.effect not in ("pass", "skip")
+                worse = _PREFERENCE.index(EXIT_CODES[verdict.effect]) > _PREFERENCE.index(self.exit_code)
+                aside = way != best and worse
                 renamed = replace(verdict, rule=f"{verdict.rule}{suffix}")
                 verdicts.append(replace(renamed, settled="note") if aside else renamed)
         chosen = self.gates[best]
@@ -101,7 +104,7 @@ def _upgrade(request: Request, rerunner: Rerunner, build: Build | None) -> Upgra
     anew = build([], "files built anew", sides.new)
     runs = {KEPT: read_run(kept), ANEW: read_run(anew)}
     rerunner = replace(rerunner, environments={BASELINE: sides.old, CONTENDER: sides.new})
-    with tempfile.TemporaryDirectory(prefix="qbench-upgrade-") as home:
+    with tempfile.TemporaryDirectory(dir=offspring().make_folder()) as home:
         gates, measured = _judge(old, runs, sides, rerunner, Path(home))
     return Upgraded(
         suite=request.suite.suite,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,6 +24,15 @@ def _cache(tmp_path, monkeypatch):
 def test_the_zoo_holds_at_least_thirty_networks_of_their_own_names():
     """So many kinds of architecture are tried before a release."""
     assert len(set(zoo.names())) == len(zoo.names()) >= 30
+
+
+def test_a_layer_of_zeros_is_given_weights(monkeypatch):
+    """timm's gMLP, MLP-Mixer and ResMLP begin with a classifier of zeros, of which int8 is as good as fp32."""
+    head = torch.nn.Linear(4, 3)
+    torch.nn.init.zeros_(head.weight)
+    networks = {"zeros": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), head), (("vector", 4),))}
+    monkeypatch.setitem(sys.modules, "zeros", SimpleNamespace(NETWORKS=networks))
+    assert zoo.build("zeros", "zeros")[1].weight.count_nonzero() == 12
 
 
 def test_a_network_goes_through_the_stages():

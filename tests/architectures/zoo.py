@@ -43,12 +43,16 @@ def keys_of(network: str) -> str:
 
 
 def build(family: str, network: str):
-    """A network in eval mode whose BatchNorm has seen examples: fresh statistics (0 and 1) would fold to nothing."""
+    """A network in eval mode whose BatchNorm has seen examples: fresh statistics (0 and 1) would fold to nothing.
+    Layers whose weights begin as zeros (a classifier of timm's) have others, or there were nothing to compare."""
     import torch
 
     table = importlib.import_module(family)
     factory, kinds, *_ = table.NETWORKS[network]
     module = factory().eval()
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear | torch.nn.Conv2d) and not part.weight.any():
+            torch.nn.init.normal_(part.weight, std=0.02)
     norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from made_bisections import MadeCandidates, make_looks, make_question
 
-from qbench.bisect import bisection, judges
+from qbench.bisect import bisection, judges, text
 from qbench.bisect.answer import Answer
 from qbench.bisect.bisection import find_answer, read_answers
 from qbench.bisect.judge_answers import Scored
@@ -22,9 +22,12 @@ from qbench.evaluate.predictions import load_predictions
 RIGHT = np.ones((450, 1))
 
 
-def score(file: Path) -> Scored:
-    """The first output is the score."""
-    return Scored(values=load_predictions(file)["outputs"][:, 0], bounds=(0.0, None))
+def score(file: Path) -> Mapping[str, Scored]:
+    """Each column of the first output is the score of an output."""
+    values = load_predictions(file)["outputs"]
+    if values.shape[1] == 1:
+        return {"": Scored(values=values[:, 0], bounds=(0.0, None))}
+    return {name: Scored(values=values[:, place], bounds=(0.0, None)) for place, name in enumerate(("scores", "boxes"))}
 
 
 def choose_judge(on: On, folder: Path) -> Judge:
@@ -84,6 +87,24 @@ def test_the_release_that_flips_answers_is_named(first: int, tmp_path: Path) -> 
         assert answer.kind == "named", on
         assert answer.bracket is not None
         assert answer.bracket.first_bad == first
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_the_release_that_lowers_any_output_is_named(changed: int, tmp_path: Path) -> None:
+    """By the output that lost, whichever it is: the other is the same at both ends."""
+
+    def answer(place: int) -> np.ndarray:
+        columns = [RIGHT, RIGHT]
+        columns[changed] = flip(9 if place >= 5 else 0)
+        return np.concatenate(columns, axis=1)
+
+    found = answer_of(MadeCandidates(question=make_question("accuracy"), first=5, answers=answer), tmp_path)
+    assert found.kind == "named"
+    assert found.bracket is not None
+    assert found.bracket.first_bad == 5
+    assert found.judged[8].output == ("scores", "boxes")[changed]
+    named = text.sum_up(make_question("accuracy"), found)
+    assert f"lowered the score of the output {found.judged[8].output}: " in named
 
 
 @pytest.mark.parametrize("first", [1, 5, 8])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from qbench.bisect.judge_answers import (
     Scored,
+    choose_output,
     compare_scores,
     digest_answers,
     judge_bits,
@@ -37,6 +38,17 @@ def test_the_ends_differ_where_a_paired_test_shows_a_loss() -> None:
     assert judge_score_end(GOOD, flip(0)).side == "good"
     assert judge_score_end(BAD, GOOD).side == "good"
     assert judge_score_end(GOOD, GOOD).value == compare_scores(GOOD, GOOD)
+
+
+def test_the_output_that_lost_most_is_chosen_and_all_share_the_error() -> None:
+    """Five wrong of 450 show a loss of the only output and not of one of four; one that both ends have not is none."""
+    five = flip(*range(5))
+    good = dict.fromkeys("abcd", GOOD)
+    assert choose_output(good, {**good, "b": five, "c": flip(0)}) == "b"
+    assert choose_output(good, {"e": BAD}) is None
+    assert judge_score_end(GOOD, five).side == "bad"
+    assert judge_score_end(GOOD, five, outputs=4).side == "good"
+    assert judge_score_end(GOOD, BAD, outputs=4).side == "bad"
 
 
 def test_who_answers_as_an_end_is_on_its_side() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from qbench.bisect.score_answers import describe_metric, score_here
 from qbench.errors import EvaluateError
+from qbench.evaluate.score import ONE_OUTPUT, Outputs
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.user_metric import UserFunction
 
@@ -24,8 +26,16 @@ def write(file: Path, **arrays: np.ndarray) -> Path:
 
 
 def score(name: str, file: Path, fp32: Path | None = None, spec: MetricSpec | None = None) -> tuple[np.ndarray, bool]:
+    """As the child does, of one output."""
+    (scores,) = score_all(spec or MetricSpec(name=name), file, fp32).values()
+    return scores
+
+
+def score_all(
+    spec: MetricSpec, file: Path, fp32: Path | None = None, outputs: Outputs = ONE_OUTPUT
+) -> Mapping[str, tuple[np.ndarray, bool]]:
     """As the child does."""
-    return score_here(spec or MetricSpec(name=name), file, fp32, 10, progress=lambda text, share: None)
+    return score_here(spec, file, fp32, 10, outputs, progress=lambda text, share: None)
 
 
 def test_right_or_wrong_by_example(tmp_path: Path) -> None:
@@ -48,6 +58,34 @@ def test_distance_from_fp32(tmp_path: Path) -> None:
     values, whole = score("cosine", write(tmp_path / "a.npz", outputs=OUTPUTS + 1), fp32)
     assert not whole
     assert values.max() < 1
+
+
+def test_each_output_is_scored_as_the_gate_scores_it(tmp_path: Path) -> None:
+    """Against fp32's, where the suite names none; labels are of the first alone."""
+    boxes = RNG.standard_normal((40, 3, 4)).astype(np.float32)
+    file = write(tmp_path / "a.npz", **{"outputs": OUTPUTS, "outputs.1": -boxes}, labels=LABELS)
+    fp32 = write(tmp_path / "fp32.npz", **{"outputs": OUTPUTS, "outputs.1": boxes})
+    names = ("logits", "boxes")
+    scores = score_all(MetricSpec(name="cosine"), file, fp32, Outputs(names=names))
+    assert {name: values.mean() for name, (values, _) in scores.items()} == pytest.approx({"logits": 1, "boxes": -1})
+    assert list(score_all(MetricSpec(name="top1"), file, fp32, Outputs(names=names))) == [""]
+    assert list(score_all(MetricSpec(name="cosine"), file, fp32, Outputs(names=names, all_judged=False))) == [""]
+
+
+def test_a_score_of_the_users_is_given_all_outputs_by_name(tmp_path: Path) -> None:
+    """As one, where the suite names none."""
+    (tmp_path / "mine.py").write_text(
+        "def distance(outputs, reference):\n    return abs(outputs['boxes'] - reference['boxes']).max(1)\n"
+    )
+    function = UserFunction(
+        file=tmp_path / "mine.py", attribute="distance", percent=False, higher_is_better=False, against="fp32", unit=""
+    )
+    boxes = np.zeros((40, 2), np.float32)
+    file = write(tmp_path / "a.npz", **{"outputs": OUTPUTS, "outputs.1": boxes + 3})
+    fp32 = write(tmp_path / "fp32.npz", **{"outputs": OUTPUTS, "outputs.1": boxes})
+    outputs = Outputs(names=("logits", "boxes"))
+    ((values, whole),) = score_all(MetricSpec(name="distance", function=function), file, fp32, outputs).values()
+    assert (set(values), whole) == ({3.0}, False)
 
 
 def test_what_a_postprocess_made_is_judged(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +50,29 @@ def test_a_wheel_with_another_hash_is_refused(index: Path, tmp_path: Path) -> No
     assert [wheel.name for wheel in pip.fetch_wheels([Resolved(pin=BETA)], tmp_path)] == [
         "qbt_beta-2.0-py3-none-any.whl"
     ]
+
+
+def test_the_size_of_a_download_is_told_as_it_begins(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pip's words, of what comes from a server; a file that lies here is not downloaded."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(index))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{server.server_port}/")
+            monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+            told: list[str] = []
+            pip.fetch_wheels([Resolved(pin=BETA)], tmp_path, told.append)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(told) == 1
+    assert re.fullmatch(r"downloading qbt_beta-2\.0-py3-none-any\.whl: \d+ (bytes|B)", told[0])
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    pip.fetch_wheels([Resolved(pin=ALPHA)], tmp_path, told.append)
+    assert len(told) == 1
 
 
 def test_a_folder_of_source_is_locked_as_such() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,25 @@ def test_the_folder_of_the_run_is_read_from_what_it_prints(tmp_path: Path) -> No
         f"-m qbench run s.yaml --out {tmp_path} --filter * --set a=1 --json --quiet {tmp_path}/packages"
     )
     assert heard.strip().endswith(" more")
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+def test_it_ends_with_one_that_is_killed(tmp_path: Path) -> None:
+    """Whoever started it has no time to ask for that: what is left holds standard error open."""
+    program(tmp_path, "echo started >&2; exec tail -f /dev/null")
+    code = (
+        "from pathlib import Path\n"
+        "from qbench.environments.environment import Environment\n"
+        "from qbench.gating.suite_program import run_suite\n"
+        f"here = Path({str(tmp_path)!r})\n"
+        "environment = Environment(digest='', folder=here, python=here / 'python')\n"
+        "run_suite('s.yaml', [], name='', out=here, settings=[], environment=environment)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as starter:
+        assert starter.stderr is not None
+        assert starter.stderr.readline() == b"started\n"
+        starter.kill()
+        assert starter.communicate(timeout=60)[1] == b""
 
 
 @pytest.mark.parametrize("code", [129, 130, 143])

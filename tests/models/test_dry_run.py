@@ -206,6 +206,41 @@ def test_a_dict_for_each_image_says_what_to_return_and_that_works():
     assert dry_run.try_outputs(Network(kind="torch", module=Filled()), IMAGES).shape == (3, 100, 4)
 
 
+class OneStage(Detector):
+    """With parts of torchvision's names: a level of features, and heads that give each cell's box and scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.box, self.score = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+
+    def backbone(self, images):
+        return {"0": images}
+
+    def head(self, features):
+        return {"boxes": self.box(features[0]), "scores": self.score(features[0])}
+
+
+def test_a_detector_of_one_stage_is_told_how_to_end_with_its_heads():
+    """The line is tried before it is given, and what it makes is judged; parts that do not fit are not spoken of."""
+    with pytest.raises(ModelError, match="gives boxes and scores, before decoding") as raised:
+        dry_run.try_outputs(Network(kind="torch", module=OneStage()), IMAGES)
+    (line,) = (part for part in str(raised.value).split("`") if part.startswith("return "))
+    scope = {}
+    exec(f"def forward(self, images):\n    {line}\n", scope)
+    ended = type("Ended", (OneStage,), {"forward": scope["forward"]})()
+    network = Network(kind="torch", module=ended)
+    assert dry_run.find_first_output(network, IMAGES) == "boxes"
+    assert dry_run.list_outputs(network, IMAGES) == ("boxes", "scores")
+
+    class Strange(OneStage):
+        def head(self, features, sizes):
+            raise AssertionError("it is called with sizes")
+
+    with pytest.raises(ModelError) as raised:
+        dry_run.try_outputs(Network(kind="torch", module=Strange()), IMAGES)
+    assert "self.head" not in str(raised.value)
+
+
 def test_an_output_of_a_dict_for_each_image_cannot_be_named():
     """Whoever names one is told the same."""
     detector = Detector()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qbench.errors import BuildError, first_names, out_of_memory
-from qbench.quant import model_call
+from qbench.quant import model_call, random_draws
 
 Example: TypeAlias = "tuple[Any, ...]"
 # Module and trace run the same operators, so only a fused kernel's rounding lies between them.
@@ -20,7 +22,6 @@ TRACE_TOLERANCE = 1e-4
 EXAMPLES = 512  # calls of module and trace take seconds together even for a network of 10 ms
 _UNTRACED = "torch.jit cannot trace this network, which must take and return tensors only"
 _SHOWN = 2
-_CODE = 60  # characters of a line of the user's that a note quotes
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -31,9 +32,7 @@ class Decision:
     line: int
 
     def __str__(self) -> str:
-        code = linecache.getline(self.file, self.line).strip()
-        short = code if len(code) <= _CODE else f"{code[:_CODE]}…"
-        return f"{Path(self.file).name}:{self.line}" + (f" ({short})" if short else "")
+        return random_draws.name_line(self.file, self.line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +46,7 @@ class Traced:
 def trace(module: Any, example: Example) -> Traced:
     """The trace of a module on a batch of 1; a module that is TorchScript already is returned as it is.
 
+    A module that asks whether it is traced, and fails on the code that it has for that, is traced on its usual one.
     Of a GraphModule no decisions are told: FX refused control flow on values, and what warns there are the scales
     that it keeps as tensors, which become constants as they should.
     """
@@ -54,18 +54,23 @@ def trace(module: Any, example: Example) -> Traced:
 
     if isinstance(module, torch.jit.ScriptModule):
         return Traced(script=module, decisions=())
-    decisions: set[Decision] = set()
     generated = isinstance(module, torch.fx.GraphModule)
-    try:
-        with torch.inference_mode(), known_warnings(), _collected(decisions):
-            # What torch would check is the second trace; ``save`` holds the first one's outputs against the module's.
-            script = torch.jit.trace(module, example, check_trace=False)
-    except Exception as error:  # whatever the user's forward raises on the tracer's tensors
-        if out_of_memory(error):
-            raise
-        what = "the converted model does not run, name the layer in quantize.*.skip_layers" if generated else _UNTRACED
-        raise BuildError(f"{what}: {model_call.reason(error)}") from error
-    return Traced(script=script, decisions=() if generated else tuple(sorted(decisions)))
+    refusals: list[Exception] = []
+    for way in (nullcontext, _unnoticed):
+        decisions: set[Decision] = set()
+        try:
+            with torch.inference_mode(), known_warnings(), _collected(decisions), _without_strides(), way():
+                # What torch would check is the second trace; ``save`` holds the first one's outputs against the
+                # module's.
+                script = torch.jit.trace(module, example, check_trace=False)
+        except Exception as error:  # whatever the user's forward raises on the tracer's tensors
+            if out_of_memory(error):
+                raise
+            refusals.append(error)
+        else:
+            return Traced(script=script, decisions=() if generated else tuple(sorted(decisions)))
+    what = "the converted model does not run, name the layer in quantize.*.skip_layers" if generated else _UNTRACED
+    raise BuildError(f"{what}: {model_call.reason(refusals[0])}") from refusals[0]
 
 
 def script_decisions(module: Any, traced: Traced) -> Any | None:
@@ -183,6 +188,67 @@ def _collected(decisions: set[Decision]) -> Iterator[None]:
 
         warnings.showwarning = collect
         yield
+
+
+@contextmanager
+def _unnoticed() -> Iterator[None]:
+    """``torch.jit.is_tracing`` says no: transformers builds masks while it is traced that some of its own networks
+    (Nystroemformer) do not take."""
+    import torch
+
+    asked = torch.jit.is_tracing
+    torch.jit.is_tracing = lambda: False
+    try:
+        yield
+    finally:
+        torch.jit.is_tracing = asked
+
+
+@contextmanager
+def _without_strides() -> Iterator[None]:
+    """Views by ``as_strided`` (Longformer's overlapping chunks) are read by place in the example, since a trace keeps
+    the strides of the one example, which a batch lays out in another way."""
+    import torch
+
+    own, functional = torch.Tensor.as_strided, torch.as_strided
+
+    def read(tensor: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+        places = _find_places(tensor, tuple(map(int, size)), tuple(map(int, stride)), storage_offset)
+        if places is None:
+            return own(tensor, size, stride, storage_offset)
+        return tensor.flatten(1)[:, places]
+
+    torch.Tensor.as_strided = torch.as_strided = read
+    try:
+        yield
+    finally:
+        del torch.Tensor.as_strided  # the one of its base class is seen again
+        torch.as_strided = functional
+
+
+def _find_places(tensor: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: Any) -> Any | None:
+    """Which elements of an example, counted along its axes, a view of these sizes and strides shows; None where it
+    takes examples apart or shows what the tensor does not."""
+    import torch
+
+    if tensor.dim() < 2 or len(size) < 2 or offset not in (None, tensor.storage_offset()):
+        return None
+    rows = int(tensor.shape[0])
+    if size[0] != rows or (rows > 1 and stride[0] != tensor.stride(0)):
+        return None
+    held = _list_offsets(tuple(map(int, tensor.shape[1:])), tensor.stride()[1:]).ravel()
+    wanted = _list_offsets(size[1:], stride[1:])
+    places = np.full(1 + max(held.max(initial=0), wanted.max(initial=0)), -1)
+    places[held] = np.arange(len(held))
+    return None if (places[wanted] < 0).any() else torch.from_numpy(places[wanted])
+
+
+def _list_offsets(size: tuple[int, ...], stride: tuple[int, ...]) -> NDArray[np.int64]:
+    """How far from the first each element lies in memory, by its indices."""
+    offsets = np.zeros(size, np.int64)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        offsets += (np.arange(count) * step).reshape(count, *(1,) * (len(size) - axis - 1))
+    return offsets
 
 
 @contextmanager

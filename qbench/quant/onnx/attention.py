@@ -92,13 +92,34 @@ def _multiplies_activations(graph: Graph, node: Any) -> bool:
 
 def _count_keys(graph: Graph, node: Any) -> int | None:
     """How many probabilities are in a row of what a product reads first, 0 where it gives the scores of them; None
-    where it does neither, or the number is not known."""
+    where it does neither, the number is not known, or what they multiply was made of probabilities (a matrix that is
+    inverted step by step, as in Nystroemformer: differences of products, 25.5 dB on bytes, in float 64)."""
     maker = graph.maker(node.input[0])
     if maker is not None and _is(maker, "Softmax"):
+        if _comes_from_softmax(graph, node.input[1]):
+            return None
         shape = graph.shape(node.input[0]) or ()
         keys = shape[-1] if attribute(maker, "axis", -1) in (-1, len(shape) - 1) else None
         return keys if isinstance(keys, int) and keys > 0 else None
     return 0 if _leads_to_softmax(graph, node.output[0]) else None
+
+
+def _comes_from_softmax(graph: Graph, tensor: str) -> bool:
+    """Whether a tensor is computed from what a Softmax gives, without a layer between."""
+    pending, visited = [tensor], {tensor}
+    while pending:
+        maker = graph.maker(pending.pop())
+        if maker is None or _is_layer(graph, maker):
+            continue
+        if _is(maker, "Softmax"):
+            return True
+        pending += [name for name in maker.input if name not in visited]
+        visited.update(maker.input)
+    return False
+
+
+def _is_layer(graph: Graph, node: Any) -> bool:
+    return _is(node, "Conv", *_PRODUCTS) and any(graph.constant(name) is not None for name in node.input[:2])
 
 
 def _leads_to_softmax(graph: Graph, tensor: str) -> bool:

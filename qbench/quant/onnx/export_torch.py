@@ -102,8 +102,8 @@ def _list_ways(module: Any, examples: Examples) -> dict[str, Way]:
 def _explain(refusals: dict[str, Exception]) -> BuildError:
     """What each way says, each reason once; that of a network that is at fault by itself alone."""
     said = {str(error): name for name, error in reversed(refusals.items())}
-    alone = next((error for error in refusals.values() if str(error) == model_call.RANDOM), None)
-    if isinstance(alone, BuildError):
+    alone = next((error for error in refusals.values() if isinstance(error, model_call.ChangesByItself)), None)
+    if alone is not None:
         return alone
     reasons = [f"{name}: {text}" if name else text for text, name in reversed(said.items())]
     return ModeImpossible(
@@ -171,7 +171,7 @@ def _export_by_trace(module: Any, example: Example, file: Path, examples: Exampl
     traced = tracing.trace(module, example)
     harmless = tracing.require_harmless(module, traced, examples())
     names = [*_name_inputs(example), "output"]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():  # the trace may hold tensors of inference mode
         warnings.simplefilter("ignore")  # of its own deprecation
         try:
             torch.onnx.export(

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import attention, graph_process, needed_inputs, node_names
 from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
+from qbench.quant.onnx.export import executed_layers
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import inner_layers, inner_nodes, layers
@@ -101,9 +102,12 @@ def choose_scales(
         graph = model.graph()
     return Scaled(
         graph=graph,
-        sites=model.sites,
+        sites=_leave_small_float(graph, model.sites, calibrated.small),
         record=complete_scales.as_written(calibrated.record),
-        float_reasons=_explain_sites(graph, model.sites),
+        float_reasons={
+            **_explain_sites(graph, model.sites),
+            **labelled(graph, _list_small(model.sites, calibrated.small)),
+        },
         notes=calibrated.warnings,
         original=complete_scales.as_written(calibrated.original),
     )
@@ -114,6 +118,24 @@ def _prepare(fp32: Path, file: Path, recipe: Recipe, calibration: tuple[Any, ...
     example = onnx_file.tile_batch(fp32, tuple(array[:1] for array in calibration))
     graph = prepare.prepare(fp32, example=example)
     return CalibrationModel.write(graph, _configure(graph, recipe, batch_num), file)
+
+
+def _leave_small_float(graph: Graph, sites: Sites, small: Mapping[str, float]) -> Sites:
+    """Sites without the tensors that would be rounded to zeros, and without the layers that take these in."""
+    layers = {site.layer for site in sites.weights} & _list_small(sites, small).keys()
+    left = executed_layers.without(graph, sites, layers) if layers else sites
+    return replace(left, activations=tuple(site for site in left.activations if site.tensor not in small))
+
+
+def _list_small(sites: Sites, small: Mapping[str, float]) -> dict[str, str]:
+    """The layers that take in a tensor that would be rounded to zeros -> why they stay float."""
+    return {
+        name: f"what it takes in reaches {small[site.tensor]:.2g} at most, which int8 would round to zeros"
+        for site in sites.activations
+        if site.tensor in small
+        for key, (name, _) in site.keys.items()
+        if key == name
+    }
 
 
 def _explain_sites(graph: Graph, sites: Sites) -> dict[str, str]:

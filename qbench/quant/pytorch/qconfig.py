@@ -19,6 +19,8 @@ PERCENTILE = 99.99  # per cent of the values inside the range, where the recipe 
 # qnnpack adds bias / (input scale * weight scale) as an int32: a channel of zeros at torch's smallest scale (1.2e-7)
 # overflows it, and one such channel in the first layer of EfficientNet-Lite0 made every prediction wrong.
 QNNPACK_SMALLEST = 2.0**-18
+# Of activations: small enough for what a network computes with, and no product with a scale of weights is 0 in float32.
+SMALLEST = 2.0**-60
 
 
 def qconfig(engine: str, recipe: Recipe, *, training: bool, layer: type | None = None) -> Any:
@@ -158,7 +160,8 @@ def _make_weight(engine: str, *, training: bool, per_channel: bool) -> Any:
 
 class CalibratorObserver(UniformQuantizationObserverBase):  # type: ignore[misc]  # torch is Any to mypy
     """Shows a calibrator, made with ``options``, the values that pass; its range for the levels of the observer (128
-    with ``reduce_range``) gets scale and zero point by torch's rule."""
+    with ``reduce_range``) gets scale and zero point by torch's rule; where all values are small, a step below torch's
+    least of 1.2e-7, which would round them to a few levels."""
 
     def __init__(self, calibrator: str, options: tuple[tuple[str, Any], ...] = (), **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -189,4 +192,6 @@ class CalibratorObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
             return self._calculate_qparams(self.min_val, self.max_val)  # type: ignore[no-any-return]
         self._range = self._range or self._calibrator.range()
         low, high = (torch.tensor(end) for end in self._range)
+        if bool(high > low):
+            self.eps.fill_(SMALLEST)
         return self._calculate_qparams(low, high)  # type: ignore[no-any-return]

@@ -64,6 +64,64 @@ def test_the_tolerance_follows_the_outputs():
         judged(Tiny().eval(), images(2) * signs)
 
 
+class Overlapping(torch.nn.Module):
+    """Means of pieces of 4 steps that overlap by 2, as Longformer's attention cuts them: by strides, which are the
+    examples' own for a batch of 1 and a copy's for two."""
+
+    def forward(self, x):
+        heads = x.reshape(x.shape[0], 8, 4, 2).transpose(1, 2).reshape(x.shape[0] * 4, 8, 2)
+        first, steps, values = heads.stride()
+        pieces = heads.as_strided((heads.shape[0], 3, 4, 2), (first, 2 * steps, steps, values))
+        return pieces.mean(2).reshape(x.shape[0], -1)
+
+
+def test_overlapping_views_hold_for_any_batch():
+    """A trace keeps strides as numbers; the places of an example are the same in any batch."""
+    x = images(3)
+    traced = tracing.trace(Overlapping(), (x[:1],))
+    torch.testing.assert_close(traced.script(x), Overlapping()(x))
+    view, whole = x.as_strided((3, 2), (64, 1)), torch.as_strided(x, (2, 64), (64, 1))
+    assert view.data_ptr() == whole.data_ptr() == x.data_ptr(), "tracing left its own function behind"
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"),
+    [
+        pytest.param((64,), (1,), None, id="no axis of examples"),
+        pytest.param((1, 4), (64, 1), 3, id="begins elsewhere"),
+        pytest.param((2, 32), (32, 1), None, id="cuts the example in two"),
+        pytest.param((1, 4), (64, 40), None, id="reads what the tensor does not show"),
+    ],
+)
+def test_other_views_stay_as_they_are(size, stride, offset):
+    """Where a view is none of the elements of each example, the trace has the operator itself."""
+
+    class Viewed(torch.nn.Module):
+        def forward(self, x):
+            return torch.as_strided(x[:, :, :, :4], size, stride, offset) * 2
+
+    x = images(2)[:1]
+    traced = tracing.trace(Viewed(), (x,))
+    assert "as_strided" in str(traced.script.graph)
+    torch.testing.assert_close(traced.script(x), Viewed()(x))
+
+
+def test_a_network_that_cannot_take_what_it_makes_while_traced_is_traced_as_it_runs():
+    """As Nystroemformer: the mask that transformers builds for tracers does not fit. Decisions on the way are told."""
+
+    class Masked(torch.nn.Module):
+        def forward(self, x):
+            if torch.jit.is_tracing():
+                x = x + torch.zeros(3, 3)
+            return -x if bool(x.isnan().any()) else x
+
+    traced = tracing.trace(Masked(), (images(1),))
+    (decision,) = traced.decisions
+    assert "x.isnan()" in str(decision)
+    torch.testing.assert_close(traced.script(images()), images())
+    assert not torch.jit.is_tracing()
+
+
 def test_only_so_many_examples_are_tried():
     """A data set of a million examples must not make a build endless."""
     endless = ((images(1),) for _ in iter(int, 1))

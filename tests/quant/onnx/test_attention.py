@@ -120,6 +120,25 @@ def test_what_a_convolution_gives_is_left_to_the_rules_of_convolutions(tmp_path:
     assert attention.find_products(prepare(save(model, tmp_path))) == ()
 
 
+def test_a_matrix_that_is_inverted_step_by_step_stays_float(tmp_path: Path) -> None:
+    """As in Nystroemformer: what such products give is subtracted from almost its own size."""
+    draft = Draft()
+    q, k, v = (draft.add("MatMul", ["x", draft.weight(f"{n}.weight", WIDTH, WIDTH)], n) for n in ("q", "k", "v"))
+    k = draft.add("Transpose", [k], "k.moved", perm=[0, 2, 1])
+    p = draft.add("Softmax", [draft.add("MatMul", [q, k], "scores")], "probabilities", axis=-1)
+    z = draft.add("Transpose", [p], "first", perm=[0, 2, 1])
+    for step in ("step", "next"):
+        product = draft.add("MatMul", [p, z], step)
+        seven = draft.constant(f"{step}.seven", np.eye(TOKENS, dtype=np.float32) * 7)
+        z = draft.add("MatMul", [z, draft.add("Sub", [seven, product], f"{step}.rest")], f"{step}.inverse")
+    last = draft.add("MatMul", [draft.add("MatMul", [p, z], "inverted"), v], "mixed")
+    draft.add(
+        "MatMul", [draft.add("MatMul", [p, last], "again"), draft.weight("w", WIDTH, WIDTH)], "end", outputs=["y"]
+    )
+    names = [product.name for product in attention.find_products(graph_of(draft, tmp_path))]
+    assert names == ["scores"]
+
+
 def quantized_places(graph: Graph) -> set[tuple[str, int]]:
     """Of these products and their Split, the inputs that come from bytes."""
     return {

@@ -19,6 +19,7 @@ from qbench.models.base import Network
 from qbench.quant.flow import Conversion
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
+from qbench.quant.onnx.export import deploy_model
 from qbench.quant.onnx.formats import calibration_file, config_json, protobuf_text
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
 from qbench.quant.onnx.graph.graph import Graph
@@ -160,6 +161,27 @@ def test_a_suite_finds_the_scales_and_weights_of_qbench_onnx(tmp_path: Path, key
     assert by_hand.constants == found.graph.constants
     for name in by_hand.constants:
         assert np.array_equal(by_hand.constant(name), found.graph.constant(name)), name
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_what_int8_would_round_to_zeros_stays_float(tmp_path: Path, runtime: str) -> None:
+    """Values below 3e-5 have no scale: the layer that takes them in computes in float, and says so, and the network
+    keeps its answers; the layers beside it are int8."""
+    made = graph(
+        UNEVEN.replace("(b, second_w", "(s, second_w").replace("[second]", "[shrink] s = Mul (b, tiny)\n  [second]"),
+        {**SIZES, "tiny": np.float32(1e-7)},
+    )
+    made.set_constant("second_w", made.constant("second_w") * np.float32(1e7))
+    made.save(tmp_path / "fp32.onnx")
+    found = choose_scales(tmp_path / "fp32.onnx", PLAIN, (images(128, shape=(16,)),), lambda text, share: None)
+    assert [site.layer for site in found.sites.weights] == ["first", "third"]
+    assert list(found.float_reasons) == ["second"]
+    assert "would round to zeros" in found.float_reasons["second"]
+    assert not any("3e-5" in note for note in found.notes)
+    deploy_model.write(found.graph, found.sites, found.record, tmp_path / "int8.onnx", runtime=runtime)
+    inputs = (images(64, seed=7, shape=(16,)),)
+    exact, rounded = (onnxruntime_session.run(tmp_path / name, inputs) for name in ("fp32.onnx", "int8.onnx"))
+    assert 10 * np.log10((exact**2).sum() / ((exact - rounded) ** 2).sum()) > 25
 
 
 def test_an_artifact_without_these_keys_keeps_its_place_in_the_cache() -> None:

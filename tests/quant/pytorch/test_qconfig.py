@@ -118,6 +118,17 @@ def test_a_constant_is_represented(calibrator, value):
     assert low - float(scale) <= value <= high + float(scale)
 
 
+@pytest.mark.parametrize("calibrator", [name for name in CALIBRATORS if name != "moving_average"])
+def test_small_values_keep_their_levels(calibrator):
+    """Values a billion times smaller are rounded to a billionth of the error; zeros alone keep torch's least step."""
+    values = torch.randn(4000, generator=torch.Generator().manual_seed(0))
+    plain, small = (
+        squared_error(values * size, seen(observer_of(calibrator), values * size)) / size**2 for size in (1.0, 2.0**-30)
+    )
+    assert small == pytest.approx(plain, rel=1e-3)
+    assert float(seen(observer_of(calibrator), torch.zeros(10)).calculate_qparams()[0]) == 2.0**-23
+
+
 @pytest.mark.parametrize("size", [1e-45, 1e-39, 1e-36, 1e-34])
 def test_the_histogram_takes_values_near_zero(size):
     """Values that no scale can tell apart are no error; larger ones then widen the range."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from qbench.quant.onnx import graph_process
@@ -10,7 +11,7 @@ from qbench.quant.onnx.calibration.batches import Batches, doubtful, require_sev
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import CHUNK_BYTES, Chunker
 from qbench.quant.onnx.calibration.collector import Collector
-from qbench.quant.onnx.sites import Record
+from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import InputSamples
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
@@ -23,13 +24,15 @@ CALIBRATE = "calibrate"  # the step that shows the activations to their calibrat
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
     """What calibration found. ``examples``: how many, along the first axis of the first input; ``warnings``: what
-    looks wrong about the data or the ranges, one line each; ``original``: the scales of weights before any was made
-    wider, empty where none was to be."""
+    looks wrong about the data or the ranges, one line each; ``small``: tensors that a scale would round to zeros, with
+    the largest absolute value seen; ``original``: the scales of weights before any was made wider, empty where none was
+    to be."""
 
     record: Record
     batches: int
     examples: int
     warnings: tuple[str, ...] = ()
+    small: Mapping[str, float] = field(default_factory=dict)
     original: Record = field(default_factory=dict)
 
 
@@ -74,12 +77,13 @@ def list_steps(model: CalibrationModel) -> tuple[str, ...]:
     return (*(step for step in steps if step == BALANCE), CALIBRATE, *(step for step in steps if step != BALANCE))
 
 
-def _silent(layer: str, reach: float) -> str:
-    if not reach:
-        return f"{layer}: its input was zero in every batch"
-    return (
-        f"{layer}: its input reaches {reach:.2g} at most, and below 3e-5 all of it is quantized to zero: scale the "
-        "values that the network computes with, or skip this layer"
+def warn_of_small(small: Mapping[str, float], sites: Sites) -> tuple[str, ...]:
+    """What to know where small tensors are quantized all the same, by the first reader of each."""
+    return tuple(
+        f"{next(iter(site.keys))}: its input reaches {small[site.tensor]:.2g} at most, and below 3e-5 all of it is "
+        "quantized to zero: scale the values that the network computes with, or skip this layer"
+        for site in sites.activations
+        if site.tensor in small
     )
 
 
@@ -103,6 +107,14 @@ def observe(
             if large:  # that is, a single example: two under way at a time would be the most memory of all
                 collector.wait()
         params = collector.qparams()
-        warnings += [_silent(layer, reach) for layer, reach in collector.silent(params).items()]
-    calibrated = Calibrated(record={}, batches=model.config.batch_num, examples=examples, warnings=tuple(warnings))
+        silent = collector.silent(params)
+    tensors = {next(iter(site.keys)): site.tensor for site in model.sites.activations}
+    warnings += [f"{layer}: its input was zero in every batch" for layer, reach in silent.items() if not reach]
+    calibrated = Calibrated(
+        record={},
+        batches=model.config.batch_num,
+        examples=examples,
+        warnings=tuple(warnings),
+        small={tensors[layer]: reach for layer, reach in silent.items() if reach},
+    )
     return calibrated, params

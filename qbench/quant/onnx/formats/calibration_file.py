@@ -78,7 +78,8 @@ def run(
         model, batches, scales_so_far=read_scales(record, model), threads=threads, progress=progress
     )
     record_file.write(calibrated.record, record)
-    return calibrated
+    warnings = calibrate.warn_of_small(calibrated.small, model.sites)
+    return replace(calibrated, warnings=(*calibrated.warnings, *warnings))
 
 
 def read_scales(file: Path, model: CalibrationModel) -> Record:
