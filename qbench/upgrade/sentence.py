@@ -14,6 +14,7 @@ from qbench.stats.interval_type import Interval
 from qbench.upgrade.case_change import CaseChange
 from qbench.upgrade.upgrade import ANEW, KEPT, Upgraded
 
+_TELLING = 0.05  # limits that reach further say little
 _WAYS = {KEPT: "the files as they are", ANEW: "files built anew"}
 
 
@@ -58,9 +59,13 @@ def _verb(changes: Sequence[CaseChange], one: str, several: str) -> str:
 
 
 def say_time(ratio: Interval) -> str:
-    """``4 % faster``, ``1.3 times as long``, ``as fast as before``: the last where the limits hold no change."""
-    if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+    """``4 % faster``, ``1.3 times as long``, ``as fast as before``: the last where the limits hold no change, with how
+    far they reach where that is more than a gate usually lets pass."""
+    if ratio.low is None or ratio.high is None:
         return "as fast as before"
+    if ratio.low <= 1 <= ratio.high:
+        reach = max(1 / ratio.low, ratio.high) - 1
+        return "as fast as before" if reach <= _TELLING else f"as fast as before within {_say_share(reach)}"
     if ratio.value < 1:
         return f"{_say_share(1 / ratio.value - 1)} faster"
     return f"{_say_share(ratio.value - 1)} slower" if ratio.value < 1.2 else f"{ratio.value:.2g} times as slow"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from user_layouts import save_arrays, save_boxes, save_images
 
+from qbench import registry
 from qbench.errors import UsageError
 from qbench.first_suite.data_facts import (
     DataFacts,
@@ -230,3 +231,17 @@ def test_what_a_saved_data_set_does_not_tell_is_left_to_its_library(tmp_path: Pa
     assert _read_columns(tmp_path) == {}
     (tmp_path / "dataset_info.json").write_text(text)
     assert _read_columns(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("classes", "opened"), [("a.txt", ["cat", "dog"]), ("b.txt", "b.txt"), (None, None)])
+def test_classes_that_are_not_written_yet_are_those_that_will_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, classes: str | None, opened: Any
+) -> None:
+    """A file of the user's own is read where it is."""
+    given: list[Any] = []
+    monkeypatch.setattr(registry, "load", lambda *_: lambda value, *, base, options: given.append(options))
+    options = {} if classes is None else {"classes": classes}
+    facts = DataFacts(loader="l", value="v", options=options, code=("a.txt", "cat\ndog\n"), train="train", test="test")
+    facts.open(tmp_path)
+    assert given[0].get("classes") == opened
+    assert facts.options == options
