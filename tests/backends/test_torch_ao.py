@@ -186,7 +186,7 @@ def test_an_int8_path_that_loses_the_randomness_is_refused_too(tmp_path):
     """FX turns a functional dropout off, so the int8 model would be another than the network."""
     from networks import Forgetful
 
-    with pytest.raises(BuildError, match="is dropout or randomness left on"):
+    with pytest.raises(BuildError, match=r"dropout at networks\.py:\d+ .* draws at random; turn dropout off"):
         build(usable("onednn"), "static", tmp_path / "x", torch_network(Forgetful()))
 
 

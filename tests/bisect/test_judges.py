@@ -77,9 +77,9 @@ def test_each_file_of_answers_is_read_once(tmp_path: Path) -> None:
         read.append(file.name)
         return Answered(examples=b"x", form="f", rows=np.zeros((4, 16), np.uint8))
 
-    def score(file: Path) -> Scored:
+    def score(file: Path) -> dict[str, Scored]:
         scored.append(file.name)
-        return Scored(values=np.full(40, float("-8" not in file.name)))
+        return {"": Scored(values=np.full(40, float("-8" not in file.name)))}
 
     looks = [answers(0), answers(8), answers(4)]
     judge = AnswersJudge(folder=tmp_path, read=digest, score=score)

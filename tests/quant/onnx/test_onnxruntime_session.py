@@ -381,7 +381,7 @@ def test_randomness_in_the_graph_is_refused(tmp_path):
     ("network", "words"),
     [
         (NeverAlone, "does not take a batch of 1"),
-        (Forgetful, "is dropout or randomness left on"),
+        (Forgetful, r"dropout at networks\.py:\d+ .* draws at random; turn dropout off"),
         (Branching, "torch.onnx cannot export this model: .*give an ONNX file of the model, or use a torch engine"),
     ],
 )
