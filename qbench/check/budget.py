@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qbench.process.child_process import Limits
 
-_SECONDS = 100.0  # of a file of no size; 21 for one of 104 MB where nothing else runs
+_SECONDS = 100.0  # of a file of no size; 23 are used for 104 MB where nothing else runs (check_time.py)
 _SECONDS_OF_MB = 1.0
 _LEAST = 5.0  # a process that has less is not worth starting
 

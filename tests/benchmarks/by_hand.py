@@ -4,6 +4,7 @@
     python tests/benchmarks/by_hand.py                            # about ten minutes
     python tests/benchmarks/by_hand.py unet encoder --calls 100
     python tests/benchmarks/by_hand.py --forms                    # ONNX Runtime's other forms of a file, too
+    python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -39,6 +40,7 @@ from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 
 EXAMPLES = 16
+DEFAULT = Recipe()
 Run = Callable[[np.ndarray], np.ndarray]
 
 
@@ -66,14 +68,14 @@ def network(name: str) -> tuple[Any, tuple[int, ...]]:
     return module.eval(), shape
 
 
-def by_qbench(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Path) -> Path:
-    """The file that a backend builds with its default recipe."""
+def by_qbench(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Path, recipe: Recipe = DEFAULT) -> Path:
+    """The file that a backend builds with its default recipe, or with what another one chooses."""
     folder.mkdir()
     found = registry.load("backend", backend)
     job = BuildJob(
         network=Network(kind="torch", module=module),
         mode=mode,
-        recipe=found.resolve(mode, Recipe()),
+        recipe=found.resolve(mode, recipe),
         calibration=(seen,),
         training=None,
         folder=folder,
@@ -102,7 +104,7 @@ def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
     return made
 
 
-def files(name: str, folder: Path, *, forms: bool = False) -> dict[str, dict[str, Path]]:
+def files(name: str, folder: Path, *, forms: bool = False, symmetric: bool = False) -> dict[str, dict[str, Path]]:
     """Runtime -> arm -> file."""
     module, shape = network(name)
     seen = examples(EXAMPLES, shape, 5)
@@ -111,6 +113,8 @@ def files(name: str, folder: Path, *, forms: bool = False) -> dict[str, dict[str
     renamed(fp32, named)
     onnxruntime_int8(named, folder / "theirs.onnx", seen)
     openvino_int8(fp32, folder / "theirs.xml", seen)
+    chosen = Recipe(symmetric=True)
+    others = {"symmetric": by_qbench("openvino", "static", module, seen, folder / "s", chosen)} if symmetric else {}
     return {
         "onnxruntime": {
             "by hand": folder / "theirs.onnx",
@@ -121,6 +125,7 @@ def files(name: str, folder: Path, *, forms: bool = False) -> dict[str, dict[str
         "openvino": {
             "by hand": folder / "theirs.xml",
             "qbench": by_qbench("openvino", "static", module, seen, folder / "ov"),
+            **others,
             "fp32": fp32,
         },
     }
@@ -174,12 +179,13 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=list(hand_networks.NETWORKS))
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--forms", action="store_true", help="on ONNX Runtime other forms of the file, too")
+    parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
-            made = files(name, Path(folder), forms=options.forms)
+            made = files(name, Path(folder), forms=options.forms, symmetric=options.symmetric)
             others = examples(EXAMPLES, hand_networks.NETWORKS[name][1], 99)
             x = others[:1]
             expected = outputs_of(opened("onnxruntime", made["onnxruntime"]["fp32"]), others)
