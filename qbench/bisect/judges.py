@@ -127,7 +127,8 @@ def _judge_output(
     """By the output that tells the ends apart best."""
     name = judge_answers.choose_output(good, bad)
     if name is None or name not in mine:
-        return Judged(side="skipped", p_bad=None, reason=f"it has no output {name or ''} to compare".replace("  ", " "))
+        which = f"output {name}" if name else "output"
+        return Judged(side="skipped", p_bad=None, reason=f"it has no {which} to compare")
     if is_end:
         judged = judge_answers.judge_score_end(good[name], mine[name], len(good))
     else:
