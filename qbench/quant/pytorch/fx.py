@@ -205,11 +205,8 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
     # Tracing runs the user's forward on stand-ins: whatever it does with values fails in its own way.
     untraceable = reraise(
         ModeImpossible,
-        lambda error: (
-            f"FX cannot trace this model ({forward.reason(error)}): its control flow depends on values or shapes; "
-            "rewrite that part with tensor operations"
-        ),
-        (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, IndexError),
+        lambda error: f"FX cannot trace this model ({forward.reason(error)}): {_explain_untraceable(error)}",
+        (torch.fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, LookupError, ArithmeticError),
     )
     refused = reraise(
         BuildError,
@@ -218,6 +215,18 @@ def _traced(prepare: Callable[..., Any], module: Any, qconfigs: Any, example: tu
     )
     with untraceable, refused, torch_ao.known_warnings(), torch_ao.without_stack_traces():
         return prepare(module, qconfigs, example, prepare_custom_config=torch_ao.opaque(*float_calls.OPAQUE))
+
+
+def _explain_untraceable(error: BaseException) -> str:
+    """What a network does that FX, which runs it on stand-ins for tensors, cannot follow, and what to do about it."""
+    if isinstance(error, torch.fx.proxy.TraceError):
+        return "its control flow depends on values or shapes; rewrite that part with tensor operations"
+    if isinstance(error, TypeError) and "Proxy" in str(error):
+        return (
+            "a number is needed where FX has a stand-in for a tensor or its shape; rewrite that part with tensor "
+            "operations"
+        )
+    return "its forward fails on FX's stand-ins for tensors, though not on tensors; see that line"
 
 
 def _converted(

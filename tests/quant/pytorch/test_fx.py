@@ -561,12 +561,39 @@ def test_calibration_on_values_that_are_no_numbers_is_refused(calibrator, value)
         static(residual_cnn(), ENGINES[0], Recipe(calibrator=calibrator, per_channel=True), (x,))
 
 
-def test_control_flow_that_fx_cannot_trace_is_explained():
-    """The message says what FX cannot follow and where to go."""
-    from networks import Branching
+class Untraced(nn.Module):
+    """Does before its layer what FX cannot follow."""
 
-    with pytest.raises(BuildError, match=r"FX cannot trace this model.*rewrite that part with tensor operations$"):
-        static(Branching(), ENGINES[0])
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.head = before, nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.before(torch.flatten(x, 1)))
+
+
+BRANCHES = "its control flow depends on values or shapes; rewrite that part with tensor operations"
+NUMBERS = (
+    "a number is needed where FX has a stand-in for a tensor or its shape; rewrite that part with tensor operations"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (lambda x: -x if x.sum() > 0 else x, BRANCHES),
+        (lambda x: sum(row for row in x.split(1)) + x, BRANCHES),
+        (lambda x: x * float(x.sum()), NUMBERS),
+        (lambda x: x * len(range(x.shape[1])), NUMBERS),
+        (lambda x: x * {torch.float32: 1.0}[x.dtype], "its forward fails on FX's stand-ins for tensors, though not on"),
+    ],
+    ids=["branch", "loop", "number", "shape", "lookup"],
+)
+def test_what_fx_cannot_follow_is_told_by_its_kind(before, said):
+    """Control flow, a number, or a line that fails on stand-ins alone; with that line, and by no other cause."""
+    with pytest.raises(BuildError, match=r"^FX cannot trace this model \(.* at test_fx.py:\d+\): ") as refused:
+        static(Untraced(before), ENGINES[0])
+    assert said in str(refused.value)
 
 
 def test_depthwise_shapes_without_a_fast_kernel_are_named():
