@@ -9,7 +9,7 @@ from pathlib import Path
 from qbench.bisect import judges
 from qbench.bisect.answer import Answer, choose_step, cut_short
 from qbench.bisect.candidates import Candidates
-from qbench.bisect.journal import Journal, hold, open_journal
+from qbench.bisect.journal import Journal, open_journal
 from qbench.bisect.judge_answers import Answered, digest_answers
 from qbench.bisect.judges import AnswersJudge, Judge, Known
 from qbench.bisect.looks import Looks
@@ -50,10 +50,8 @@ def bisect(
         digest=store.key_of(opened.list_causes()),
     )
     opened.progress.note(announce(question))
-    with hold(folder):
-        journal = open_journal(folder, question)
-        answer = find_answer(journal, choose_judge(opened, on, folder), looks(journal))
-    return Bisected(journal=journal, answer=answer)
+    journal = open_journal(folder, question)
+    return Bisected(journal=journal, answer=find_answer(journal, choose_judge(opened, on, folder), looks(journal)))
 
 
 def find_answer(journal: Journal, judge: Judge, looks: Looks) -> Answer:

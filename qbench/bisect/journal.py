@@ -6,10 +6,9 @@ a kill cut short is left out. The file is data: anybody may have written it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from qbench.files import atomic, regular_file, strict_json
 FILE = "bisect.jsonl"
 MOST_BYTES = 100_000_000
 SCHEMA = 1
-_LOCK = ".lock"
 _NAMES: Mapping[str, str] = {"digest": "what artifacts and examples are made from", "on": "--on"}
 _QUESTION = TypeAdapter(Question)
 _OBSERVATION = TypeAdapter(Observation)
@@ -69,24 +67,6 @@ def open_journal(folder: Path, question: Question) -> Journal:
         lines = [{"schema": SCHEMA, "question": asdict(question)}, *(_strip(asdict(each)) for each in observations)]
         atomic.write_text(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     return Journal(folder=folder, question=question, observations=observations)
-
-
-@contextlib.contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """The folder's journal is this process's inside; the lock ends with the process, however that ends.
-
-    Raises ``UsageError`` where another one searches there: the looks of both would be mixed.
-    """
-    import filelock
-
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(folder / _LOCK, timeout=0):
-            yield
-    except filelock.Timeout as error:
-        raise UsageError(
-            f"{folder}: another qbench searches here now; wait for it, or name another folder with --out"
-        ) from error
 
 
 def read_journal(file: Path) -> tuple[Question, list[Observation], bool]:

@@ -64,9 +64,9 @@ def start(request: Request, progress: Silent) -> Started:
     """The bisection, begun or taken up again, to its answer. Raises ``UsageError``, ``CaseError``."""
     planned = find_case(request.suite, request.case)
     ends = _read_ends(request, planned.case.variant.backend)
-    with store.in_use(store.open_cache()):
+    folder, cache = request.out or BISECTIONS / _name_folder(request), store.open_cache()
+    with store.in_use(cache), store.hold_folder(cache, folder):
         opened = open_suite(request.suite, planned, progress)
-        folder = request.out or BISECTIONS / _name_folder(request)
         candidates = _open_candidates(request, opened, ends, folder)
         progress.stage("bisect", None)
 

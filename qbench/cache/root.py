@@ -13,6 +13,7 @@ never changed, and nothing in it is removed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -127,6 +128,22 @@ def in_use(root: Path) -> Iterator[None]:
     finally:
         mine.release()
         file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def hold_folder(root: Path, folder: Path) -> Iterator[None]:
+    """No other process with this cache works on a folder meanwhile; what is held ends with the process.
+
+    Raises ``UsageError`` where one does.
+    """
+    import filelock
+
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    try:
+        with filelock.FileLock(root / LOCKS / f"folder-{name}.lock", timeout=0):
+            yield
+    except filelock.Timeout as error:
+        raise UsageError(f"{folder}: another qbench writes here now; wait until it has ended, or stop it") from error
 
 
 @contextlib.contextmanager

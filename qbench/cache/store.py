@@ -21,7 +21,7 @@ from typing import Any
 
 from qbench.cache import manifest
 from qbench.cache.manifest import MANIFEST, Damaged, file_digest
-from qbench.cache.root import KINDS, LOCKS, cache_folder, in_use, open_cache
+from qbench.cache.root import KINDS, LOCKS, cache_folder, hold_folder, in_use, open_cache
 from qbench.errors import CaseError
 from qbench.files.full_disk import is_full
 from qbench.files.stored_name import require_digest
@@ -32,6 +32,7 @@ __all__ = [
     "cache_folder",
     "fetch",
     "file_digest",
+    "hold_folder",
     "in_use",
     "key_of",
     "open_cache",

@@ -77,10 +77,15 @@ def run(
     the folder of an earlier run whose artifacts are taken from the cache, and none is built. After Ctrl-C the result
     says how to resume."""
     cache = store.open_cache()
-    with contextlib.nullcontext() if on is None else open_fleet(on, cache, progress.note) as fleet:
+    with contextlib.ExitStack() as opened:
+        fleet = None if on is None else opened.enter_context(open_fleet(on, cache, progress.note))
+        if resume is not None:
+            opened.enter_context(store.hold_folder(cache, resume))
         context = open_run(
             suite, out=out, only=only, resume=resume, jobs=jobs, progress=progress, fleet=fleet, artifacts=artifacts
         )
+        if resume is None:
+            opened.enter_context(store.hold_folder(cache, context.directory.path))
         return _run_and_record(context, suite, only, on, artifacts)
 
 

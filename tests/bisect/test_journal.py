@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from made_bisections import make_question
 
-from qbench.bisect.journal import FILE, hold, open_journal, read_journal
+from qbench.bisect.journal import FILE, open_journal, read_journal
 from qbench.bisect.question import Observation, Stopped
 from qbench.errors import UsageError
 from qbench.gating.sequential_test import ProcessPair
@@ -37,16 +37,6 @@ def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
     write(tmp_path / "new" / "folder")
     journal = open_journal(tmp_path / "new" / "folder", make_question())
     assert journal.observations == LOOKS
-
-
-def test_a_folder_is_searched_by_one_process_at_a_time(tmp_path: Path) -> None:
-    """A second one is told so and writes nothing; afterwards it is free again."""
-    folder = tmp_path / "new"
-    refused = pytest.raises(UsageError, match=r"new: another qbench searches here now; .* with --out$")
-    with hold(folder), refused, hold(folder):
-        pytest.fail("two search at once")
-    with hold(folder):
-        assert not (folder / FILE).exists()
 
 
 def test_a_line_that_a_kill_cut_is_left_out(tmp_path: Path) -> None:

@@ -269,6 +269,20 @@ def test_a_disk_is_full_where_a_megabyte_more_does_not_fit(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_is_written_by_one_process_at_a_time(root, tmp_path):
+    """A second one is told so, by whatever name it calls the folder; other folders, and this one afterwards, are
+    free."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (tmp_path / "latest").symlink_to(folder)
+    refused = pytest.raises(UsageError, match="latest: another qbench writes here now; wait until it has ended")
+    by_link = store.hold_folder(root, tmp_path / "latest")
+    with store.hold_folder(root, folder), store.hold_folder(root, tmp_path), refused, by_link:
+        pytest.fail("two write at once")
+    with store.hold_folder(root, folder):
+        assert not list(folder.iterdir())
+
+
 def test_what_a_killed_maker_left_goes_with_the_next(root):
     """Whoever holds the lock of a key knows that nobody else is making it."""
     left = root / "artifacts" / f".{KEY[:16]}-abcd1234"

@@ -22,7 +22,7 @@ from short_measurements import PEAK, short_measurements
 
 from qbench import suite
 from qbench.cache.clean import clean
-from qbench.cache.store import open_cache
+from qbench.cache.store import hold_folder, open_cache
 from qbench.errors import CaseError, MemoryExhausted, QbenchError, UsageError
 from qbench.evaluate.predictions import load_predictions
 from qbench.files import atomic
@@ -563,6 +563,15 @@ def test_resuming_another_suite_is_refused(finished):
     """A changed suite would mix two runs in one folder."""
     with pytest.raises(UsageError, match="another text of the suite"):
         go(write(finished.folder, **ALL, seconds=121), finished.folder, resume=finished.result.folder)
+
+
+def test_a_run_that_still_runs_is_not_resumed(finished):
+    """Two processes would measure at once and write the same records; nothing is changed by the second."""
+    before = (finished.result.folder / "run.json").read_bytes()
+    busy = pytest.raises(UsageError, match="another qbench writes here now")
+    with hold_folder(open_cache(), finished.result.folder), busy:
+        go(finished.file, finished.folder, resume=finished.result.folder)
+    assert (finished.result.folder / "run.json").read_bytes() == before
 
 
 def test_resuming_what_is_no_run_is_refused(folder):
