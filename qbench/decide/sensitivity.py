@@ -23,6 +23,7 @@ from qbench.record.stored_run import MetricInfo
 
 BOUNDS = (AccuracyMargin.key, AccuracyFloor.key)
 PROMISE = "gate.latency.min_speedup"
+LEAST_SHARE = 0.5
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 
@@ -76,7 +77,7 @@ def _try_margins(
     step = 0.1 if metric.percent else 10.0 ** (math.floor(math.log10(margin)) - 1) if margin > 0 else 0.1
     needed = set()
     for record in records:
-        test = judged.test_of(record)
+        test = None if _is_broken(record, metric) else judged.test_of(record)
         if test is not None and test.delta.low is not None and any(map(_is_margin, judged.checks_of(record))):
             # A margin passes where the lower limit lies above it: the first whole step beyond, and the last one short.
             steps = math.floor(-test.delta.low * metric.scale / step + 1e-9)
@@ -90,6 +91,14 @@ def _try_margins(
         if not _same(choice, changed_choice):
             return f"{_describe_bound(changed, metric)}: {_name(changed_choice)}"
     return None
+
+
+def _is_broken(record: Record, metric: MetricInfo) -> bool:
+    """Whether less than half of fp32's score is left: no margin that anybody wants allows that."""
+    accuracy = record.accuracy
+    if accuracy is None or accuracy.delta is None or not (metric.percent and metric.higher_is_better):
+        return False
+    return accuracy.value < (accuracy.value - accuracy.delta.value) * LEAST_SHARE
 
 
 def _change_bound(bound: AccuracyLimit, loss: float) -> AccuracyLimit:

@@ -371,6 +371,14 @@ def test_limits_that_flip_the_choice() -> None:
     assert promised.headline.startswith("None qualifies: 2 of 2 do not keep gate.latency.min_speedup")
 
 
+@pytest.mark.parametrize(("harmful", "told"), [(49, True), (51, False)])
+def test_no_margin_is_named_that_would_let_a_broken_network_pass(harmful: int, told: bool) -> None:
+    """Of 100 examples that fp32 has right: less than half of them is no choice that a wider margin makes."""
+    broken = measured(X86, 4.0, accuracy=accuracy(harmful=harmful, n=100, right=100))
+    decision = only([fp32(), broken, measured(STATIC, 2.5)])
+    assert any("static int8 on x86" in change for change in decision.would_change) is told
+
+
 def test_a_least_score_is_varied_as_the_suite_gives_it() -> None:
     """Beside `at_least`, a margin would be read as a score: an agreement of 99.2 %, not 0.8 points, is named."""
     fast = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=4))
