@@ -16,6 +16,7 @@ from qbench.evaluate import scenes
 from qbench.evaluate.scenes import SceneChange, compare_scene, read_scenes
 from qbench.metrics.base import ANSWERS
 from qbench.record import jsonl
+from qbench.record.stored_run import read_run
 from qbench.report import scene_gallery
 from qbench.report.build import build_report
 
@@ -170,6 +171,30 @@ def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert build_report(folder).read_text(encoding="utf-8").count("<img ") == 1
     monkeypatch.setattr(scene_gallery, "MOST_BYTES", 10)
     assert "<img " not in build_report(folder).read_text(encoding="utf-8")
+
+
+def test_a_picture_of_more_than_200_kb_is_left_out_and_the_rest_up_to_the_room_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One alone would be a fifth of all; what fits to the byte is shown, and what comes behind one that does not."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    files = sorted((folder / scenes.FOLDER).iterdir())
+    for file, size in zip(files, (200_000, 200_001, 10_000, 10_000), strict=True):
+        file.write_bytes(file.read_bytes().ljust(size, b"\0"))
+
+    positions = [int(file.suffixes[-2].removeprefix(".")) for file in files]
+    ids = [IDS[position] for position in positions]
+    pictures = scene_gallery.list_scenes(read_run(folder))
+    assert sorted(picture.id for picture in pictures) == sorted([ids[0], *ids[2:]])
+    for room, count in ((220_000, 3), (219_999, 2), (10_000, 1), (9_999, 0)):
+        monkeypatch.setattr(scene_gallery, "MOST_BYTES", room)
+        assert len(scene_gallery.list_scenes(read_run(folder))) == count
+    monkeypatch.undo()
+    for most in (1, 2, 3):
+        monkeypatch.setattr(scene_gallery, "MOST_PICTURES", most)
+        assert len(scene_gallery.list_scenes(read_run(folder))) == most
 
 
 def test_a_classifier_takes_no_pictures_from_a_detector(tmp_path: Path) -> None:
