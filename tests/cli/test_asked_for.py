@@ -24,7 +24,7 @@ from qbench.bisect.start import Started
 from qbench.cache import clean as cleaning
 from qbench.check import check_file as checking
 from qbench.check.finding import FileCheck
-from qbench.cli import main
+from qbench.cli import main, output
 from qbench.cli import portability as portability_command
 from qbench.cli import report as report_command
 from qbench.cli import run as run_command
@@ -207,6 +207,37 @@ def test_a_replay_ends_with_whether_something_differs(
     assert given == [
         (run.folder, {"out": Path("reports"), "quiet": True}), (run.folder, {"out": Path("o"), "quiet": False}),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "which"),
+    [
+        *((words, {"full": True}) for words in ("gate demo", "baseline demo", "ship demo", "replay demo")),
+        ("upgrade demo --to onnxruntime==99.0", {"full": True}),
+        *((words, {"full": False}) for words in ("report demo", "report run --compare demo", "compare demo demo")),
+        *((words, {"full": False}) for words in ("export demo --format csv", "portability demo", "explain demo case")),
+        ("run --resume demo", {"to_resume": True}),
+        ("run demo.yaml --artifacts demo", {}),
+    ],
+)
+def test_what_decides_or_ships_rather_takes_a_run_proper(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, which: dict[str, bool]
+) -> None:
+    """Of a suite that is named, than a later quick look; what shows takes the latest, and what goes on the very latest
+    even where no case of it is ok."""
+    run_folder(tmp_path / "run", [fp32(), int8()])
+    given: list[Any] = []
+
+    def find_run(name: str, **options: Any) -> Path:
+        if name == "run":
+            return tmp_path / "run"
+        given.append({key: value for key, value in options.items() if key != "tell"})
+        raise UsageError(f"looked for {name}")
+
+    monkeypatch.setattr(output, "find_run", find_run)
+    monkeypatch.setattr(run_command, "find_run", find_run)
+    code, _, told = command(*words.split())
+    assert (code, "looked for demo" in told, given) == (2, True, [which])
 
 
 def test_a_doctor_takes_the_seconds_that_are_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -361,7 +361,7 @@ class TestContract:
         assert [find_shared([first], other) for other in others] == [{}] * len(others)
 
     def test_preprocessing_gives_what_a_model_takes(self, make: Callable[[], Dataset]) -> None:
-        """Inputs become contiguous float32, with the same number of examples; tokens stay the whole numbers they are."""
+        """Contiguous float32, with the same number of examples; tokens stay the whole numbers they are."""
         dataset = make()
         examples = dataset.load(dataset.splits[0])
         for array, raw in zip(dataset.preprocessing(examples.inputs), examples.inputs, strict=True):
