@@ -319,9 +319,10 @@ def _few(monkeypatch):
     ("source", "expected"), [(None, {2, 3}), ("rotten-tomatoes", {2, 3}), ("imdb", {0, 1}), ("all", {0, 1, 2, 3})]
 )
 def test_reviews_come_from_the_source_that_is_asked_for(folder, source, expected):
-    """Ids are places in the file; labels are 0 for bad and 1 for good."""
+    """Ids are places in the file; labels are 0 for bad and 1 for good; the name says a source but the usual one."""
     write_reviews(folder, REVIEWS)
     data = opened("sentiment", source, folder)
+    assert data.name == {"imdb": "sentiment:imdb", "all": "sentiment:all"}.get(source, "sentiment")
     examples = everything(data)
     assert {int(key.rpartition("/")[2]) for key in examples} == expected
     assert all(part.labels[i] == REVIEWS[int(key[-5:])][1] for key, (part, i) in examples.items())

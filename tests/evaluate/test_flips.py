@@ -43,6 +43,16 @@ def test_flips_are_the_answers_whose_correctness_changed_the_surest_first() -> N
     assert [entry.sure for entry in actual] == [4 / 6, 0.0, 1 / 6]
 
 
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_an_answer_is_the_surer_the_more_it_leads_the_second(classes: int) -> None:
+    """By the share of all answers that lead by less, whatever the scores of the others are."""
+    outputs = np.random.default_rng(classes).normal(size=(40, classes))
+    actual = flips.answers({"outputs": outputs, "labels": np.zeros(40, dtype=int)})
+    assert actual is not None
+    lead = np.diff(np.sort(outputs, axis=1)[:, -2:])[:, 0]
+    assert actual.rank.tolist() == [(lead < own).mean() for own in lead]
+
+
 def test_without_labels_every_other_answer_is_a_change() -> None:
     """Nobody knows which of the two is right, so neither is called harmful; there are no classes to compare."""
     base, own = flips.answers(predictions([0, 1, 2], None)), flips.answers(predictions([0, 5, 2], None))

@@ -81,6 +81,19 @@ def test_masks_change_by_pixels() -> None:
     assert str(last).endswith(" % of the pixels have another class")
 
 
+def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
+    """Above 0 it is that; of two channels the higher one is it."""
+    logits = np.array([[-1.0, 0.0], [0.1, 2.0]])
+    stored = {"labels": np.zeros((1, 2, 2), int)}
+    alone = read_scenes({**stored, "outputs": logits[None, None]})
+    both = read_scenes({**stored, "outputs": np.stack([np.zeros((2, 2)), logits])[None]})
+    assert alone is not None
+    assert both is not None
+    assert alone.masks is not None
+    assert both.masks is not None
+    assert alone.masks.tolist() == both.masks.tolist() == [[[0, 0], [1, 1]]]
+
+
 @pytest.mark.parametrize(
     "stored",
     [
