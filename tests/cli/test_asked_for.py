@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -313,7 +314,7 @@ def test_a_run_takes_what_is_asked_for(command: Command, monkeypatch: pytest.Mon
 def test_a_run_ends_with_what_failed_of_it(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: bool, failed: int, code: int
 ) -> None:
-    """A case, or its report, whose place or whose error is told."""
+    """A case, or its report, whose place or whose error is told, with how long it took."""
     given = play_run(monkeypatch, tmp_path, records=("a record",), exit_code=failed)
 
     def build_report(folder: Path) -> Path:
@@ -322,11 +323,13 @@ def test_a_run_ends_with_what_failed_of_it(
         return folder / "report.html"
 
     monkeypatch.setattr(build, "build_report", build_report)
+    monkeypatch.setattr(run_command, "time", SimpleNamespace(monotonic=itertools.count(100.0, 2.5).__next__))
     monkeypatch.setattr(run_text, "suggest_checks", lambda *_: ("have a look",))
     ended, said, told = command("run", "demo.yaml", "-q")
     assert (ended, given[2]) == (code, ("answer", False))
     assert f"report: {tmp_path / 'report.html' if written else 'none, see above'}" in said
     assert "have a look\n" in said
+    assert ", report 2.50 s; " in said
     assert ("error: the disk is full" in told) == (not written)
     monkeypatch.setattr(run_command, "read_answer", lambda folder: "answer")
     monkeypatch.setattr(run_text, "as_json", lambda result, page, elapsed, answer: f"{page} {sorted(elapsed)} {answer}")
