@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_artifacts import make_artifact
 
-from qbench.cache import store
+from qbench.cache import manifest, store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
 from qbench.errors import BuildError
@@ -102,6 +102,16 @@ def test_it_is_looked_at_once(model, data, monkeypatch):
     other = {"a": replace(case["a"], artifact=replace(case["a"].artifact, sha256="t"))}
     assert looked(other, model, data, monkeypatch)[1] == 1
     assert looked(case, model, replace(data, evaluation_digest="e"), monkeypatch)[1] == 1
+
+
+@pytest.mark.parametrize("facts", [{"b": [{"name": "1"}]}, {"a": [{"name": 3}]}, {"a": [{}]}, {"a": 1}, {}])
+def test_what_the_cache_holds_of_other_variants_is_looked_at_again(model, data, monkeypatch, facts):
+    """Or rows that are no layers: somebody else wrote them."""
+    case = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
+    first, _ = looked(case, model, data, monkeypatch)
+    (entry,) = (data.folder.parents[1] / "layers").iterdir()
+    manifest.write(entry, facts)
+    assert looked(case, model, data, monkeypatch) == (first, 1)
 
 
 @pytest.mark.parametrize(("fixed", "size"), [(None, 8), (1, 1), (5, 5)])

@@ -170,6 +170,17 @@ def test_a_report_shows_them_with_what_changed(tmp_path: Path) -> None:
     assert shares == sorted(shares, reverse=True)
 
 
+def test_who_watches_is_told_of_each_variant_that_is_drawn(tmp_path: Path) -> None:
+    """With how many of all pictures there are before it; one that is passed over adds none."""
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    classes = {"outputs": np.eye(N, dtype=np.float32), "labels": np.arange(N)}
+    _, without = made_run(tmp_path / "classes", classes, classes, IDS)
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    told: list[tuple[str, float]] = []
+    scenes.keep_here([*pairs, *without, *pairs], Raw((images,)), folder, progress=lambda *step: told.append(step))
+    assert told == [("draw what int8 changes", share) for share in (0.0, 1 / 3, 1 / 3)]
+
+
 def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a foreign run's folder holds beside is not taken: other names, other positions, pictures without an end."""
     folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
