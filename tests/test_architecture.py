@@ -223,6 +223,23 @@ def test_torch_ao_is_known_to_one_module() -> None:
     assert users == {"quant.pytorch.torch_ao"}
 
 
+def test_no_array_and_no_network_is_unpickled() -> None:
+    """An object in a file would be code of whoever wrote it: numpy and torch are told so wherever they read one. What
+    else knows pickles reads those of this qbench's own processes, or names the error."""
+    safe = {"np.load": "allow_pickle=False", "np.lib.format.read_array": "allow_pickle=False"}
+    safe |= {"torch.load": "weights_only=True"}
+    wrong = [
+        f"{module}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and safe.get(ast.unparse(node.func), "") not in [*map(ast.unparse, node.keywords), ""]
+    ]
+    assert wrong == []
+    own = {"process.pipe", "fleet.transfer", "quant.onnx.calibration.batches", "quant.random_draws"}
+    assert list_users("pickle") == {*own, "models.weights"}
+
+
 def test_every_test_states_its_rule() -> None:
     """A test's docstring says what it proves."""
     silent = [

@@ -370,7 +370,7 @@ def read(model: type[Model], options: Mapping[str, Any], where: str | None = Non
 def explain(error: ValidationError, model: type[DatasetOptions]) -> Iterator[Refusal]:
     """What is wrong with the options that were given for ``model``."""
     names = tuple(model.model_fields)
-    for item in error.errors(include_url=False):
+    for item in error.errors():
         key = str(item["loc"][0]) if item["loc"] else "".join(item["ctx"]["at"])
         if item["type"] == "extra_forbidden":
             has = f"options of {model.loader}: {', '.join(names)}" if names else f"{model.loader} takes no options"

@@ -24,7 +24,7 @@ class OlderCpuRunner(Runner):
         from qbench.quant.saturation.onnxruntime_prediction import OnnxRuntimePredictor
 
         self._predictor = OnnxRuntimePredictor(file)
-        self._taken: dict[str, tuple[int, int]] = {}
+        self._taken = self._count()
         if self._predictor.unknown:
             name, why = next(iter(self._predictor.unknown.items()))
             more = len(self._predictor.unknown) - 1
@@ -52,9 +52,11 @@ class OlderCpuRunner(Runner):
 
     def take_sums(self) -> Sums:
         """The sums of each layer since the last time."""
-        now = {layer.name: (layer.sums, layer.saturated) for layer in self._predictor.layers}
-        before, self._taken = self._taken, now
+        before, self._taken = self._taken, self._count()
         return {
-            name: (now[name][0] - before.get(name, (0, 0))[0], now[name][1] - before.get(name, (0, 0))[1])
-            for name in now
+            name: (sums - before[name][0], saturated - before[name][1])
+            for name, (sums, saturated) in self._taken.items()
         }
+
+    def _count(self) -> dict[str, tuple[int, int]]:
+        return {layer.name: (layer.sums, layer.saturated) for layer in self._predictor.layers}

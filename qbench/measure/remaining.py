@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qbench.measure.protocol import Seconds
 from qbench.progress.callback import Progress
@@ -26,7 +26,7 @@ class Remaining:
     _told: float = -math.inf
     _share: float = 0.0
     _generation: int = -1
-    _plan: tuple[int, int, bool, int] = (0, 0, False, 0)
+    _plan: tuple[int, int, bool, int] = field(init=False)
 
     def start(self, *, cases: int, rounds: int, screening: bool, later: int) -> None:
         """A generation of processes starts, ``later`` more are expected after it."""

@@ -43,13 +43,13 @@ def build_report(folder: Path, *, other: Path | None = None) -> Path:
     changes = flips.of_run(run)
     comparison = _compare_with(other, run, decisions)
     rulings = rule(judged, decisions)
-    content_of_page = page(run, judged, decisions, changes, rulings)
+    content_of_page = page(run, judged, decisions, rulings, changes)
     results = frame.cases_frame(run, judged, decisions)
     files = {
         RESULTS: csv_text(results),
         FLIPS: csv_text(flips.flips_frame(changes)),
         CLASSES: csv_text(flips.classes_frame(changes)),
-        SUMMARY: summary(run, judged, decisions, changes, rulings, comparing.as_parts(comparison)),
+        SUMMARY: summary(run, judged, decisions, rulings, changes, comparing.as_parts(comparison)),
         DECISION: json_text.as_json(run.info.suite.name, decisions, warnings(run, judged, changes)),
         REPORT: html.render(content_of_page, comparison),
     }

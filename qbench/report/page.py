@@ -26,7 +26,7 @@ from qbench.report.flips import CaseFlips
 from qbench.report.matrix import SettingMatrix, matrix
 from qbench.report.overview import describe_state, overview
 from qbench.report.plots import trade_off
-from qbench.report.ruling import Rulings, rule
+from qbench.report.ruling import Rulings
 from qbench.report.run_warnings import find_doubts, find_remarks
 from qbench.report.scene_gallery import ScenePicture, list_scenes
 from qbench.report.search_changes import ChangedSearches, list_searches
@@ -91,12 +91,11 @@ def page(
     run: StoredRun,
     judged: Judged,
     decisions: Sequence[Decision],
-    changes: Sequence[CaseFlips] = (),
-    rulings: Rulings | None = None,
+    rulings: Rulings,
+    changes: Sequence[CaseFlips],
 ) -> Page:
-    """The page of a run; ``changes`` are its flips, ``rulings`` what is said of its cases, where that is known."""
+    """The page of a run; ``rulings`` are what is said of its cases, ``changes`` its flips."""
     info = run.info
-    rulings = rule(judged, decisions) if rulings is None else rulings
     answers = cards(decisions, judged, rulings, info)
     pictures = figures.figures(run, judged, decisions)
     answers_by_host = compare_hosts(run, judged)

@@ -31,7 +31,7 @@ from qbench.report.explained import list_lost, list_slow
 from qbench.report.flips import CaseFlips
 from qbench.report.markdown import LETTERS, Part, fit, list_part, table_part
 from qbench.report.overview import count_answers, describe_state, overview
-from qbench.report.ruling import Ruling, Rulings, rank, rule
+from qbench.report.ruling import Ruling, Rulings, rank
 from qbench.report.run_warnings import find_doubts, find_remarks
 
 LIMIT = 60_000  # characters; GitHub takes 65,536 in a comment
@@ -46,13 +46,12 @@ def summary(
     run: StoredRun,
     judged: Judged,
     decisions: Sequence[Decision],
-    changes: Sequence[CaseFlips] = (),
-    rulings: Rulings | None = None,
+    rulings: Rulings,
+    changes: Sequence[CaseFlips],
     compared: Sequence[Part] = (),
 ) -> str:
-    """The answer, the tables, what changed from another run (``compared``); folded: the rest. ``rulings``: what is said
-    of the cases, where that is known already."""
-    rulings = rule(judged, decisions) if rulings is None else rulings
+    """The answer, the tables, what changed from another run (``compared``); folded: the rest. ``rulings`` are what is
+    said of the cases, ``changes`` the run's flips."""
     tables = [candidates(decision, judged, rulings) for decision in decisions]
     title = f"# qbench: {formatting.markdown(formatting.shorten(run.info.suite.name, LETTERS))}"
     sections = [

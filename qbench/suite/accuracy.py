@@ -94,7 +94,7 @@ def _own_keys(value: dict[Any, Any]) -> OwnKeys:
         return OwnKeys.model_validate(value)
     except ValidationError as error:
         # An unknown key is said first: it may be the one that is missing, misspelt.
-        first = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
+        first = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")[0]
         at = tuple(first["loc"])
         if first["type"] != "extra_forbidden":
             raise wrong(messages.what(first), *at) from error

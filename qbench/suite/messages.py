@@ -40,7 +40,7 @@ TIMES = {**SECONDS_IN, "sec": 1.0, "second": 1.0, "seconds": 1.0, "m": 60.0, "mi
 
 def problems(error: ValidationError, root: Node, model: type[BaseModel]) -> list[Problem]:
     """Every error at its place in the tree; what lies below a value that was refused before is left out."""
-    candidates = (_problem(item, root, model) for item in error.errors(include_url=False))
+    candidates = (_problem(item, root, model) for item in error.errors())
     return [problem for problem in candidates if problem is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from qbench.bisect.start import Started
 from qbench.cache import clean as cleaning
 from qbench.check import check_file as checking
 from qbench.check.finding import FileCheck
-from qbench.cli import main
+from qbench.cli import main, output
 from qbench.cli import portability as portability_command
 from qbench.cli import report as report_command
 from qbench.cli import run as run_command
@@ -209,6 +210,37 @@ def test_a_replay_ends_with_whether_something_differs(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "which"),
+    [
+        *((words, {"full": True}) for words in ("gate demo", "baseline demo", "ship demo", "replay demo")),
+        ("upgrade demo --to onnxruntime==99.0", {"full": True}),
+        *((words, {"full": False}) for words in ("report demo", "report run --compare demo", "compare demo demo")),
+        *((words, {"full": False}) for words in ("export demo --format csv", "portability demo", "explain demo case")),
+        ("run --resume demo", {"to_resume": True}),
+        ("run demo.yaml --artifacts demo", {}),
+    ],
+)
+def test_what_decides_or_ships_rather_takes_a_run_proper(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, which: dict[str, bool]
+) -> None:
+    """Of a suite that is named, than a later quick look; what shows takes the latest, and what goes on the very latest
+    even where no case of it is ok."""
+    run_folder(tmp_path / "run", [fp32(), int8()])
+    given: list[Any] = []
+
+    def find_run(name: str, **options: Any) -> Path:
+        if name == "run":
+            return tmp_path / "run"
+        given.append({key: value for key, value in options.items() if key != "tell"})
+        raise UsageError(f"looked for {name}")
+
+    monkeypatch.setattr(output, "find_run", find_run)
+    monkeypatch.setattr(run_command, "find_run", find_run)
+    code, _, told = command(*words.split())
+    assert (code, "looked for demo" in told, given) == (2, True, [which])
+
+
 def test_a_doctor_takes_the_seconds_that_are_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of noise, ten minutes of the control, where none are."""
     from qbench.doctor import findings, text
@@ -282,7 +314,7 @@ def test_a_run_takes_what_is_asked_for(command: Command, monkeypatch: pytest.Mon
 def test_a_run_ends_with_what_failed_of_it(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: bool, failed: int, code: int
 ) -> None:
-    """A case, or its report, whose place or whose error is told."""
+    """A case, or its report, whose place or whose error is told, with how long it took."""
     given = play_run(monkeypatch, tmp_path, records=("a record",), exit_code=failed)
 
     def build_report(folder: Path) -> Path:
@@ -291,11 +323,13 @@ def test_a_run_ends_with_what_failed_of_it(
         return folder / "report.html"
 
     monkeypatch.setattr(build, "build_report", build_report)
+    monkeypatch.setattr(run_command, "time", SimpleNamespace(monotonic=itertools.count(100.0, 2.5).__next__))
     monkeypatch.setattr(run_text, "suggest_checks", lambda *_: ("have a look",))
     ended, said, told = command("run", "demo.yaml", "-q")
     assert (ended, given[2]) == (code, ("answer", False))
     assert f"report: {tmp_path / 'report.html' if written else 'none, see above'}" in said
     assert "have a look\n" in said
+    assert ", report 2.50 s; " in said
     assert ("error: the disk is full" in told) == (not written)
     monkeypatch.setattr(run_command, "read_answer", lambda folder: "answer")
     monkeypatch.setattr(run_text, "as_json", lambda result, page, elapsed, answer: f"{page} {sorted(elapsed)} {answer}")

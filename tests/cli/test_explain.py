@@ -160,3 +160,16 @@ def test_an_explanation_is_words_or_json_as_asked(tmp_path, monkeypatch, capsys,
     shown = explain._Answers(folder=tmp_path, as_json=as_json)
     shown.show(SimpleNamespace(time=None, losses=None))
     assert capsys.readouterr().out.strip() == ("JSON" if as_json else "words")
+
+
+@pytest.mark.parametrize("of", ["time", "losses", "both"])
+def test_what_is_explained_is_kept_in_the_run(tmp_path, monkeypatch, of):
+    """Of time, of accuracy, or of both; nothing of what was not asked for."""
+    timed = explain_time(SLOW[0], 1.0, 1.0)
+    monkeypatch.setattr("qbench.explain.json_text.as_json", lambda explained: "JSON")
+    monkeypatch.setattr("qbench.explain.json_text.store_time", lambda opened, result, titles: timed)
+    monkeypatch.setattr("qbench.explain.json_text.store_error", lambda opened, result, titles: ACCURACY)
+    asked = {name: "an answer" if of in (name, "both") else None for name in ("time", "losses")}
+    explain._Answers(folder=tmp_path, as_json=True).show(SimpleNamespace(opened=None, **asked))
+    assert read_explained(tmp_path, TimeFigures) == ((timed,) if asked["time"] else ())
+    assert read_explained(tmp_path, ErrorFigures) == ((ACCURACY,) if asked["losses"] else ())

@@ -504,7 +504,11 @@ def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: 
     assert first == "wrote reports/baselines/demo.jsonl and reports/baselines/demo.run.json; commit both"
     assert second.startswith("no predictions lie in this run")
     assert "2 of 2, in the cache" in third
-    qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts")
+    Path("keep").mkdir()
+    Path("keep/demo.examples.json").touch()
+    said = qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts").out
+    assert said.startswith("wrote keep/demo.jsonl, keep/demo.run.json and keep/demo.examples.json; commit all three\n")
+    assert "no predictions" not in said
     assert seen == [
         (runs, Path("reports/baselines"), False),
         (Path("reports/baselines/demo.jsonl"), False),

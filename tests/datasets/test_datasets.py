@@ -361,11 +361,11 @@ class TestContract:
         assert [find_shared([first], other) for other in others] == [{}] * len(others)
 
     def test_preprocessing_gives_what_a_model_takes(self, make: Callable[[], Dataset]) -> None:
-        """Inputs become contiguous float32, or stay the whole numbers they are, with the same number of examples."""
+        """Contiguous float32, with the same number of examples; tokens stay the whole numbers they are."""
         dataset = make()
         examples = dataset.load(dataset.splits[0])
         for array, raw in zip(dataset.preprocessing(examples.inputs), examples.inputs, strict=True):
-            expected = np.float32 if dataset.preprocessing.to_float else raw.dtype
+            expected = np.int64 if raw.dtype == np.int64 else np.float32
             assert (array.dtype, len(array)) == (expected, len(examples))
             assert array.flags.c_contiguous
 

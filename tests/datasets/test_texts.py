@@ -319,9 +319,10 @@ def _few(monkeypatch):
     ("source", "expected"), [(None, {2, 3}), ("rotten-tomatoes", {2, 3}), ("imdb", {0, 1}), ("all", {0, 1, 2, 3})]
 )
 def test_reviews_come_from_the_source_that_is_asked_for(folder, source, expected):
-    """Ids are places in the file; labels are 0 for bad and 1 for good."""
+    """Ids are places in the file; labels are 0 for bad and 1 for good; the name says a source but the usual one."""
     write_reviews(folder, REVIEWS)
     data = opened("sentiment", source, folder)
+    assert data.name == {"imdb": "sentiment:imdb", "all": "sentiment:all"}.get(source, "sentiment")
     examples = everything(data)
     assert {int(key.rpartition("/")[2]) for key in examples} == expected
     assert all(part.labels[i] == REVIEWS[int(key[-5:])][1] for key, (part, i) in examples.items())
@@ -425,7 +426,7 @@ def hub(folder, value="owner/name", **options):
 
 
 def test_a_table_of_texts_becomes_tokens(folder, library):
-    """Column, labels and the number of classes come from the table; ids are rows."""
+    """Column, labels and the number of classes come from the table; ids are rows; tokens stay whole numbers."""
     library.held = {
         "train": Table(text=["a", "bad", "good"], label=[0, 1, 2]),
         "test": Table(text=["a film"], label=[1]),
@@ -435,6 +436,7 @@ def test_a_table_of_texts_becomes_tokens(folder, library):
     assert data.load("test").inputs[0].tolist() == [[1, 5, 4]]
     sample = data.sample("train", 2, 0)
     assert sample.ids == tuple(f"train[{i}]" for i in sample.labels)
+    assert not data.preprocessing.to_float
 
 
 def test_a_table_of_images_becomes_pixels(folder, library):
@@ -450,7 +452,7 @@ def test_a_table_of_images_becomes_pixels(folder, library):
 
 
 def test_columns_of_numbers_are_one_input_each(folder, library):
-    """In the order of the suite; labels that are all -1 are none."""
+    """In the order of the suite, whole where it says so; labels that are all -1 are none."""
     library.held = {
         "a": Table(x=[[1, 2], [3, 4]], z=[0.5, 1.5], label=[-1, -1]),
         "b": Table(x=[[5, 6]], z=[2.5], label=[0]),
@@ -459,6 +461,8 @@ def test_columns_of_numbers_are_one_input_each(folder, library):
     examples = data.load("a")
     assert [array.tolist() for array in examples.inputs] == [[0.5, 1.5], [[1, 2], [3, 4]]]
     assert examples.labels is None
+    assert data.preprocessing.to_float
+    assert not hub(folder, inputs=["x"], to_float=False).preprocessing.to_float
 
 
 def test_a_single_split_is_parted(folder, library):

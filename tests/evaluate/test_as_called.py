@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import EvaluateError
+from qbench.evaluate import as_called
 from qbench.evaluate.as_called import OwnAnswers, compare_predictions, spread_positions
 
 
@@ -79,6 +82,32 @@ def test_what_is_not_a_number_and_other_shapes_differ(tmp_path: Path) -> None:
         compare_predictions(answers(OUTPUTS), predictions(tmp_path, changed), 400)
     with pytest.raises(EvaluateError, match=r"the shape \(9,\), the network's own \(10,\)"):
         compare_predictions(answers(OUTPUTS), predictions(tmp_path, OUTPUTS[:, :9]), 400)
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0.0, 8), (2.5, 8), (2.6, 8), (5.0, 5), (30.0, 1)])
+def test_no_further_example_is_asked_after_twenty_seconds(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, asked: int
+) -> None:
+    """Of eight as many as are begun within them, at least one, each alone; how far it is goes by the time or by the
+    examples, whichever is farther."""
+    now, shares = [0.0], list[float]()
+
+    def network(inputs: Any) -> Any:
+        now[0] += seconds
+        assert len(inputs) == 1
+        return inputs * 2
+
+    monkeypatch.setattr(as_called, "load_network", lambda *_: SimpleNamespace(module=network))
+    monkeypatch.setattr(as_called, "_find_decisions", lambda *_: ())
+    monkeypatch.setattr(as_called.time, "monotonic", lambda: now[0])
+    examples = np.arange(8, dtype=np.float32)[:, None]
+    data = SimpleNamespace(evaluation_count=8, evaluation=lambda start, stop: (examples[start:stop],))
+    model = SimpleNamespace(reference=None, weights=None)
+    own = as_called._ask_here(cast(Any, model), cast(Any, data), progress=lambda _, share: shares.append(share))
+    assert own.positions.tolist() == [0, 4, 2, 6, 1, 5, 3, 7][:asked]
+    assert own.outputs[:, 0].tolist() == [2.0 * position for position in own.positions]
+    expected = [max(seconds * number / 20, number / 8) for number in range(1, asked + 1)]
+    assert shares == pytest.approx([share for share in expected if share <= 1])
 
 
 @given(st.integers(1, 3000))

@@ -247,8 +247,13 @@ def test_a_dynamic_artifact_answers_the_batch_that_an_example_is_in(pretended, t
 
 
 def test_nothing_that_is_kept_is_unpickled(pretended, tmp_path):
-    """An answer in the cache is numbers: an object would be code of whoever wrote it."""
-    asked, _ = pretended
+    """An answer in the cache is numbers, and so are the native answers: an object would be code of whoever wrote it."""
+    asked, started = pretended
+    native = tmp_path / "objects.npz"
+    np.savez(native, outputs=np.array([print], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        answer(replace(asked, native=native), tmp_path)
+    assert started == []
     answer(asked, tmp_path)
     for file in tmp_path.glob("cache/predictions/*/outputs.npz"):
         facts = manifest.read(file.parent).facts

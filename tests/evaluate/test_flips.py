@@ -19,11 +19,13 @@ from scipy import stats as scipy_stats
 from qbench import suite
 from qbench.compare.compare import like_for_like
 from qbench.evaluate import flips
+from qbench.evaluate.flips import Flip
 from qbench.record import jsonl
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run
+from qbench.report import flips as report_flips
 from qbench.report.build import build_report, judge
-from qbench.report.flips import classes_told, of_run
+from qbench.report.flips import CaseFlips, classes_told, of_run
 from qbench.stats import multiple_testing
 
 
@@ -41,6 +43,16 @@ def test_flips_are_the_answers_whose_correctness_changed_the_surest_first() -> N
         ("beneficial", "photo/3", 3, 9, 3),
     ]
     assert [entry.sure for entry in actual] == [4 / 6, 0.0, 1 / 6]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_an_answer_is_the_surer_the_more_it_leads_the_second(classes: int) -> None:
+    """By the share of all answers that lead by less, whatever the scores of the others are."""
+    outputs = np.random.default_rng(classes).normal(size=(40, classes))
+    actual = flips.answers({"outputs": outputs, "labels": np.zeros(40, dtype=int)})
+    assert actual is not None
+    lead = np.diff(np.sort(outputs, axis=1)[:, -2:])[:, 0]
+    assert actual.rank.tolist() == [(lead < own).mean() for own in lead]
 
 
 def test_without_labels_every_other_answer_is_a_change() -> None:
@@ -216,3 +228,40 @@ def test_a_class_has_changed_where_that_is_no_chance(p: float, harmful: int, ben
         label=0, n=20, fp32_right=15, harmful=harmful, beneficial=beneficial, p_value=p / 2, p_adjusted=p
     )
     assert change.changed == changed
+
+
+def case_of(name: str, *kinds: str, **more: str) -> CaseFlips:
+    """A case with a flip of each of these kinds."""
+    made = tuple(
+        Flip(position=i, id=f"photo/{i}", kind=kind, label=None, fp32=3, int8=5, sure=0.5)  # type: ignore[arg-type]
+        for i, kind in enumerate(kinds)
+    )
+    return CaseFlips(record=int8(f"net/static/{name}/t1/b1"), flips=made, classes=(), **more)
+
+
+def test_flips_are_a_row_for_each_variant_that_has_some() -> None:
+    """With the first five of each kind and how many more there are; words stand to the left, numbers to the right."""
+    cases = [case_of("a", *["harmful"] * 6, "beneficial"), case_of("b"), case_of("c", "harmful", same_as="x")]
+    listed = report_flips.table(cases)
+    (row,) = listed.rows
+    assert (row[0], row[1]) == ("net/static/a/t1/b1", "6 lost, 1 gained")
+    assert row[3].startswith("photo/0 (3\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}5), photo/1 ")
+    assert row[3].endswith("photo/4 (3\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}5) and 1 more")
+    assert row[4] == "photo/6 (3\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}5)"
+    assert [listed.columns[place] for place in listed.words] == [
+        "case", "examples", "lost: right to wrong", "gained: wrong to right",
+    ]  # fmt: skip
+    assert report_flips.meaning(cases).startswith("Lost: ")
+    assert report_flips.without(cases) == "No answer changes in net/static/b/t1/b1."
+
+
+def test_without_labels_flips_are_changes() -> None:
+    """Neither lost nor gained; a variant whose flips are doubted is not said to have none."""
+    cases = [case_of("a", "changed", "changed"), case_of("b", doubt="another run's")]
+    listed = report_flips.table(cases)
+    assert [row[:2] for row in listed.rows] == [("net/static/a/t1/b1", "2")]
+    assert [listed.columns[place] for place in listed.words] == ["case", "the first, surest first"]
+    assert report_flips.meaning(cases).startswith("Without labels: ")
+    assert report_flips.without(cases) == ""
+    many = [case_of(f"n{number}") for number in range(7)]
+    assert report_flips.without(many).endswith("net/static/n4/t1/b1 and 2 more.")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_artifacts import make_artifact
 
-from qbench.cache import store
+from qbench.cache import manifest, store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
 from qbench.errors import BuildError
@@ -102,6 +102,41 @@ def test_it_is_looked_at_once(model, data, monkeypatch):
     other = {"a": replace(case["a"], artifact=replace(case["a"].artifact, sha256="t"))}
     assert looked(other, model, data, monkeypatch)[1] == 1
     assert looked(case, model, replace(data, evaluation_digest="e"), monkeypatch)[1] == 1
+
+
+@pytest.mark.parametrize("facts", [{"b": [{"name": "1"}]}, {"a": [{"name": 3}]}, {"a": [{}]}, {"a": 1}, {}])
+def test_what_the_cache_holds_of_other_variants_is_looked_at_again(model, data, monkeypatch, facts):
+    """Or rows that are no layers: somebody else wrote them."""
+    case = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
+    first, _ = looked(case, model, data, monkeypatch)
+    (entry,) = (data.folder.parents[1] / "layers").iterdir()
+    manifest.write(entry, facts)
+    assert looked(case, model, data, monkeypatch) == (first, 1)
+
+
+@pytest.mark.parametrize(("fixed", "size"), [(None, 8), (1, 1), (5, 5)])
+def test_an_onnx_file_is_looked_at_in_batches_that_it_takes(model, data, monkeypatch, fixed, size):
+    """Of eight examples, or of as many as its fp32 file has fixed; a file without a layer to look at is not run. Who
+    watches is told."""
+    batches, steps = [], []
+
+    def measure_clipping(file, inputs, ranges):
+        batches.extend(len(arrays[0]) for arrays in inputs)
+        return [{}]
+
+    monkeypatch.setattr(layer_clipping.onnx_output_range, "measure_clipping", measure_clipping)
+    monkeypatch.setattr(layer_clipping.onnx_output_range, "as_rows", lambda outputs, share: list(outputs))
+    case = {
+        "a": ComparedVariant(
+            artifact=make_artifact(format="onnx"), fp32=make_artifact(mode="fp32", format="onnx", fixed_batch=fixed)
+        )
+    }
+    for outputs in ({}, {"conv": "range"}):
+        monkeypatch.setattr(layer_clipping.onnx_output_range, "find_layer_ranges", lambda *_, ranges=outputs: ranges)
+        told = layer_clipping._rows_here(case, model, data, progress=lambda *step: steps.append(step))
+        assert told == {"a": tuple(outputs)}
+        assert steps.pop() == ("look for clipped values", 0.5)
+        assert batches == ([size] * (70 // size) if outputs else [])
 
 
 def test_where_no_range_is_known_nobody_looks(model, data, monkeypatch):

@@ -110,6 +110,14 @@ def test_fp32_differs_by_more_than_a_thousandth(tmp_path):
     assert actual.between_db == pytest.approx(45, abs=1)
 
 
+def test_who_watches_is_told_what_is_compared(tmp_path):
+    """Before it begins, also where nothing differs: two files of predictions can be large."""
+    told, pair = [], arms(tmp_path, FP32, FP32)
+    assert difference_here(*pair, None, progress=lambda *step: told.append(step)) is None
+    assert list_differing_here([pair], progress=lambda *step: told.append(step)) == []
+    assert told == [("compare with another runtime", 0.9), ("compare runtimes", 0.5)]
+
+
 def test_garbage_on_one_runtime_differs(tmp_path):
     """NaN, infinity and huge values on one side: a number that a record can hold."""
     for wrong in (np.nan, np.inf, 3e38):

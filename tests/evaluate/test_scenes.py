@@ -16,6 +16,7 @@ from qbench.evaluate import scenes
 from qbench.evaluate.scenes import SceneChange, compare_scene, read_scenes
 from qbench.metrics.base import ANSWERS
 from qbench.record import jsonl
+from qbench.record.stored_run import read_run
 from qbench.report import scene_gallery
 from qbench.report.build import build_report
 
@@ -78,6 +79,19 @@ def test_masks_change_by_pixels() -> None:
     last = compare_scene(ours, theirs, N - 1)
     assert 0.2 < last.size < 0.6
     assert str(last).endswith(" % of the pixels have another class")
+
+
+def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
+    """Above 0 it is that; of two channels the higher one is it."""
+    logits = np.array([[-1.0, 0.0], [0.1, 2.0]])
+    stored = {"labels": np.zeros((1, 2, 2), int)}
+    alone = read_scenes({**stored, "outputs": logits[None, None]})
+    both = read_scenes({**stored, "outputs": np.stack([np.zeros((2, 2)), logits])[None]})
+    assert alone is not None
+    assert both is not None
+    assert alone.masks is not None
+    assert both.masks is not None
+    assert alone.masks.tolist() == both.masks.tolist() == [[[0, 0], [1, 1]]]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +170,17 @@ def test_a_report_shows_them_with_what_changed(tmp_path: Path) -> None:
     assert shares == sorted(shares, reverse=True)
 
 
+def test_who_watches_is_told_of_each_variant_that_is_drawn(tmp_path: Path) -> None:
+    """With how many of all pictures there are before it; one that is passed over adds none."""
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    classes = {"outputs": np.eye(N, dtype=np.float32), "labels": np.arange(N)}
+    _, without = made_run(tmp_path / "classes", classes, classes, IDS)
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    told: list[tuple[str, float]] = []
+    scenes.keep_here([*pairs, *without, *pairs], Raw((images,)), folder, progress=lambda *step: told.append(step))
+    assert told == [("draw what int8 changes", share) for share in (0.0, 1 / 3, 1 / 3)]
+
+
 def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a foreign run's folder holds beside is not taken: other names, other positions, pictures without an end."""
     folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
@@ -170,6 +195,30 @@ def test_a_page_has_room_for_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert build_report(folder).read_text(encoding="utf-8").count("<img ") == 1
     monkeypatch.setattr(scene_gallery, "MOST_BYTES", 10)
     assert "<img " not in build_report(folder).read_text(encoding="utf-8")
+
+
+def test_a_picture_of_more_than_200_kb_is_left_out_and_the_rest_up_to_the_room_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One alone would be a fifth of all; what fits to the byte is shown, and what comes behind one that does not."""
+    folder, pairs = made_run(tmp_path / "run", masks(1, wrong=0.5), masks(1), IDS)
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
+    files = sorted((folder / scenes.FOLDER).iterdir())
+    for file, size in zip(files, (200_000, 200_001, 10_000, 10_000), strict=True):
+        file.write_bytes(file.read_bytes().ljust(size, b"\0"))
+
+    positions = [int(file.suffixes[-2].removeprefix(".")) for file in files]
+    ids = [IDS[position] for position in positions]
+    pictures = scene_gallery.list_scenes(read_run(folder))
+    assert sorted(picture.id for picture in pictures) == sorted([ids[0], *ids[2:]])
+    for room, count in ((220_000, 3), (219_999, 2), (10_000, 1), (9_999, 0)):
+        monkeypatch.setattr(scene_gallery, "MOST_BYTES", room)
+        assert len(scene_gallery.list_scenes(read_run(folder))) == count
+    monkeypatch.setattr(scene_gallery, "MOST_BYTES", 10**6)
+    for most in (1, 2, 3):
+        monkeypatch.setattr(scene_gallery, "MOST_PICTURES", most)
+        assert len(scene_gallery.list_scenes(read_run(folder))) == most
 
 
 def test_a_classifier_takes_no_pictures_from_a_detector(tmp_path: Path) -> None:

@@ -140,9 +140,10 @@ def _worded(run: StoredRun, folder: Path) -> None:
     build.csv_text(frame.cases_frame(run, judged, found))
     build.csv_text(flips.flips_frame(changes))
     build.csv_text(flips.classes_frame(changes))
-    summary.summary(run, judged, found, changes)
+    rulings = ruling.rule(judged, found)
+    summary.summary(run, judged, found, rulings, changes)
     for width, wide in ((80, False), (None, False), (None, True)):
-        terminal.draw(judged, ruling.rule(judged, found), width=width, wide=wide)
+        terminal.draw(judged, rulings, width=width, wide=wide)
     case_table.list_details(judged)
     run_text.problems(run.records)
     run_warnings.warnings(run, judged, changes)

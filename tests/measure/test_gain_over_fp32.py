@@ -92,3 +92,13 @@ def test_where_a_gain_begins_to_be_settled(value: float, error: float, tried: in
     """At Student's t for the number tried on the side of a gain, for one on the side of a loss, and where half the
     width of the limits for that number is within the tie."""
     assert is_gain_settled(difference(value, error), ENOUGH, tried) == settled
+
+
+def test_a_gain_that_is_known_to_the_tie_exactly_is_settled() -> None:
+    """No further generation is run for what is known to what is asked for; for more than that it is."""
+    gain = difference(0.0, 0.01)
+    half = gain.half_width_seen(1 - 2 * SHOWN_ERROR)
+    enough = math.expm1(half)
+    assert math.log1p(enough) == half
+    assert is_gain_settled(gain, enough, 1)
+    assert not is_gain_settled(gain, enough * (1 - 1e-12), 1)

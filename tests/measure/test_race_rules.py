@@ -12,9 +12,9 @@ from scipy.stats import t
 from simulated_race import recorded_noises, simulate
 
 from qbench.machine.process_spread import FREEDOM, RATIO_SPREAD
-from qbench.measure.paired_difference import difference_over_generations, variance_of_median
+from qbench.measure.paired_difference import PairedDifference, difference_over_generations, variance_of_median
 from qbench.measure.pairing import BlockMinimum, PairedBlocks
-from qbench.measure.race_rules import Arm, RaceRules, find_fastest, judge, pool_differences
+from qbench.measure.race_rules import Arm, RaceRules, _is_precise, _Ranking, find_fastest, judge, pool_differences
 
 RULES = RaceRules()
 
@@ -121,6 +121,26 @@ def test_an_arm_leaves_once_it_is_shown_half_the_tie_behind_and_its_estimate_is_
     assert standing.leaving == (("b",) if leaves else ())
     low = pool_blocks({"b": {number: np.full(7, math.log(slower)) for number in range(8)}})["b"].limits(0.98)[0]
     assert low < math.log1p(RULES.tie)  # not all of the tie
+
+
+def test_what_is_the_tie_itself_is_within_it():
+    """An estimate of exactly the tie sends nobody away, limits that end there are shown to be within it, and a half
+    width of exactly what is asked for is precise; a little more is not."""
+    tie = math.log1p(RULES.tie)
+
+    def rank(value, error=0.0):
+        known = PairedDifference(value=value, error=error, freedom=3, generations=4, coarse=False)
+        return known, _Ranking(leader="a", differences={"b": known})
+
+    for value, leaves in ((tie, set()), (tie * (1 + 1e-12), {"b"})):
+        assert rank(value)[1].find_slower(RULES) == leaves
+    half = rank(0.0, 0.01)[0].limits()[1]
+    known, ranking = rank(0.0, 0.01)
+    asked = math.expm1(half)
+    assert math.log1p(asked) == half == known.half_width_seen()
+    for tie, within in ((asked, True), (asked * (1 - 1e-12), False)):
+        assert ranking.is_tied("b", RaceRules(tie=tie)) == within
+        assert _is_precise(known, tie) == within
 
 
 def test_what_is_known_of_processes_counts_for_nothing_where_they_differ_far_more():

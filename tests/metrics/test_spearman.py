@@ -54,6 +54,18 @@ def test_of_one_number_each_it_is_that_of_scipy_as_before(seed: int) -> None:
     assert SPEARMAN.problem(outputs[:, None], labels, None) is None
 
 
+@pytest.mark.parametrize(("outputs", "expected"), [((0.1, 0.2), 1.0), ((0.2, 0.1), -1.0), ((0.1, 0.1), 0.0)])
+def test_two_examples_are_in_order_or_they_are_not(outputs: tuple[float, float], expected: float) -> None:
+    """The fewest of which an order can be told, as those of a resample may be; equal outputs have none."""
+    assert SPEARMAN.value(np.array(outputs), np.array([3.0, 7.0])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3)])
+def test_labels_that_are_no_pairs_are_of_one_example_each(shape: tuple[int, ...]) -> None:
+    """Two columns are a pair's number and grade, and nothing else is."""
+    assert SPEARMAN.units(np.zeros(shape)) is None
+
+
 def test_a_pair_of_which_a_text_is_missing_does_not_count() -> None:
     """Nor one of three texts; without any pair nothing can be said."""
     vectors, labels, places = pairs(3)

@@ -97,6 +97,19 @@ def test_numbers_and_settings_that_qbench_never_writes_are_refused(tmp_path, wro
         read_explained(tmp_path, kind)
 
 
+def test_the_greatest_numbers_that_qbench_writes_are_read(tmp_path):
+    """Up to a billion either way, and shares from nothing to all."""
+    widest = Interval(value=0.0, low=-1e9, high=1e9)
+    extremes = (
+        replace(CASE, unexplained=1e9, figures=replace(CASE.figures, seconds=0.0, best_seconds=1e9, off_core=0.0)),
+        replace(CASE, case="m/static/onednn/t2/b1", figures=replace(CASE.figures, off_core=1.0, over_fp32=limits(1e8))),
+        replace(CASE, case="m/static/onednn/t4/b1", causes=(replace(CAUSE, saving=widest, share=-1e9),)),
+    )
+    for explained in extremes:
+        keep_explained(tmp_path, explained)
+    assert read_explained(tmp_path, TimeFigures) == extremes
+
+
 @pytest.mark.parametrize(
     "text", ["[1]", '{"case": 1}', '{"case": "x"}', "{", '{"case": "x", "seconds": 1e999}', chr(0xD800)]
 )

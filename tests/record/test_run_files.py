@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from qbench.record.layer_numbers import LayerNumbers
 from qbench.record.run_files import _FORMS, DamagedFile, find, is_whole, read_arrays, read_layers
 
 OF_KIND = {"i": np.int64, "u": np.uint8, "f": np.float32, "b": np.bool_, "U": "<U3", "S": "|S3"}
@@ -61,9 +62,10 @@ def test_a_file_is_whole_that_is_not_cut(tmp_path):
 
 
 def test_numbers_of_layers_are_read_or_refused(tmp_path):
-    """With the way to go on without them."""
-    (tmp_path / "a.json").write_text(json.dumps([{"name": "conv", "sqnr_db": 30.0}]))
-    assert [layer.name for layer in read_layers(tmp_path, "a.json")] == ["conv"]
+    """What is not stored was not measured, on no value; a refusal names the way to go on without them."""
+    (tmp_path / "a.json").write_text(json.dumps([{"name": "conv", "reason": "runs in int8 only"}]))
+    conv = LayerNumbers(name="conv", sqnr_db=None, cosine=None, n=0, reason="runs in int8 only", clipped=None)
+    assert read_layers(tmp_path, "a.json") == (conv,)
     (tmp_path / "a.json").write_text('[{"name": 3}]')
     with pytest.raises(DamagedFile, match="a.json: cannot be read as numbers of layers; delete it to go on without"):
         read_layers(tmp_path, "a.json")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from qbench.record import jsonl, schema
-from qbench.record.schema import CaseKey, Record
+from qbench.record.schema import CaseKey, Coverage, Record
 
 STATIC = CaseKey(id="m/static/x86/t1/b1", model="m", mode="static", backend="x86", threads=1, batch_size=1)
 
@@ -61,3 +61,27 @@ def test_a_record_without_a_host_is_native():
     del data["case"]["host"], data["host"]
     record = jsonl.from_line(json.dumps(data))
     assert (record.case.host, record.host) == ("native", None)
+
+
+@pytest.mark.parametrize(
+    ("macs_int8", "arithmetic"), [(0.75, "int8"), (0.5, "int8 and fp32"), (0.0, "fp32"), (None, "fp32")]
+)
+def test_weights_of_few_bits_are_told_with_the_arithmetic_that_runs_on_them(macs_int8, arithmetic):
+    """In int8 where all of the layers whose weights these are multiply so, in both where some do."""
+    coverage = Coverage(
+        macs_int8=macs_int8, layers_int8=3, layers_total=4, macs_weights=0.75, layers_weights=3, weight_bits=4
+    )
+    assert coverage.describe_format("weight_only") == f"with weights of 4 bits (arithmetic in {arithmetic})"
+
+
+def test_coverage_is_of_the_format_that_a_mode_names():
+    """int8 for the modes that quantize, 16 bits for a half, few bits of the weights; what is not known is no share, and
+    no layer."""
+    coverage = Coverage(
+        macs_int8=0.25, layers_int8=1, layers_total=9, macs_half=0.5, layers_half=2, macs_weights=0.75, layers_weights=3
+    )
+    told = {mode: (coverage.share_of(mode), coverage.layers_of(mode)) for mode in ("static", "fp16", "weight_only")}
+    assert told == {"static": (0.25, 1), "fp16": (0.5, 2), "weight_only": (0.75, 3)}
+    unknown = Coverage(macs_int8=None, layers_int8=0, layers_total=9)
+    assert [(unknown.share_of(mode), unknown.layers_of(mode)) for mode in told] == [(None, 0)] * 3
+    assert [coverage.describe_format(mode) for mode in ("qat", "bf16")] == ["in int8", "in bf16"]

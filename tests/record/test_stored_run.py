@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from qbench import registry
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.record.schema import Accuracy, Record, read_case_id
-from qbench.record.stored_run import ExamplesInfo, MetricInfo, RunInfo, StoredRun, SuiteInfo
+from qbench.record.stored_run import BOUNDS, ExamplesInfo, MetricInfo, RunInfo, StoredRun, SuiteInfo
 from qbench.stats.interval_type import Interval
 
 CHANGE = Interval(value=-0.002, low=-0.01, high=0.005)
@@ -40,6 +42,45 @@ def test_the_axis_of_the_channels_lies_within_a_batch(axis: int, fits: bool) -> 
     else:
         with pytest.raises(ValueError, match="channel_axis lies outside"):
             ExamplesInfo(**facts)  # type: ignore[arg-type]
+
+
+def test_examples_are_prepared_as_the_data_set_prepares_them_where_a_run_says_nothing() -> None:
+    """An older run lacks the keys that came later, and what they stood for then is what data sets do by themselves."""
+    told = asdict(ExamplesInfo(types=("float32",), shapes=((3, 8, 8),)))
+    assert {key: told[key] for key in asdict(Preprocessing())} == asdict(Preprocessing())
+
+
+@pytest.mark.parametrize("name", sorted(BOUNDS))
+def test_no_example_lies_beyond_the_bounds_of_its_metric(name: str) -> None:
+    """The best that an example can be, and the worst of a metric that has one, are the bounds themselves, in the sense
+    in which more is better."""
+    metric = registry.load("metric", name)
+    info = MetricInfo(name=name, percent=metric.percent, higher_is_better=metric.higher_is_better)
+    low, high = info.bounds
+    fp32 = np.random.default_rng(0).standard_normal((30, 4))
+    perfect, opposite, zeros = (info.sign * metric.per_example(outputs, fp32) for outputs in (fp32, -fp32, 0 * fp32))
+    assert perfect.tolist() == [high] * 30
+    assert low is None or min(*opposite, *zeros) <= low
+    assert low is None or low in (opposite[0], zeros[0])
+
+
+@pytest.mark.parametrize(("higher_is_better", "lowest"), [(True, 0.0), (False, None)])
+def test_a_share_of_which_more_is_better_is_at_least_0(higher_is_better: bool, lowest: float | None) -> None:
+    """Nothing bounds it from above for sure: an example of a macro score may count more than once."""
+    assert MetricInfo(name="top1", higher_is_better=higher_is_better).bounds == (lowest, None)
+
+
+def test_a_score_against_fp32_is_shown_whole() -> None:
+    """Where fp32 scores ``perfect`` by itself, the change from it is the whole distance; else it is shown as a change,
+    and a metric of which less is better has the sign -1."""
+    change = Interval(value=-60.0, low=-62.0, high=-58.0)
+    sqnr = MetricInfo(name="sqnr", percent=False, against="fp32", own_unit="dB", perfect=100.0)
+    assert sqnr.show_against_fp32(change) == "40 [38, 42] dB"
+    assert replace(sqnr, perfect=None).show_against_fp32(change) == sqnr.show_change(change)
+    agreement = MetricInfo(name="top1_agreement", against="fp32", perfect=1.0)
+    assert agreement.show_against_fp32(Interval(value=-0.5)) == "50.0 %"
+    assert agreement.show_change(Interval(value=-1.0)) == "-100.0 points"
+    assert (sqnr.sign, replace(sqnr, higher_is_better=False).sign) == (1.0, -1.0)
 
 
 def test_the_values_of_a_case_are_those_of_the_output_that_was_judged(tmp_path: Path) -> None:

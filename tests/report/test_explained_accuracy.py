@@ -43,6 +43,18 @@ def test_causes_are_ordered_by_the_points_that_they_cost(folder):
     assert [title for title, _ in lost.advice] == [f"{WRONG}: top1 +19.0 [+18.0, +20.0] points"]
 
 
+def test_what_changes_no_metric_is_told_without_one(folder):
+    """Where labels are missing, causes are known by the error alone: no number stands behind the case, and a dash where
+    one would be in a column."""
+    causes = tuple(replace(cause, metric_change=None) for cause in ACCURACY.causes)
+    figures = replace(ACCURACY.figures, metric_change=None)
+    keep_explained(folder, replace(ACCURACY, case=WRONG, causes=causes, figures=figures))
+    run = read_run(folder)
+    lost = list_lost(run, build.judge(run))
+    assert lost.advice == ((WRONG, ACCURACY.suite),)
+    assert [row[1] for row in lost.causes.rows] == [formatting.DASH] * 2
+
+
 def test_a_layer_has_what_it_takes_away_alone_and_with_those_above_it(folder):
     """A dash where it was not tried together."""
     run = read_run(folder)

@@ -65,9 +65,27 @@ def test_what_breaks_a_limit_is_no_candidate() -> None:
 
 
 def test_where_fp32_stays_it_is_named() -> None:
-    """The fp32 that is kept says so."""
+    """The fp32 that is kept says so, with the sign of what is shipped; another fp32 has the sign of a reference."""
     rulings = ruled(fp32(), int8(speedup=speedup(0.5), latency=latency(0.005)))
-    assert rulings[fp32().case.id].word == "keep"
+    kept = rulings[fp32().case.id]
+    assert (kept.word, kept.symbol) == ("keep", "✓")
+    assert ruled(fp32(), int8())[fp32().case.id].symbol == "●"
+
+
+@pytest.mark.parametrize(
+    ("ruling", "symbol"),
+    [
+        (Ruling(word="ship", candidate=True, picked=True), "✓"),
+        (Ruling(word="either", candidate=True, picked=True), "≈"),
+        (Ruling(word="tied with the fastest", candidate=True), "≈"),
+        (Ruling(word="slower", candidate=True), "↓"),
+        (Ruling(word="accuracy open", candidate=True), "?"),
+        (Ruling(word="slower than fp32"), "✗"),
+    ],
+)
+def test_a_sign_says_the_same_as_the_word(ruling: Ruling, symbol: str) -> None:
+    """What to ship, as good, not as good, open, ruled out."""
+    assert ruling.symbol == symbol
 
 
 def test_what_a_decision_is_about_without_shipping_it() -> None:

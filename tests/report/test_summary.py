@@ -16,6 +16,7 @@ from qbench.formatting import one_line
 from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
 from qbench.report.build import build_report
+from qbench.report.ruling import rule
 from qbench.report.summary import LIMIT, OPEN_SETTINGS, summary
 
 
@@ -23,7 +24,8 @@ def write(records: list[Record], described: RunInfo | None = None) -> str:
     """The summary of some records; none of them has a file."""
     run = StoredRun(folder=Path("/none"), info=described or info(), records=tuple(records))
     judged = judge(run.records, MetricInfo(name="top1"), SuiteRules())
-    return summary(run, judged, decision.decide(judged))
+    decisions = decision.decide(judged)
+    return summary(run, judged, decisions, rule(judged, decisions), changes=())
 
 
 def test_the_answer_is_the_first_sentence() -> None:

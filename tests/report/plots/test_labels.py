@@ -60,6 +60,24 @@ def test_a_line_crosses_neither_a_label_nor_another_line(
     assert taken.is_free(candidate, label) is free
 
 
+@pytest.mark.parametrize(
+    ("area", "free"),
+    [
+        ((40.0, 94.0, 190.0, 106.0), True),
+        ((150.1, 0.0, 300.0, 250.0), False),
+        ((0.0, 94.1, 300.0, 250.0), False),
+        ((0.0, 0.0, 189.9, 250.0), False),
+        ((0.0, 0.0, 300.0, 105.9), False),
+    ],
+    ids=["just so", "left", "below", "right", "above"],
+)
+def test_a_label_lies_within_the_area_on_every_side(area: tuple[float, float, float, float], free: bool) -> None:
+    """Up to its edge; areas begin anywhere, and are no squares."""
+    taken = _Taken(points=[], area=area)
+    label = Label(x=140.0, y=100.0, width=40, height=12)
+    assert taken.is_free(Placed(box=(150.0, 94.0, 190.0, 106.0)), label) is free
+
+
 def test_a_label_without_room_is_left_out() -> None:
     """It is not put on another."""
     labels = [Label(x=50.0, y=10.0, width=95, height=12) for _ in range(4)]
