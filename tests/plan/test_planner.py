@@ -287,6 +287,27 @@ def test_a_filter_without_a_match_is_a_usage_error_with_examples(only: str) -> N
         make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only=only)
 
 
+@pytest.mark.parametrize(
+    ("batches", "hosts", "shape", "listed"),
+    [
+        (5, "[native]", "b<batch size>", ", ".join(f"digits-cnn/fp32/torch/t1/b{n}" for n in range(1, 6))),
+        (6, "[native]", "b<batch size>", ", ".join(f"digits-cnn/fp32/torch/t1/b{n}" for n in range(1, 6)) + ", …"),
+        (
+            1,
+            "[native, avx2]",
+            "b<batch size>[/<host>]",
+            "digits-cnn/fp32/torch/t1/b1, digits-cnn/fp32/torch/t1/b1/avx2",
+        ),
+    ],
+)
+def test_a_filter_without_a_match_shows_how_ids_look(batches: int, hosts: str, shape: str, listed: str) -> None:
+    """Up to five of them, and that there are more; the host is part of an id where the suite has others."""
+    matrix = f"{{modes: [fp32], backends: [torch], batch_sizes: {[*range(1, batches + 1)]}}}"
+    with pytest.raises(UsageError) as raised:
+        make_plan(suite(matrix, more=f"hosts: {hosts}"), stands(), cores=1, only="*/nothing")
+    assert str(raised.value).endswith(f"ids are model/mode/backend/t<threads>/{shape}: {listed}")
+
+
 @pytest.mark.parametrize(("only", "meant"), [("*/static/ort/*", "onnxruntime"), ("*/statik/x86/*", "static")])
 def test_a_filter_without_a_match_suggests_the_part_that_is_meant(only: str, meant: str) -> None:
     """A part of the glob that no id has is held against those that there are."""
