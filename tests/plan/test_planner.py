@@ -451,11 +451,14 @@ quantize:
     assert not any("quantize." in note for note in make_plan(described, load_backends(described), cores=1).notes)
 
 
-def test_a_matrix_beyond_all_reason_is_refused() -> None:
-    """The product of the axes is counted before it is made."""
-    many = ", ".join(str(number) for number in range(1, 1001))
-    with pytest.raises(UsageError, match="36,000,000 cells"):
-        make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
+def test_a_matrix_beyond_all_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells of the axes and of every include are counted, up to the most that is planned, before they are made."""
+    wanted = suite("{modes: [fp32], backends: [torch], threads: [1, 2], include: [{mode: static, backend: x86}]}")
+    monkeypatch.setattr("qbench.plan.matrix.MAX_CELLS", 4)
+    assert len(expand_matrix(wanted)[0]) == 4
+    monkeypatch.setattr("qbench.plan.matrix.MAX_CELLS", 3)
+    with pytest.raises(UsageError, match=r"s\.yaml:4: the matrix has 4 cells; qbench plans up to 3"):
+        expand_matrix(wanted)
 
 
 def test_load_backends_brings_the_runtimes_too() -> None:
