@@ -65,17 +65,6 @@ def test_outputs_that_are_no_classes_have_a_least_score_where_the_suite_says_not
     assert (settled.size, settled.latency) == (gate.size, gate.latency)
 
 
-@pytest.mark.parametrize(("margin", "wrong"), [("70", False), ("69", True), ("1", True)])
-def test_a_margin_beside_a_least_score_says_the_same(margin: str, wrong: bool) -> None:
-    """fp32 has 100 dB against itself, so at least 30 dB is a loss of 70 at most; anything else is a contradiction."""
-    rules = f"gate: {{accuracy: {{metric: sqnr, at_least: 30, margin: {margin}}}}}\n"
-    if not wrong:
-        assert policy(rules).gate.accuracy.floor == 30
-        return
-    with pytest.raises(SuiteError, match="margin and at_least say the same in two ways; remove one"):
-        policy(rules)
-
-
 def test_a_case_that_no_override_names_keeps_the_rules_for_all() -> None:
     """dynamic on another backend is none of those."""
     rules = policy(OVERRIDES)
