@@ -103,8 +103,7 @@ def _cold_error(record: Record) -> float:
     cold, total = record.cold_start, cold_start_of(record)
     if cold is None or total is None:
         return COLD_SPREAD
-    limits = (cold.load_low, cold.load_high, cold.first_call_low, cold.first_call_high)
-    if any(limit is None for limit in limits):
+    load_low, load_high, call_low, call_high = cold.load_low, cold.load_high, cold.first_call_low, cold.first_call_high
+    if load_low is None or load_high is None or call_low is None or call_high is None:
         return COLD_SPREAD / math.sqrt(cold.processes)
-    load_low, load_high, call_low, call_high = (float(limit or 0) for limit in limits)
     return max(EXACT, math.hypot(load_high - load_low, call_high - call_low) / 4 / total)

@@ -44,7 +44,7 @@ def sort_by_estimate(candidates: Sequence[Record], objective: Objective) -> list
     leader = by_value[0]
     for _ in by_value:  # comparisons are no order: a better one is followed at most once each
         best = min(by_value, key=lambda record: _log_over(record, leader, objective))
-        if best is leader or _log_over(best, leader, objective) >= 0:
+        if best is leader:
             break
         leader = best
     rest = [record for record in by_value if record is not leader]

@@ -120,7 +120,7 @@ class LiveCase:
 
     def conclude(self) -> Rerun:
         """What is known, whether it is decided or not."""
-        analyses = {} if self._error else self._analyses
+        analyses = self._list_analyses()
         return Rerun(
             pairs=tuple(self.pairs),
             analysis=analyses.get("time"),
@@ -133,7 +133,7 @@ class LiveCase:
 
     def conclude_kept(self) -> Rerun:
         """What is known of the arm ``KEPT``, by itself."""
-        analyses = {} if self._error else self._analyses
+        analyses = self._list_analyses()
         return replace(
             self.conclude(),
             pairs=tuple(self.kept_pairs),
@@ -141,6 +141,10 @@ class LiveCase:
             promise=None,
             start=analyses.get("kept start"),
         )
+
+    def _list_analyses(self) -> Mapping[str, InterimAnalysis]:
+        """The last ones by name; none where a process ended the case, whatever was known before."""
+        return {} if self._error else self._analyses
 
     def _analyze(self) -> None:
         rules = self.rules

@@ -214,18 +214,18 @@ def correct_for_rules(verdicts: Sequence[Verdict]) -> list[Verdict]:
     its kind."""
     corrected = {}
     for kind in {verdict.kind for verdict in verdicts}:
-        sampled = [verdict for verdict in verdicts if verdict.kind == kind and verdict.p_value is not None]
-        adjusted = multiple_testing.adjust_by_holm([verdict.p_value or 0.0 for verdict in sampled])
-        for verdict, p in zip(sampled, adjusted, strict=True):
+        sampled = [(v, v.p_value) for v in verdicts if v.kind == kind and v.p_value is not None]
+        adjusted = multiple_testing.adjust_by_holm([alone for _, alone in sampled])
+        for (verdict, alone), p in zip(sampled, adjusted, strict=True):
             # Rounding may leave a single rule's own 5 % a last digit above it.
             if verdict.outcome == "FAIL" and p > FAMILY_ERROR * (1 + 1e-9):
-                corrected[id(verdict)] = _withdraw(verdict, p, len(sampled))
+                corrected[id(verdict)] = _withdraw(verdict, alone, p, len(sampled))
     return [corrected.get(id(verdict), verdict) for verdict in verdicts]
 
 
-def _withdraw(verdict: Verdict, p: float, rules: int) -> Verdict:
-    """INCONCLUSIVE: a FAIL that does not survive the correction."""
-    times = multiple_testing.estimate_sample_factor(verdict.p_value or 0.0, rules)
+def _withdraw(verdict: Verdict, alone: float, p: float, rules: int) -> Verdict:
+    """INCONCLUSIVE: a FAIL, ``alone`` at its p-value, that does not survive the correction for so many rules."""
+    times = multiple_testing.estimate_sample_factor(alone, rules)
     verdict = verdict.unless(f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g})")
     if verdict.way == "live" and verdict.times is not None:
         return refuse_pairs(verdict, math.ceil(times * max(1, verdict.times.pairs)))

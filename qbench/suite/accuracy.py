@@ -196,9 +196,9 @@ class AccuracyGate(Section):
         """Whether the suite names a metric; else the data decides between those of ``DEFAULTS``."""
         return "metric" in self.model_fields_set
 
-    def judge_any_outputs(self, metric: str) -> AccuracyGate:
-        """What holds for a run that ``metric`` judges: these rules, or, where the suite says nothing of accuracy and
-        the networks' outputs left no other choice, the least of ``OF_ANY_OUTPUTS``."""
+    def judge_any_outputs(self, metric: str | None) -> AccuracyGate:
+        """What holds for a run that ``metric`` judges (None: not known yet): these rules, or, where the suite says
+        nothing of accuracy and the networks' outputs left no other choice, the least of ``OF_ANY_OUTPUTS``."""
         if metric != OF_ANY_OUTPUTS or self.model_fields_set:
             return self
         chosen = AccuracyGate(metric=OF_ANY_OUTPUTS, at_least=LEAST_OF_ANY)

@@ -107,10 +107,11 @@ def list_training_code(root: Node) -> Iterator[tuple[Path, int]]:
 def _check_call(signature: _Signature, name: str, before: int) -> str | None:
     """Why a function cannot be called with so many arguments by their order; None where it can."""
     needed = [parameter for parameter in signature.names[before:] if parameter in signature.needed]
+    call = f"qbench calls {name} with {before} argument{'' if before == 1 else 's'}"
     if needed:
-        return f"qbench calls {name} with {before} arguments; give {', '.join(needed)} a default"
+        return f"{call}; give {', '.join(needed)} a default"
     if len(signature.names) < before and not signature.open:
-        return f"qbench calls {name} with {before} arguments, and it takes {len(signature.names)}"
+        return f"{call}, and it takes {len(signature.names)}"
     return None
 
 
@@ -127,7 +128,7 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     problem = _explain_absent(source, name, file)
     if problem is not None:
         yield node.mark.problem(problem, path_text(path))
-    elif source.names is not None and name in source.functions and path[:2] == ("quantize", "qat"):
+    elif source.names is not None and name in source.functions and path[-2] not in _WITH_ARGS:
         problem = _check_call(source.functions[name], name, before)
         if problem is not None:
             yield node.mark.problem(problem, path_text(path))
@@ -137,6 +138,9 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
             for key, why in _explain_arguments(source.functions[name], arguments, before):
                 mark: Mark = node.mark if key is None else arguments[key]
                 yield mark.problem(why, path_text(path if key is None else (*path[:-1], "args")))
+
+
+_WITH_ARGS = ("source", "dataset")  # sections in which `args` may stand beside python
 
 
 def _find_arguments(root: Node, path: Path) -> dict[str, Mark] | None:

@@ -187,7 +187,7 @@ class GateSpec(Section):
 
     def settle_metric(self, metric: str | None) -> GateSpec:
         """The rules as they hold for a run that this metric judges (None: not known yet)."""
-        accuracy = self.accuracy if metric is None else self.accuracy.judge_any_outputs(metric)
+        accuracy = self.accuracy.judge_any_outputs(metric)
         if accuracy is self.accuracy:
             return self
         return GateSpec.model_construct(_fields_set=self.model_fields_set, **{**dict(self), "accuracy": accuracy})

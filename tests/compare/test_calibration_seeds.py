@@ -20,6 +20,7 @@ from qbench.record import jsonl
 from qbench.record.schema import CalibrationSeeds, Record
 from qbench.record.stored_run import MetricInfo, read_run
 from qbench.report.build import build_report
+from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
 SUITE = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\ngate: {accuracy: {margin: 1.0}}\n"
@@ -57,6 +58,17 @@ def test_the_worst_seed_is_found_and_judged() -> None:
     assert network.test.outcome == "FAIL"
     assert network.test.delta.value == pytest.approx(0.941 - 0.97)
     assert calibration_seeds.describe_change(network, TOP1) == "top1 -2.9 [-3.3, -2.5] points"
+
+
+def test_a_change_without_limits_stays_without_them_where_it_is_moved() -> None:
+    """What is not known of the shipped one's interval is not known of the worst seed's either: it is undecided."""
+    record = drawn(0.941)
+    assert record.accuracy is not None
+    assert record.accuracy.delta is not None
+    spread = of(replace(record, accuracy=replace(record.accuracy, delta=Interval(value=0.0))))
+    assert spread is not None
+    assert spread.test is not None
+    assert (spread.test.outcome, spread.test.delta) == ("INCONCLUSIVE", Interval(value=pytest.approx(0.941 - 0.97)))
 
 
 def test_where_less_is_better_the_greatest_is_the_worst() -> None:

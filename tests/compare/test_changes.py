@@ -14,6 +14,7 @@ from qbench.compare.paired_accuracy import pair_accuracy
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals
+from qbench.stats.multiple_testing import FAMILY_ERROR
 
 TOP1 = MetricInfo(name="top1")
 
@@ -93,6 +94,13 @@ def test_sizes_and_statuses_take_no_share_of_the_error() -> None:
     assert not any(change.changed for change in others)
     tested = [int8(f"net/static/tested{number}/t1/b1", accuracy=None) for number in range(10)]
     assert not find_changes(compare.compare([int8(accuracy=None), *tested], [slower, *tested]), TOP1)[0].changed
+
+
+def test_what_is_shown_at_exactly_the_error_is_not_called_chance() -> None:
+    """A p-value of 5 % shows a change; it has no reason to be none, whatever stands beside it."""
+    (delta,) = compare.compare([int8(speedup=None)], [int8(speedup=None, accuracy=accuracy(harmful=20))])
+    (told,) = find_changes([replace(delta, accuracy_p=FAMILY_ERROR)], TOP1)
+    assert (told.words, told.why) == (("less accurate",), None)
 
 
 def test_limits_that_leave_out_no_change_and_show_none_are_explained() -> None:

@@ -56,3 +56,5 @@ def test_a_run_is_known_as_itself() -> None:
     assert not is_same_run(info(), info(), own, own[:1])
     assert not is_same_run(info(started="2026-01-02T00:00:00Z"), info(), own, own)
     assert not is_same_run(info(quick=QuickInfo()), info(), own, own)
+    median, none = replace(latency(1.0), p50_seconds=1.0), replace(latency(1.0), p50_seconds=None)
+    assert not is_same_run(info(), info(), [int8(latency=median)], [int8(latency=none)])

@@ -457,6 +457,21 @@ def test_without_the_runtime_another_one_wins() -> None:
     assert not any("without" in change for change in next_best.would_change)
 
 
+def test_a_runtime_without_which_int8_is_no_gain_leaves_fp32() -> None:
+    """What is left holds its accuracy and is slower than fp32: fp32 would be taken, and nothing is left open."""
+    slower = measured("net/static/onnxruntime/t1/b1", 0.5)
+    decision = only([fp32(), int8(), slower])
+    assert "without oneDNN (PyTorch): fp32 on PyTorch" in decision.would_change
+
+
+def test_of_the_margins_that_change_the_choice_the_nearest_is_said() -> None:
+    """Each side by itself: where only a tighter one would change it, no wider one is named."""
+    lossy, lossier = accuracy(harmful=4, beneficial=2), accuracy(harmful=6, beneficial=4)
+    cases = [measured(X86, 4.0, accuracy=lossier), measured(QAT, 3.0, accuracy=lossy), measured(STATIC, 2.5)]
+    margins = [change for change in only([fp32(), *cases]).would_change if "margin" in change]
+    assert margins == [f"at a margin of 0.8 points: QAT int8 {ONEDNN}"]
+
+
 def test_one_runtime_only_has_no_alternative() -> None:
     """Without the only runtime there is nothing to say but fp32."""
     records = [fp32("net/fp32/onednn/t1/b1"), int8(speedup=speedup(baseline="net/fp32/onednn/t1/b1"))]

@@ -34,7 +34,7 @@ from qbench.gating import gate
 from qbench.gating import text as gate_text
 from qbench.gating.baseline import Baseline, write_baseline
 from qbench.gating.exit_codes import OUTCOMES, find_exit_code
-from qbench.gating.rules import NEW, judge_records
+from qbench.gating.rules import NEW, correct_for_rules, judge_records
 from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
 from qbench.gating.verdict import Verdict
 from qbench.record.schema import ColdStart, Memory, Record, Roofline
@@ -588,6 +588,30 @@ def test_a_promise_tolerates_noise_that_cannot_decide_it() -> None:
     near = Situation("", [fp32(), int8(speedup=speedup(1.6, control=NOISY))], PROMISE).gated()
     assert far.verdicts[0].outcome == "PASS"
     assert near.verdicts[0].outcome == "INCONCLUSIVE"
+
+
+def test_int8_that_beats_its_fp32_is_no_improvement() -> None:
+    """That is said against the baseline alone: more right answers than fp32 has, beyond the margin, are a PASS."""
+    better = [fp32(), int8(accuracy=accuracy(beneficial=30))]
+    verdicts = Situation("", better, "gate: {accuracy: {margin: 1.0}}\n").gated().verdicts
+    assert [(verdict.kind, verdict.outcome) for verdict in verdicts] == [("metric", "PASS")]
+
+
+def test_a_failure_stands_where_its_own_p_value_survives_the_others_of_its_kind() -> None:
+    """One beyond all chance does among any number; one of 4 % does alone of its kind, and not beside others; what rests
+    on no sample takes no share."""
+    asked: list[tuple[Any, Any, float | None, str]] = [
+        ("time", "FAIL", 0.0, "FAIL"),
+        ("time", "FAIL", 0.04, "INCONCLUSIVE"),
+        ("time", "PASS", 0.5, "PASS"),
+        ("metric", "FAIL", 0.04, "FAIL"),
+        ("metric", "FAIL", None, "FAIL"),
+    ]
+    verdicts = [
+        Verdict(outcome=outcome, case=CASE, rule="x", place="", text="", kind=kind, p_value=p)
+        for kind, outcome, p, _ in asked
+    ]
+    assert [verdict.outcome for verdict in correct_for_rules(verdicts)] == [expected for *_, expected in asked]
 
 
 def test_a_failure_must_survive_holm_among_the_rules_of_its_kind_on_its_case_alone() -> None:

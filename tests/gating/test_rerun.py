@@ -432,6 +432,16 @@ def test_a_process_that_dies_ends_its_own_case() -> None:
     assert second.analysis.outcome == "PASS"
 
 
+def test_what_a_look_told_before_a_process_died_decides_nothing() -> None:
+    """A case on its tolerance is open after the first look; a process of the fifth pair dies: there is a reason, and no
+    analysis."""
+    arms = Arms(0.05, dies=lambda arm, number: arm == "contender" and number == 4)
+    result = rerunner(arms)(*pair_of())[CASE]
+    assert isinstance(result, Rerun)
+    assert (result.analysis, len(result.pairs)) == (None, 4)
+    assert "the process was ended by SIGSEGV" in str(result.reason)
+
+
 def test_a_control_that_dies_amid_its_rounds_is_said() -> None:
     """Without it nothing vouches for the ratio: the case ends with that reason, however far it came."""
     arms = Arms(dies=lambda arm, number: arm == "baseline" and number == 1)

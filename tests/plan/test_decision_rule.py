@@ -152,6 +152,7 @@ def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) 
         ["measure: {precision: 5%}"],
         ["measure: {protocol: sequential}"],
         ["decide: {max_latency: 5 ms, max_memory: 1 GB, tie: 2%}", "gate: {size: {max_ratio: 25%}}"],
+        ["decide: {max_memory: 30 MB}"],
     ],
 )
 def test_a_sensible_suite_gets_no_note(lines: list[str]) -> None:

@@ -287,6 +287,27 @@ def test_a_filter_without_a_match_is_a_usage_error_with_examples(only: str) -> N
         make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only=only)
 
 
+@pytest.mark.parametrize(
+    ("batches", "hosts", "shape", "listed"),
+    [
+        (5, "[native]", "b<batch size>", ", ".join(f"digits-cnn/fp32/torch/t1/b{n}" for n in range(1, 6))),
+        (6, "[native]", "b<batch size>", ", ".join(f"digits-cnn/fp32/torch/t1/b{n}" for n in range(1, 6)) + ", …"),
+        (
+            1,
+            "[native, avx2]",
+            "b<batch size>[/<host>]",
+            "digits-cnn/fp32/torch/t1/b1, digits-cnn/fp32/torch/t1/b1/avx2",
+        ),
+    ],
+)
+def test_a_filter_without_a_match_shows_how_ids_look(batches: int, hosts: str, shape: str, listed: str) -> None:
+    """Up to five of them, and that there are more; the host is part of an id where the suite has others."""
+    matrix = f"{{modes: [fp32], backends: [torch], batch_sizes: {[*range(1, batches + 1)]}}}"
+    with pytest.raises(UsageError) as raised:
+        make_plan(suite(matrix, more=f"hosts: {hosts}"), stands(), cores=1, only="*/nothing")
+    assert str(raised.value).endswith(f"ids are model/mode/backend/t<threads>/{shape}: {listed}")
+
+
 @pytest.mark.parametrize(("only", "meant"), [("*/static/ort/*", "onnxruntime"), ("*/statik/x86/*", "static")])
 def test_a_filter_without_a_match_suggests_the_part_that_is_meant(only: str, meant: str) -> None:
     """A part of the glob that no id has is held against those that there are."""
@@ -430,11 +451,14 @@ quantize:
     assert not any("quantize." in note for note in make_plan(described, load_backends(described), cores=1).notes)
 
 
-def test_a_matrix_beyond_all_reason_is_refused() -> None:
-    """The product of the axes is counted before it is made."""
-    many = ", ".join(str(number) for number in range(1, 1001))
-    with pytest.raises(UsageError, match="36,000,000 cells"):
-        make_plan(suite(f"{{threads: [{many}], batch_sizes: [{many}]}}"), stands(), cores=9999)
+def test_a_matrix_beyond_all_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells of the axes and of every include are counted, up to the most that is planned, before they are made."""
+    wanted = suite("{modes: [fp32], backends: [torch], threads: [1, 2], include: [{mode: static, backend: x86}]}")
+    monkeypatch.setattr("qbench.plan.matrix.MAX_CELLS", 4)
+    assert len(expand_matrix(wanted)[0]) == 4
+    monkeypatch.setattr("qbench.plan.matrix.MAX_CELLS", 3)
+    with pytest.raises(UsageError, match=r"s\.yaml:4: the matrix has 4 cells; qbench plans up to 3"):
+        expand_matrix(wanted)
 
 
 def test_load_backends_brings_the_runtimes_too() -> None:

@@ -162,6 +162,18 @@ def test_the_share_that_agrees_keeps_both_error_rates_at_the_margin(n: int, marg
     assert max(above, below) <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("gained", "lost", "n"), [(0, 1, 1), (1, 0, 1), (0, 40, 40), (40, 0, 40), (20, 20, 40), (1, 39, 40)]
+)
+def test_no_limit_of_a_change_is_beyond_all_and_none(gained: int, lost: int, n: int) -> None:
+    """A share cannot change by more than 1, also where every example was lost or gained, and the limits are apart."""
+    delta = noninferiority.assess_counts(gained, lost, n, 0.01).delta
+    assert delta.low is not None
+    assert delta.high is not None
+    assert -1 <= delta.low <= (gained - lost) / n <= delta.high <= 1
+    assert delta.low < delta.high
+
+
 @given(st.integers(1, 3000), st.data(), st.sampled_from([0.0, 0.005, 0.01, 0.2]))
 def test_no_limit_of_a_share_is_beyond_what_is_possible(n: int, data: st.DataObject, margin: float) -> None:
     """What agrees with fp32 on every example cannot agree on more: -1 <= low <= change <= high <= 0."""

@@ -69,3 +69,25 @@ def test_the_level_of_a_series_is_no_drift(series: list[list[float]], shift: flo
         assert drift is moved
     else:
         assert moved.value == pytest.approx(drift.value, abs=1e-9)
+
+
+def test_a_drift_is_the_move_from_the_first_third_to_the_last() -> None:
+    """By their medians, so that one block of either says nothing; what lies between says nothing, either."""
+    series = np.repeat([1.0, 7.0, 3.0], 20)
+    series[[0, -1]] = 100.0
+    drift = stationarity.measure_drift([series, series + 1])
+    assert drift is not None
+    assert drift.value == 2.0
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_error_of_a_drift_is_how_much_it_differs_from_series_to_series(processes: int) -> None:
+    """Of fewer processes than tell by themselves, too: read off the spread within each, to which a slope adds
+    nothing."""
+    rng, slope = np.random.default_rng(2), np.linspace(0, 0.3, 60)
+    plain = rng.normal(0, 0.015, (400, processes, 60))
+    drifts, tilted = ([stationarity.measure_drift(list(series)) for series in many] for many in (plain, plain + slope))
+    spread = np.std([drift.value for drift in drifts if drift is not None])
+    errors, tilted_errors = ([drift.error for drift in many if drift is not None] for many in (drifts, tilted))
+    assert np.mean(errors) == pytest.approx(spread, rel=0.2)
+    assert tilted_errors == pytest.approx(errors)

@@ -24,19 +24,29 @@ def free(**options): return None
 class Net(nn.Module): pass
 if system: conditional = 1
 def score(outputs, labels): return 1
+def weigh(outputs, labels, weights): return 1
 """
 SUITE = """suite: s
 models: [{{name: mine, source: {{python: my.py:{model}}}}}]
 data: {{dataset: {data}{more}}}
 matrix: {{}}
+gate: {{accuracy: {{margin: 1, metric: {metric}}}}}
 """
 
 
-def problem(folder: Path, *, model: str = "build", data: str = "digits", more: str = "", code: str = CODE) -> str:
+def problem(
+    folder: Path,
+    *,
+    model: str = "build",
+    data: str = "digits",
+    more: str = "",
+    code: str = CODE,
+    metric: str = "top1",
+) -> str:
     """What is wrong with the suite; empty where nothing is."""
     (folder / "my.py").write_text(code)
     (folder / "x.npz").write_bytes(b"")
-    (folder / "s.yaml").write_text(SUITE.format(model=model, data=data, more=more))
+    (folder / "s.yaml").write_text(SUITE.format(model=model, data=data, more=more, metric=metric))
     try:
         read(folder / "s.yaml")
     except SuiteError as error:
@@ -61,6 +71,10 @@ def problem(folder: Path, *, model: str = "build", data: str = "digits", more: s
         ({"more": ", calibrate: {split: trian}"}, "/s.yaml:3:44: data.calibrate.split: no split 'trian'; did you mean"),
         ({"data": "[digits]"}, "/s.yaml:3:17: data.dataset: "),
         ({"data": "{scale: 2, mnist: .}", "more": ", calibrate: {split: trian}"}, "no split 'trian'; did you mean"),
+        ({"metric": "{python: my.py:plain}"}, "/s.yaml:5:47: gate.accuracy.metric.python: qbench calls plain with 2 "
+         "arguments, and it takes 1"),
+        ({"metric": "{python: my.py:weigh}"}, "qbench calls weigh with 2 arguments; give weights a default"),
+        ({"model": "build}, postprocess: {python: my.py:score"}, "qbench calls score with 1 argument; give labels a"),
         ({"code": "def build(:\n"}, "/my.py:1: SyntaxError: "),
         ({"code": "\0"}, "cannot contain null bytes"),
     ],
@@ -85,6 +99,7 @@ def test_a_slip_is_told_at_its_place(changes: dict[str, str], words: str, tmp_pa
         {"data": "{python: my.py:load}", "more": ", evaluate: {split: val}"},
         {"data": "{python: my.py:load}", "code": CODE + "load.splits = names()\n"},
         {"data": "{npz: x.npz, scale: 1/255}"},
+        {"metric": "{python: my.py:score}", "model": "build}, postprocess: {python: my.py:plain"},
     ],
 )
 def test_what_can_only_be_known_by_running_is_left_to_the_run(changes: dict[str, str], tmp_path: Path) -> None:

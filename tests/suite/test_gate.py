@@ -44,6 +44,27 @@ def test_the_override_that_names_more_of_a_case_counts() -> None:
     assert lines == {"gate.latency.max_regression": 8, "gate.accuracy.margin": 10}
 
 
+@pytest.mark.parametrize(
+    ("metric", "accuracy", "judged"),
+    [
+        (None, "", ("top1", 1.0, None)),
+        ("top1", "", ("top1", 1.0, None)),
+        ("top1_agreement", "", ("top1", 1.0, None)),
+        ("sqnr", "", ("sqnr", 80.0, 20.0)),
+        ("sqnr", "  accuracy: {metric: sqnr, at_least: 30}\n", ("sqnr", 70.0, 30.0)),
+    ],
+)
+def test_outputs_that_are_no_classes_have_a_least_score_where_the_suite_says_nothing(
+    metric: str | None, accuracy: str, judged: tuple[str, float, float | None]
+) -> None:
+    """What the suite writes stays, and so does every other rule, as written or not."""
+    gate = policy(f"gate:\n  size: {{max_growth: 2%}}\n{accuracy}").gate
+    settled = gate.settle_metric(metric)
+    assert (settled.accuracy.metric, settled.accuracy.margin, settled.accuracy.at_least) == judged
+    assert [*settled.given()] == [*gate.given()]
+    assert (settled.size, settled.latency) == (gate.size, gate.latency)
+
+
 def test_a_case_that_no_override_names_keeps_the_rules_for_all() -> None:
     """dynamic on another backend is none of those."""
     rules = policy(OVERRIDES)

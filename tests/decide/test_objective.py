@@ -1,0 +1,46 @@
+"""Rules of decide/objective: how well what is minimized is known of two cases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_records import fp32, int8
+
+from qbench.decide.objective import COLD_SPREAD, EXACT, MEMORY_SPREAD, Objective
+from qbench.decide.paired_times import PairedTimes
+from qbench.record.schema import ColdStart, Memory, Record
+from qbench.suite.settings import ObjectiveName
+
+LIMITS = {"load_low": 0.0, "load_high": 0.12, "first_call_low": 0.08, "first_call_high": 0.13}
+
+
+def start(**changes: Any) -> Record:
+    """A case that loads in 0.1 s and answers first after as long again."""
+    return int8(cold_start=ColdStart(load_seconds=0.1, first_call_seconds=0.1, **changes))
+
+
+def error(name: ObjectiveName, record: Record, rival: Record) -> float:
+    """The standard error of the logarithm of the ratio of two cases."""
+    comparison = Objective(name=name, times=PairedTimes(records={}, read=lambda record: {})).compare(record, rival)
+    assert comparison is not None
+    return comparison.difference.error
+
+
+def test_a_cold_start_is_known_as_well_as_its_limits_say() -> None:
+    """A quarter of the width of both limits together, in shares; without one of them, a tenth of a single process."""
+    limited = math.hypot(0.12, 0.05) / 4 / 0.2
+    assert error("cold_start", start(**LIMITS), start(**LIMITS)) == pytest.approx(math.hypot(limited, limited))
+    assert error("cold_start", start(), start(processes=4)) == pytest.approx(math.hypot(COLD_SPREAD, COLD_SPREAD / 2))
+    for name in LIMITS:
+        partly = start(**{**LIMITS, name: None})
+        assert error("cold_start", partly, start(**LIMITS)) == pytest.approx(math.hypot(COLD_SPREAD, limited))
+
+
+def test_bytes_of_a_file_are_exact_and_those_of_a_process_are_not() -> None:
+    """Sizes that differ by a byte differ; resident sets move by about a per cent."""
+    memory = Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None)
+    assert error("size", fp32(), int8()) == EXACT
+    assert error("memory", replace(fp32(), memory=memory), int8(memory=memory)) == MEMORY_SPREAD
