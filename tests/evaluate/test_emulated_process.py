@@ -181,6 +181,7 @@ def test_a_process_that_lives_on_without_its_pipe_is_ended(pretended, monkeypatc
 
 
 def test_no_memory_image_is_written_of_what_cannot_run(pretended, tmp_path):
-    """An artifact with instructions that the CPU does not have ends by a signal, once for each try."""
-    pretended("ulimit -c; exit 0")._process.wait()
-    assert (tmp_path / "folder" / "log").read_text() == "0\n"
+    """An artifact with instructions that the CPU does not have ends by a signal, once for each try. Nor may it allow
+    itself one, which tells the limit from that of a shell that writes none by itself."""
+    pretended("ulimit -S -c; ulimit -H -c; exit 0")._process.wait()
+    assert (tmp_path / "folder" / "log").read_text() == "0\n0\n"
