@@ -45,7 +45,7 @@ def _list_times(record: Record) -> list[str]:
         *([] if speedup is None else [speedup.value, speedup.low, speedup.high]),
         *([] if memory is None else [memory.loaded_rss_bytes, memory.peak_rss_bytes]),
     ]
-    return [f"{value or 0:.4g}" for value in times]
+    return ["" if value is None else f"{value:.4g}" for value in times]
 
 
 def _list_artifact(artifact: ArtifactFacts) -> list[str]:

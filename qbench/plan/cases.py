@@ -72,7 +72,7 @@ class Skip:
 
     key: CaseKey
     reason: str
-    too_wide: bool = False
+    too_wide: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

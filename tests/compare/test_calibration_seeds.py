@@ -59,6 +59,20 @@ def test_the_worst_seed_is_found_and_judged() -> None:
     assert calibration_seeds.describe_change(network, TOP1) == "top1 -2.9 [-3.3, -2.5] points"
 
 
+def test_a_change_without_limits_has_none_where_it_is_moved_to() -> None:
+    """Nothing is known of how sure the shipped one's change is, so the worst one's is INCONCLUSIVE, however far off."""
+    record = drawn(0.5)
+    assert record.accuracy is not None
+    assert record.accuracy.delta is not None
+    change = replace(record.accuracy.delta, low=None, high=None)
+    network = of(replace(record, accuracy=replace(record.accuracy, delta=change)))
+    assert network is not None
+    assert network.test is not None
+    assert (network.test.delta.low, network.test.delta.high) == (None, None)
+    assert network.test.delta.value == pytest.approx(0.5 - 0.97)
+    assert network.test.outcome == "INCONCLUSIVE"
+
+
 def test_where_less_is_better_the_greatest_is_the_worst() -> None:
     """An error's worst seed is the one with the most of it."""
     mae = MetricInfo(name="mae", percent=False, higher_is_better=False)

@@ -14,6 +14,7 @@ from qbench.compare.paired_accuracy import pair_accuracy
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals
+from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
 
@@ -105,3 +106,16 @@ def test_limits_that_leave_out_no_change_and_show_none_are_explained() -> None:
     first, *rest = find_changes(compare.compare(base, [slower, *base[1:]]), TOP1)
     assert first.verdict == "no change shown: one of 40 tests, so it may be chance"
     assert {change.verdict for change in rest} == {"no change shown"}
+
+
+def test_what_is_shown_at_exactly_five_percent_is_a_change_and_not_explained_away() -> None:
+    """A word and a reason for none never stand together: two tests of 2.5 % each are both shown at 5 %."""
+    names = [f"net/static/onednn/t{threads}/b1" for threads in (1, 2)]
+    base = [replace(int8(name), speedup=None) for name in names]
+    deltas = compare.compare(base, base)
+    for p_value, words in ((0.025, ("more accurate",)), (0.0250001, ())):
+        changes = find_changes(
+            [replace(delta, accuracy=Interval(value=0.01), accuracy_p=p_value) for delta in deltas], TOP1
+        )
+        assert {change.words for change in changes} == {words}
+        assert {change.why is None for change in changes} == {bool(words)}

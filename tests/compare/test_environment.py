@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import fp32, info, int8, latency
+import pytest
+from made_records import fp32, info, int8, latency, speedup
 
 from qbench.compare.environment import differences, is_same_run, suite_changes
 from qbench.record.commit import Commit
@@ -56,3 +57,11 @@ def test_a_run_is_known_as_itself() -> None:
     assert not is_same_run(info(), info(), own, own[:1])
     assert not is_same_run(info(started="2026-01-02T00:00:00Z"), info(), own, own)
     assert not is_same_run(info(quick=QuickInfo()), info(), own, own)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+def test_what_was_not_measured_is_no_value(limit: float) -> None:
+    """Two runs of one second of which one has a limit that the other lacks are two runs, whatever that limit is."""
+    unknown, known = ([int8(speedup=speedup(low=low, high=None))] for low in (None, limit))
+    assert is_same_run(info(), info(), unknown, unknown)
+    assert not is_same_run(info(), info(), unknown, known)

@@ -287,6 +287,16 @@ def test_a_filter_without_a_match_is_a_usage_error_with_examples(only: str) -> N
         make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only=only)
 
 
+@pytest.mark.parametrize(("cells", "more"), [(5, ""), (6, ", …")])
+def test_a_filter_without_a_match_shows_the_first_five_ids(cells: int, more: str) -> None:
+    """Dots stand for more than that, and only then; hosts are no part of ids where there are none."""
+    matrix = suite(f"{{modes: [fp32], backends: [torch], threads: {[*range(1, cells + 1)]}}}")
+    with pytest.raises(UsageError) as refused:
+        make_plan(matrix, stands(), cores=8, only="nothing")
+    ids = ", ".join(f"digits-cnn/fp32/torch/t{threads}/b1" for threads in range(1, 6))
+    assert str(refused.value).endswith(f"ids are model/mode/backend/t<threads>/b<batch size>: {ids}{more}")
+
+
 @pytest.mark.parametrize(("only", "meant"), [("*/static/ort/*", "onnxruntime"), ("*/statik/x86/*", "static")])
 def test_a_filter_without_a_match_suggests_the_part_that_is_meant(only: str, meant: str) -> None:
     """A part of the glob that no id has is held against those that there are."""

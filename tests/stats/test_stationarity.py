@@ -69,3 +69,31 @@ def test_the_level_of_a_series_is_no_drift(series: list[list[float]], shift: flo
         assert drift is moved
     else:
         assert moved.value == pytest.approx(drift.value, abs=1e-9)
+
+
+def test_a_drift_is_the_last_third_against_the_first() -> None:
+    """By their medians: whatever the middle third does, and one value of either, is none of it."""
+    drift = stationarity.measure_drift([np.repeat([0.0, 10.0, 1.0], 6), np.array([0.0] * 5 + [-8.0] * 3 + [3.0] * 4)])
+    assert drift is not None
+    assert drift.value == pytest.approx((1.0 + 3.0) / 2)
+
+
+def test_a_straight_line_has_a_drift_and_no_spread() -> None:
+    """Values are taken about their own slope: with noise or without, a drift does not hide itself."""
+    line = stationarity.measure_drift([np.linspace(0.0, 1.0, 30)])
+    assert line is not None
+    assert line.error == pytest.approx(0.0, abs=1e-9)
+    noise = np.random.default_rng(2).normal(0, 0.015, 60)
+    still, moving = (stationarity.measure_drift([noise + slope]) for slope in (0.0, np.linspace(0.0, 0.3, 60)))
+    assert still is not None
+    assert moving is not None
+    assert moving.error == pytest.approx(still.error, rel=1e-6)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_error_of_a_drift_is_how_much_drifts_differ(processes: int) -> None:
+    """Of 400 draws without a drift the errors that are told and the spread of the drifts agree to a quarter."""
+    rng = np.random.default_rng(3)
+    drifts = [stationarity.measure_drift([wander(rng, 60, 0.0) for _ in range(processes)]) for _ in range(400)]
+    told = np.sqrt(np.mean([drift.error**2 for drift in drifts if drift is not None]))
+    assert told == pytest.approx(np.std([drift.value for drift in drifts if drift is not None]), rel=0.25)
