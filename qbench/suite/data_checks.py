@@ -104,14 +104,23 @@ def list_training_code(root: Node) -> Iterator[tuple[Path, int]]:
         yield (*section, "train", "python"), 3
 
 
+def _has_arguments(path: Path) -> bool:
+    """Whether a suite can give further arguments to the function of a key, in ``args`` beside it."""
+    return path[:2] != ("quantize", "qat") and path[-2] not in ("metric", "postprocess")
+
+
 def _check_call(signature: _Signature, name: str, before: int) -> str | None:
     """Why a function cannot be called with so many arguments by their order; None where it can."""
     needed = [parameter for parameter in signature.names[before:] if parameter in signature.needed]
     if needed:
-        return f"qbench calls {name} with {before} arguments; give {', '.join(needed)} a default"
+        return f"qbench calls {name} with {_count(before)}; give {', '.join(needed)} a default"
     if len(signature.names) < before and not signature.open:
-        return f"qbench calls {name} with {before} arguments, and it takes {len(signature.names)}"
+        return f"qbench calls {name} with {_count(before)}, and it takes {len(signature.names)}"
     return None
+
+
+def _count(arguments: int) -> str:
+    return "1 argument" if arguments == 1 else f"{arguments} arguments"
 
 
 def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Problem]:
@@ -127,7 +136,7 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
     problem = _explain_absent(source, name, file)
     if problem is not None:
         yield node.mark.problem(problem, path_text(path))
-    elif source.names is not None and name in source.functions and path[:2] == ("quantize", "qat"):
+    elif source.names is not None and name in source.functions and not _has_arguments(path):
         problem = _check_call(source.functions[name], name, before)
         if problem is not None:
             yield node.mark.problem(problem, path_text(path))

@@ -24,6 +24,7 @@ def free(**options): return None
 class Net(nn.Module): pass
 if system: conditional = 1
 def score(outputs, labels): return 1
+def weighed(outputs, labels, beta): return 1
 """
 SUITE = """suite: s
 models: [{{name: mine, source: {{python: my.py:{model}}}}}]
@@ -68,6 +69,29 @@ def problem(folder: Path, *, model: str = "build", data: str = "digits", more: s
 def test_a_slip_is_told_at_its_place(changes: dict[str, str], words: str, tmp_path: Path) -> None:
     """`qbench plan` says it: the file, line and column, what is wrong, and what was meant."""
     assert words in problem(tmp_path, **changes)
+
+
+METRIC = "}}\ngate: {{accuracy: {{metric: {{python: my.py:{0}}}, margin: 1}}"
+BEHIND = "build}}, postprocess: {{python: my.py:{0}"
+
+
+@pytest.mark.parametrize(
+    ("key", "template", "function", "words"),
+    [
+        ("more", METRIC, "score", ""),
+        ("more", METRIC, "weighed", "metric.python: qbench calls weighed with 2 arguments; give beta a default"),
+        ("more", METRIC, "plain", "metric.python: qbench calls plain with 2 arguments, and it takes 1"),
+        ("model", BEHIND, "plain", ""),
+        ("model", BEHIND, "score", "postprocess.python: qbench calls score with 1 argument; give labels a default"),
+        ("model", BEHIND, "build", ""),
+    ],
+)
+def test_a_function_that_takes_no_arguments_of_the_suite_is_called_with_what_qbench_has(
+    key: str, template: str, function: str, words: str, tmp_path: Path
+) -> None:
+    """A metric gets outputs and labels, a postprocess the outputs; where one needs more, no `args` could give it."""
+    told = problem(tmp_path, **{key: template.format(function)})
+    assert words in told if words else told == ""
 
 
 @pytest.mark.parametrize(
