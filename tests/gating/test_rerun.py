@@ -432,6 +432,15 @@ def test_a_process_that_dies_ends_its_own_case() -> None:
     assert second.analysis.outcome == "PASS"
 
 
+def test_what_was_known_before_a_process_died_is_no_result() -> None:
+    """Three pairs on the tolerance ask for more; the fourth dies, and their analysis is not taken for the gate's."""
+    arms = Arms(0.05, dies=lambda arm, number: arm == "contender" and number == 3)
+    result = rerunner(arms)(*pair_of())[CASE]
+    assert isinstance(result, Rerun)
+    assert (len(result.pairs), result.analysis, result.promise, result.start) == (3, None, None, None)
+    assert "SIGSEGV" in str(result.reason)
+
+
 def test_a_control_that_dies_amid_its_rounds_is_said() -> None:
     """Without it nothing vouches for the ratio: the case ends with that reason, however far it came."""
     arms = Arms(dies=lambda arm, number: arm == "baseline" and number == 1)
