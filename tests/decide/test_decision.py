@@ -786,3 +786,12 @@ def test_the_sentence_says_which_of_several_outputs_was_judged(judged: bool | No
     first, *_ = text.lines(decide(entries)[0], entries)
     assert words in f"{first}, "
     assert ("outputs" in first) == (judged is not None)
+
+
+def test_a_margin_that_flips_the_choice_is_told_on_the_side_where_it_lies() -> None:
+    """What holds the margin already is no reason for a wider one: each margin is told once."""
+    fast, slow = measured(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=4)), measured(STATIC, 2.5)
+    told = only([fp32(), fast, slow])
+    assert told.headline == "Ship static int8 on x86 (PyTorch)."
+    margins = [text for text in told.would_change if "at a margin of" in text]
+    assert margins == ["at a margin of 0.8 points: static int8 on oneDNN (PyTorch)"]

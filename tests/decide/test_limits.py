@@ -116,3 +116,12 @@ def test_scores_that_are_held_to_a_least_one_have_a_tie_of_their_own() -> None:
     share = AccuracyFloor(value=99, perfect=100)
     assert share.tie(MetricInfo(name="top1_agreement", against="fp32")) == pytest.approx(0.5)
     assert AccuracyMargin(loss=1).tie(MetricInfo(name="top1")) == 0.5
+
+
+def test_a_score_that_a_change_leaves_is_in_the_metrics_own_scale() -> None:
+    """fp32's own score is 100 in per cent and 1 as a share; a limit that is not known stays unknown."""
+    share = AccuracyFloor(value=99, perfect=100)
+    change = Interval(value=-0.01, low=-0.02, high=None)
+    score = share.find_score(change, MetricInfo(name="top1_agreement", against="fp32"))
+    assert (score.value, score.low, score.high) == (pytest.approx(0.99), pytest.approx(0.98), None)
+    assert AccuracyFloor(value=10, perfect=100).find_score(Interval(value=-62.0), SQNR).value == 38.0

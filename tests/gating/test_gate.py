@@ -911,3 +911,10 @@ def test_per_example_values_decide_a_metric_that_flips_do_not_describe() -> None
     assert requests == [(CASE, FP32)]
     assert verdicts[-1].level == 0.95
     assert asdict(QUIET)["value"] == 1.001
+
+
+def test_what_is_better_than_fp32_alone_is_no_improvement() -> None:
+    """IMPROVED is against the baseline: 2.5 points above fp32 keep the margin, and ask nobody to write anything."""
+    gated = Situation("", [fp32(), int8(accuracy=accuracy(beneficial=25))], ABSOLUTE).gated()
+    (verdict,) = (verdict for verdict in gated.verdicts if verdict.kind == "metric")
+    assert (verdict.outcome, verdict.reason) == ("PASS", None)

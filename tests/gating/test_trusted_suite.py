@@ -122,3 +122,14 @@ def test_a_built_in_data_set_needs_no_suite_on_disk(project: Path) -> None:
     """It is qbench's own code, whoever made the run."""
     text = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
     assert isinstance(opened(run_of(project / "x", "nowhere.yaml", text)), suite.Suite)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_postprocess_that_is_timed_is_the_users_code_too(project: Path, timed: bool) -> None:
+    """Also behind built-in data it is run again only where somebody trusts it; one that is not timed is not run."""
+    behind = f"{{python: 'd.py:f', timed: {str(timed).lower()}}}"
+    text = (
+        f"suite: demo\nmodels:\n- {{name: net, source: {{onnx: n.onnx}}, postprocess: {behind}}}\n"
+        "data: {dataset: digits}\nmatrix: {}\n"
+    )
+    assert isinstance(opened(run_of(project / "x", "nowhere.yaml", text)), NotRun) is timed

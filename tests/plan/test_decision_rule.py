@@ -177,6 +177,23 @@ def test_a_limit_has_no_effect_from_the_value_on_that_holds_anyway(exactly: list
     assert note_idle_keys(suite(*less, *exactly[1:]), memory_bytes=8 * 10**9) == []
 
 
+@pytest.mark.parametrize(
+    ("exactly", "less"),
+    [
+        ("gate: {size: {max_ratio: 25%}}", "gate: {size: {max_ratio: 24.9%}}"),
+        ("decide: {max_memory: 30000000 B}", "decide: {max_memory: 29999999 B}"),
+        ("decide: {tie: 2%}", "decide: {tie: 1.9%}"),
+    ],
+)
+def test_a_limit_that_can_just_be_held_gets_no_note(exactly: str, less: str) -> None:
+    """The least size and memory that a variant takes, and a tie as fine as latency is measured; a little less is
+    noted."""
+    exact, finer = (
+        note_idle_keys(suite("measure: {precision: 2%}", line), memory_bytes=None) for line in (exactly, less)
+    )
+    assert (len(exact), len(finer)) == (0, 1)
+
+
 def test_memory_is_not_held_against_a_machine_that_does_not_tell() -> None:
     """Nor is a limit that the suite sets itself named twice."""
     assert note_idle_keys(suite("decide: {max_memory: 16 GB}"), memory_bytes=None) == []

@@ -46,6 +46,17 @@ def test_limits_and_p_value_of_the_accuracy_test_agree(n: int, data: st.DataObje
     assert (assessment.examples is None) or assessment.outcome == "INCONCLUSIVE"
 
 
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_no_limit_is_beyond_what_is_possible(n: int) -> None:
+    """Where every example is lost the lower limit is -1, the change itself; where every one is gained the upper is 1;
+    the other limit says that not all need be."""
+    lost, gained = (noninferiority.assess_counts(*counts, n, 0.01).delta for counts in ((0, n), (n, 0)))
+    assert (lost.value, lost.low, gained.value, gained.high) == (-1.0, -1.0, 1.0, 1.0)
+    assert lost.high is not None
+    assert -1.0 < lost.high <= 1.0
+    assert gained.low == pytest.approx(-lost.high, abs=0.5)
+
+
 def test_values_without_a_tail_are_judged_nearly_as_by_the_t_test() -> None:
     """Per-example values that are no zeros and ones, spread evenly to both sides: limits a little wider than those of
     scipy's t test. Where no value differs there are none."""

@@ -115,6 +115,12 @@ def test_amounts_of_memory(value: str, size: int) -> None:
     assert parse(f"{SMALL}decide: {{max_memory: {value}}}\n").decide.max_memory == size
 
 
+@pytest.mark.parametrize(("seed", "wrong"), [(-1, 1), (0, 0), (2**32 - 1, 0), (2**32, 1)])
+def test_a_seed_is_what_every_generator_takes(seed: int, wrong: int) -> None:
+    """Whole numbers of 32 bits, 0 among them."""
+    assert len(problems(SMALL, f"data.calibrate.seed={seed}")) == wrong
+
+
 def test_the_text_of_an_earlier_run_may_hold_a_number() -> None:
     """It was taken as seconds and bytes then, and the run's report still is by these limits."""
     decide = parse(f"{SMALL}decide: {{max_latency: 0.005, max_memory: 1000}}\n", stored=True).decide
