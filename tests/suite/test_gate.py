@@ -10,6 +10,7 @@ from made_records import CASE, case_key
 from qbench import suite
 from qbench.errors import SuiteError
 from qbench.suite import GateSpec, Suite
+from qbench.suite.accuracy import LEAST_OF_ANY, OF_ANY_OUTPUTS
 from qbench.suite.gate import resolve_overrides
 
 HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
@@ -98,3 +99,14 @@ def test_an_override_says_for_what_and_which_rule(override: str, message: str) -
     """One that could never change anything is a slip of the pen."""
     with pytest.raises(SuiteError, match=message):
         policy(f"gate:\n  overrides: [{override}]\n")
+
+
+def test_rules_of_accuracy_follow_the_metric_only_where_nobody_wrote_any() -> None:
+    """Outputs that no metric knows are held to a least score; as long as the metric is not known, and for any other,
+    the rules are the suite's own."""
+    plain, written = GateSpec(), GateSpec.model_validate({"accuracy": {"margin": 2.0}})
+    settled = plain.settle_metric(OF_ANY_OUTPUTS)
+    assert (settled.accuracy.metric, settled.accuracy.at_least) == (OF_ANY_OUTPUTS, LEAST_OF_ANY)
+    assert not settled.has_rules
+    for gate, metric in ((plain, None), (plain, "top1"), (written, OF_ANY_OUTPUTS)):
+        assert gate.settle_metric(metric) is gate
