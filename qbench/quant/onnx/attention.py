@@ -28,12 +28,12 @@ _GIVE_BYTES = ("Conv", "ConvTranspose", "AveragePool")
 @dataclass(frozen=True, kw_only=True)
 class Product:
     """One product of attention. ``keys``: how many probabilities are in a row of what it reads first, 0 where it reads
-    queries and keys. ``splits``: input -> the Split that it comes from, and the number by which it was multiplied on
-    the way; only of a Split that a matrix product gives and all of which these products read."""
+    queries and keys. ``sources``: input -> the Split, or else the move, that it comes from behind a matrix product, and
+    the number by which it was multiplied on the way; only of one all of which these products read."""
 
     name: str
     keys: int
-    splits: Mapping[int, tuple[str, float]]
+    sources: Mapping[int, tuple[str, float]]
 
 
 def find_products(graph: Graph) -> tuple[Product, ...]:
@@ -43,33 +43,33 @@ def find_products(graph: Graph) -> tuple[Product, ...]:
     for node in graph.nodes:
         keys = _count_keys(graph, node) if _multiplies_activations(graph, node) else None
         if keys is not None:
-            splits = {i: split for i, name in enumerate(node.input) if (split := _split_of(graph, name)) is not None}
-            products.append(Product(name=node.name, keys=keys, splits=splits))
+            sources = {i: source for i, name in enumerate(node.input) if (source := _find_source(graph, name))}
+            products.append(Product(name=node.name, keys=keys, sources=sources))
     names = {product.name for product in products}
-    whole = {split for product in products for split, _ in product.splits.values() if _only_for(graph, split, names)}
+    whole = {name for product in products for name, _ in product.sources.values() if _only_for(graph, name, names)}
     return tuple(
-        replace(product, splits={i: split for i, split in product.splits.items() if split[0] in whole})
+        replace(product, sources={i: source for i, source in product.sources.items() if source[0] in whole})
         for product in products
     )
 
 
 def find_inputs(graph: Graph) -> Iterator[Place]:
     """What is to be calibrated for these products, in the order of the graph: both inputs of each, and what each of
-    their Splits reads."""
+    their sources reads."""
     products = find_products(graph)
     names = {product.name for product in products}
-    splits = {split for product in products for split, _ in product.splits.values()}
+    sources = {source for product in products for source, _ in product.sources.values()}
     for node in graph.nodes:
         if node.name in names:
             yield from ((node.name, 0), (node.name, 1))
-        elif node.name in splits:
+        elif node.name in sources:
             yield node.name, 0
 
 
 def leave_float(sites: Sites, products: Collection[Product]) -> Sites:
-    """Sites without what these products read, nor their Splits."""
+    """Sites without what these products read, nor their sources."""
     names = {product.name for product in products}
-    names |= {split for product in products for split, _ in product.splits.values()}
+    names |= {source for product in products for source, _ in product.sources.values()}
     activations = []
     for site in sites.activations:
         keys = {key: place for key, place in site.keys.items() if place[0] not in names}
@@ -136,18 +136,20 @@ def _leads_on(graph: Graph, node: Any) -> bool:
     return not graph.is_output(node.output[0]) and _leads_to_softmax(graph, node.output[0])
 
 
-def _split_of(graph: Graph, tensor: str) -> tuple[str, float] | None:
-    """The Split from which a tensor comes, moved and multiplied by numbers, and the product of these."""
-    factor = 1.0
+def _find_source(graph: Graph, tensor: str) -> tuple[str, float] | None:
+    """The Split, or else the first move, from which a tensor comes behind a matrix product, moved and multiplied by
+    numbers, and the product of these."""
+    factor, source = 1.0, None
     while (maker := graph.maker(tensor)) is not None:
         if _is(maker, "Split"):
             return (maker.name, factor) if _comes_from_product(graph, maker.input[0]) else None
         number = _factor(graph, maker)
         if number is None and not _is(maker, *MOVES):
-            return None
+            break
         factor *= 1.0 if number is None else number
+        source = source if number is not None else (maker.name, factor)
         tensor = next(name for name in maker.input if graph.constant(name) is None)
-    return None
+    return source if source is not None and _comes_from_product(graph, tensor) else None
 
 
 def _comes_from_product(graph: Graph, tensor: str) -> bool:
@@ -161,15 +163,18 @@ def _comes_from_product(graph: Graph, tensor: str) -> bool:
     return maker is not None and _is(maker, *_PRODUCTS) and graph.constant(maker.input[1]) is not None
 
 
-def _only_for(graph: Graph, split: str, products: Collection[str]) -> bool:
-    """Whether everything that a Split gives is read by these products, moved and multiplied by numbers."""
-    pending = list(graph.node(split).output)
+def _only_for(graph: Graph, source: str, products: Collection[str]) -> bool:
+    """Whether everything that a node gives is read by these products, moved and multiplied by numbers; its shape may be
+    read by others."""
+    pending = list(graph.node(source).output)
     while pending:
         tensor = pending.pop()
         readers = graph.readers(tensor)
         if graph.is_output(tensor) or not readers:
             return False
         for reader, position in readers:
+            if _is(reader, "Shape"):
+                continue
             if position < 0 or not (
                 reader.name in products or _is(reader, *MOVES) or _factor(graph, reader) is not None
             ):

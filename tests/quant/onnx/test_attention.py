@@ -85,8 +85,8 @@ def test_both_products_are_found(tmp_path: Path) -> None:
     """That of queries and keys and that of probabilities and values; both come from one Split, the queries scaled."""
     scores, mixed = attention.find_products(graph_of(attending(mask=True), tmp_path))
     assert (scores.name, scores.keys, mixed.name, mixed.keys) == ("scores", 0, "mixed", TOKENS)
-    assert scores.splits == {0: ("split", 0.25), 1: ("split", 1.0)}
-    assert mixed.splits == {1: ("split", 1.0)}
+    assert scores.sources == {0: ("split", 0.25), 1: ("split", 1.0)}
+    assert mixed.sources == {1: ("split", 1.0)}
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,28 @@ def test_what_is_found_of_others(draft: Draft, tokens: int | str, names: list[st
     assert [product.name for product in products] == names
 
 
+def test_products_of_their_own_are_rounded_where_they_are_moved_first(tmp_path: Path) -> None:
+    """So the matrix product before it gives bytes, and these are moved; scaled behind the move, steps are scaled."""
+    scores, mixed = attention.find_products(graph_of(attending(joined=False), tmp_path))
+    assert scores.sources == {0: ("q.heads", 0.25), 1: ("k.heads", 1.0)}
+    assert mixed.sources == {1: ("v.heads", 1.0)}
+
+
+def test_a_shape_that_is_read_takes_no_values(tmp_path: Path) -> None:
+    """As exporters write attention of any batch size: the shape of a part of the Split says how it is moved."""
+    draft = attending()
+    sizes = draft.add("Shape", ["v"], "size")
+    draft.add("Cast", [sizes], "sizes.told", outputs=["told"], to=1)
+    model = draft.model({"x": ["batch", TOKENS, WIDTH]}, {"y": ["batch", TOKENS, WIDTH], "told": [3]})
+    scores, mixed = attention.find_products(prepare(save(model, tmp_path)))
+    assert scores.sources == {0: ("split", 0.25), 1: ("split", 1.0)}
+    assert mixed.sources == {1: ("split", 1.0)}
+
+
 def test_a_split_that_others_read_has_no_range(tmp_path: Path) -> None:
     """What the caller is given of it would be rounded."""
     graph = graph_of(attending(given="split"), tmp_path, outputs=("y", "values"))
-    assert [product.splits for product in attention.find_products(graph)] == [{}, {}]
+    assert [product.sources for product in attention.find_products(graph)] == [{}, {}]
     assert list(attention.find_inputs(graph)) == [("scores", 0), ("scores", 1), ("mixed", 0), ("mixed", 1)]
 
 

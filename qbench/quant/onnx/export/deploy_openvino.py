@@ -270,7 +270,8 @@ def record_of(graph: Graph, sites: Sites, record: Record, *, narrow: bool = Fals
 
 def of_attention(graph: Graph, sites: Sites, record: Record, *, narrow: bool) -> Record:
     """Symmetric ranges, by their keys, of what the products of attention read, but for probabilities, which begin at 0.
-    Queries, keys and values of one Split have its steps, so that they are rounded once; ``narrow``: see ``deploy``."""
+    What comes from a Split, or behind a move, has the steps of what that reads, so that it is rounded once, and
+    the product before it gives bytes; ``narrow``: see ``deploy``."""
     keys = {place: key for site in sites.activations for key, place in site.keys.items()}
     scales: dict[str, Scales] = {}
     for product in attention.find_products(graph):
@@ -278,8 +279,8 @@ def of_attention(graph: Graph, sites: Sites, record: Record, *, narrow: bool) ->
             key = keys.get((product.name, i))
             if key is None or (product.keys and i == 0):
                 continue
-            split, factor = product.splits.get(i, ("", 1.0))
-            source = keys.get((split, 0), key)
+            node, factor = product.sources.get(i, ("", 1.0))
+            source = keys.get((node, 0), key)
             scales[source] = _around_zero(record[source])
             widened = abs(factor) * (2 if narrow and i == 1 else 1)
             scales[key] = replace(scales[source], scale_d=(scales[source].scale_d or 0.0) * widened)
