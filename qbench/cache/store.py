@@ -1,7 +1,7 @@
 """A content-addressed cache on disk: one folder per full sha256, verified on every hit, written atomically.
 
     <root>/<kind>/<sha256>/manifest.json + the files it lists
-    <root>/locks/<kind>-<sha256>.lock
+    <root>/locks/<kind>-<sha256>.lock, and folder-<sha256>.lock of a folder elsewhere that one process writes
 
 The root (``cache.root``) is 0700: an artifact can hold native code.
 """

@@ -23,7 +23,7 @@ from qbench.record.stored_run import MetricInfo
 
 BOUNDS = (AccuracyMargin.key, AccuracyFloor.key)
 PROMISE = "gate.latency.min_speedup"
-LEAST_SHARE = 0.5
+LEAST_SHARE = 0.5  # of what fp32 scores: below it a network is broken
 REMOVABLE = ("size", "speed-up", "latency", "memory")  # limits that a suite can be without
 
 

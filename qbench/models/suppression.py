@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-CANDIDATES = 30_000  # more than a trained network of 8,400 cells has
+CANDIDATES = 30_000  # of one image: far more than are kept, and few enough for one row of overlaps
 
 
 def suppress_overlaps(

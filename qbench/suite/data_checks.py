@@ -21,6 +21,8 @@ from qbench.suite.yaml_tree import Mark, Node, Path, path_text
 
 DATASET: Path = ("data", "dataset")
 
+_WITH_ARGS = ("source", "dataset")  # sections in which `args` may stand beside python
+
 
 def problems(root: Node, *, base: File | None) -> list[Problem]:
     """Options that a data set does not have, splits that it cannot have; with ``base``, functions and arguments that a
@@ -138,9 +140,6 @@ def _check_code(root: Node, path: Path, base: File, before: int) -> Iterator[Pro
             for key, why in _explain_arguments(source.functions[name], arguments, before):
                 mark: Mark = node.mark if key is None else arguments[key]
                 yield mark.problem(why, path_text(path if key is None else (*path[:-1], "args")))
-
-
-_WITH_ARGS = ("source", "dataset")  # sections in which `args` may stand beside python
 
 
 def _find_arguments(root: Node, path: Path) -> dict[str, Mark] | None:

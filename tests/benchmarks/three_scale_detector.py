@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -113,12 +112,10 @@ def build() -> nn.Module:
 
 
 def find_boxes(outputs: Any) -> list[Any]:
-    """The boxes of each image, rows ``x1, y1, x2, y2, score, class``, for ``postprocess``."""
-    from qbench.models.suppression import suppress_overlaps
+    """The boxes of each image, rows ``x1, y1, x2, y2, score, class``: its answer has the form of shapes-detector's."""
+    from qbench.models import shapes_detector
 
-    centre, extent, scores = outputs[:, :2], outputs[:, 2:4], outputs[:, 4:]
-    boxes = np.concatenate([centre - extent / 2, centre + extent / 2], axis=1).transpose(0, 2, 1)
-    return [suppress_overlaps(image, image_scores.T) for image, image_scores in zip(boxes, scores, strict=True)]
+    return shapes_detector.postprocess(outputs)
 
 
 def write_scenes(folder: Path) -> None:

@@ -226,7 +226,7 @@ def _explain_untraceable(error: BaseException) -> str:
             "a number is needed where FX has a stand-in for a tensor or its shape; rewrite that part with tensor "
             "operations"
         )
-    return "its forward fails on FX's stand-ins for tensors, though not on tensors; see that line"
+    return "its forward fails on FX's stand-ins for tensors, though not on tensors; rewrite what fails there"
 
 
 def _converted(
