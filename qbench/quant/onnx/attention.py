@@ -1,10 +1,10 @@
 """The products of two activations in attention, which OpenVINO computes faster on bytes.
 
 Time on bytes over that in float, one thread, AVX512-VNNI: 64 tokens, 4 layers of 384: 0.97; 128 tokens, 4 layers of
-256: 0.93; 197 tokens, 6 layers of 384: 0.88, each tensor rounded where a product reads it. They are rounded once, behind
-what gives them (``tests/benchmarks/by_hand.py encoder bert vit``, guide/evidence/models.md: 4 dB above NNCF's files,
-which round residuals, too). On AVX2 without VNNI they are 2 % slower on bytes. ONNX Runtime gains nothing (1.02), since what they read is quantized by
-nodes of its own.
+256: 0.93; 197 tokens, 6 layers of 384: 0.88, each tensor rounded where a product reads it. They are rounded once,
+behind what gives them (``tests/benchmarks/by_hand.py encoder bert vit``, guide/evidence/models.md: 4 dB above NNCF's
+files, which round residuals, too). On AVX2 without VNNI they are 2 % slower on bytes. ONNX Runtime gains nothing
+(1.02), since what they read is quantized by nodes of its own.
 """
 
 from __future__ import annotations
