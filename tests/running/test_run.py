@@ -444,7 +444,7 @@ def test_one_model_takes_no_other_down(folder):
     found = {record.case.model.replace("-", "_"): record for record in result.records}
     assert found.pop("nothing").status == "ok"
     assert {name: record.status for name, record in found.items()} == dict.fromkeys(REASONS, "failed")
-    assert {name: reason for name, reason in REASONS.items() if reason not in found[name].reason} == {}
+    assert {name: found[name].reason for name, reason in REASONS.items() if reason not in found[name].reason} == {}
 
 
 def test_a_build_that_memory_was_short_for_is_tried_once_more_alone(folder, monkeypatch):
