@@ -150,6 +150,7 @@ def _quiet(log: Connection) -> None:
 
 def _use_folder(folder: Path) -> None:
     """Temporary files of this process and of what it starts lie there, those of qbench's own children, too."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
 

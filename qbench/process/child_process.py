@@ -82,7 +82,7 @@ class Worker:
         far_ends = (theirs, their_output, their_report)
         try:
             with _starting:
-                settings = (offspring().make_folder(), limits.memory_bytes, cores, imports, variables)
+                settings = (offspring().name_folder(), limits.memory_bytes, cores, imports, variables)
                 self._process = context.Process(target=child.serve, args=(*far_ends, *settings), name=name, daemon=True)
                 start.start(self._process, fresh=fresh)
                 _alive.add(self)

@@ -41,9 +41,19 @@ class Offspring:
         return {reaper.MARK: self.mark}
 
     def make_folder(self) -> Path:
-        """A folder for one child alone: what it removes of its temporary files is nobody else's."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a child may have removed it, too
-        return Path(tempfile.mkdtemp(prefix="", dir=self.folder))
+        """A new folder for temporary files of qbench's own."""
+        folder = self.name_folder()
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def name_folder(self) -> Path:
+        """Of one child alone, which makes it: what it removes of its temporary files is nobody else's."""
+        self.keep_folder()
+        return self.folder / secrets.token_hex(8)
+
+    def keep_folder(self) -> None:
+        """Makes the folder of all children again where one of them has removed it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def remove_at_the_end(self, folder: Path) -> None:
         """Has a folder that this process made elsewhere removed, however it ends."""

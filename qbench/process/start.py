@@ -13,6 +13,7 @@ from qbench.process import inheritance, reaper
 from qbench.process.offspring import offspring
 
 _PRELOAD = ["qbench.process.preload"]
+_TRIES = 5  # a model that removes the temporary files of all takes a while over it, and a server comes seconds later
 FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 # Of every child. Read once by OpenMP, MKL and OpenBLAS when they are imported (more threads are asked for by their own
 # calls later), and by oneDNN: where the user's own setting of its math mode were left, torch's convolutions and
@@ -40,11 +41,16 @@ def start(process: BaseProcess, *, fresh: bool) -> None:
             process.start()
             return
         multiprocessing.set_forkserver_preload(_PRELOAD)
-        try:
-            process.start()
-        except (FileNotFoundError, ConnectionError, EOFError):
-            _end_server()
-            process.start()
+        for attempt in range(1, _TRIES + 1):
+            try:
+                process.start()
+            except (FileNotFoundError, ConnectionError, EOFError):
+                if attempt == _TRIES:
+                    raise
+                _end_server()
+                offspring().keep_folder()
+            else:
+                return
 
 
 def explain(error: OSError | EOFError) -> str:

@@ -399,7 +399,11 @@ import os, shutil, signal, sys, tempfile, time
 from pathlib import Path
 import torch
 
-def remove_temporary(): shutil.rmtree(Path(tempfile.gettempdir()).parent); os._exit(0)
+def remove_temporary():
+    end = time.monotonic() + 0.5  # while the next model's process is about to start
+    while time.monotonic() < end:
+        shutil.rmtree(Path(tempfile.gettempdir()).parent, ignore_errors=True)
+    os._exit(0)
 def signal_parent(): os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)
 def kill_group(): os.killpg(0, signal.SIGKILL)
 def kill_server():

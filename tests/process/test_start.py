@@ -1,0 +1,68 @@
+"""The start of a child process, where what it needs has been taken away meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qbench.process import offspring, start
+
+
+class Taken:
+    """A process whose first starts fail, as where somebody removes the files of its server."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error, self.left, self.starts = error, times, 0
+
+    def start(self) -> None:
+        """Fails as often as it was told to."""
+        self.starts += 1
+        if self.left:
+            self.left -= 1
+            raise self.error
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How often the server of children was ended; the folder of all children is one that may be removed."""
+    calls: list[str] = []
+    own = offspring.Offspring(folder=tmp_path / "all", shares=True, mark="m", reaper=None, owner=0)
+    monkeypatch.setattr(start, "offspring", lambda: own)
+    monkeypatch.setattr(start, "_end_server", lambda: calls.append(str(shutil.rmtree(own.folder, ignore_errors=True))))
+    monkeypatch.setattr(start, "multiprocessing", SimpleNamespace(set_forkserver_preload=lambda names: None))
+    return calls
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("socket"), ConnectionResetError("server"), EOFError()])
+def test_a_server_that_was_taken_away_is_started_anew(ended: list[str], error: Exception, tmp_path: Path) -> None:
+    """As often as it takes, within reason, each time with a folder to lie in; what it was is told in the end."""
+    late: Any = Taken(error, 4)
+    start.start(late, fresh=False)
+    assert (late.starts, len(ended)) == (5, 4)
+    assert (tmp_path / "all").is_dir()
+    never: Any = Taken(error, 99)
+    with pytest.raises(type(error)):
+        start.start(never, fresh=False)
+    assert never.starts == 5
+
+
+@pytest.mark.parametrize(("error", "fresh"), [(PermissionError("no"), False), (FileNotFoundError("python"), True)])
+def test_what_no_other_server_mends_is_told_at_once(ended: list[str], error: Exception, fresh: bool) -> None:
+    """Another error, or a process that has no server."""
+    process: Any = Taken(error, 1)
+    with pytest.raises(type(error)):
+        start.start(process, fresh=fresh)
+    assert (process.starts, ended) == (1, [])
+
+
+def test_why_no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder whose name is too long for a socket is named, with what to do; anything else has its own words."""
+    monkeypatch.setattr(start.tempfile, "gettempdir", lambda: "/long")
+    text = start.explain(OSError("AF_UNIX path too long"))
+    assert text == "the path of the temporary folder, /long, is too long; set TMPDIR to a shorter one"
+    assert start.explain(OSError("no more")) == "no more"
+    assert start.explain(EOFError()) == "EOFError"
