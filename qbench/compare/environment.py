@@ -50,8 +50,8 @@ def _list_times(record: Record) -> list[str]:
 
 def _list_artifact(artifact: ArtifactFacts) -> list[str]:
     coverage = artifact.coverage
-    share = 0.0 if coverage is None else coverage.macs_int8 if coverage.macs_half is None else coverage.macs_half
-    return [artifact.sha256, f"{artifact.size_bytes}", f"{share or 0:.6g}"]
+    share = None if coverage is None else coverage.macs_int8 if coverage.macs_half is None else coverage.macs_half
+    return [artifact.sha256, f"{artifact.size_bytes}", "" if share is None else f"{share:.6g}"]
 
 
 def differences(old: RunInfo, new: RunInfo) -> tuple[tuple[str, str, str], ...]:

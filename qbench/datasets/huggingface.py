@@ -230,6 +230,8 @@ def _open(value: str, options: opt.HuggingFaceOptions, base: Path) -> Mapping[st
             more = {"revision": options.revision, "cache_dir": str(downloads)}
             tables = library.load_dataset(target, options.config, **more)
     except Exception as error:  # the library and its transports raise all kinds
+        if out_of_memory(error):
+            raise
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"{NAME}: {value} is no folder that the library datasets reads beside the suite, and no data set that it "

@@ -58,3 +58,8 @@ def test_a_run_is_known_as_itself() -> None:
     assert not is_same_run(info(quick=QuickInfo()), info(), own, own)
     median, none = replace(latency(1.0), p50_seconds=1.0), replace(latency(1.0), p50_seconds=None)
     assert not is_same_run(info(), info(), [int8(latency=median)], [int8(latency=none)])
+    facts = int8().artifact
+    assert facts is not None
+    assert facts.coverage is not None
+    shares = [replace(facts, coverage=replace(facts.coverage, macs_int8=share)) for share in (0.0, None)]
+    assert not is_same_run(info(), info(), *([int8(artifact=artifact)] for artifact in shares))

@@ -439,6 +439,16 @@ def test_a_table_of_texts_becomes_tokens(folder, library):
     assert not data.preprocessing.to_float
 
 
+def test_memory_that_ran_out_is_no_fault_of_the_data(folder, library):
+    """What the library raises is told as an error of the data, with its first line; out of memory as what it is."""
+    library.held = ValueError("no such config\nand more")
+    with pytest.raises(DataError, match="that it can fetch from the hub: no such config$"):
+        hub(folder)
+    library.held = MemoryError()
+    with pytest.raises(MemoryError):
+        hub(folder)
+
+
 def test_a_table_of_images_becomes_pixels(folder, library):
     """Cut to size like an image folder; other sizes without one are an error."""
     photos = [Image.new("RGB", (8, 8 + i), (10 * i, 0, 0)) for i in range(2)]
