@@ -9,6 +9,7 @@ documents of the others. Options are those of ``tokens`` (``length`` is 64) and 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import re
 import sysconfig
@@ -47,7 +48,7 @@ class Docstrings(Dataset):
     def load(self, split: str) -> Examples:
         """Documents and queries of ``test``, documents of ``train``; ids are names of functions with their modules."""
         require_split(self, split)
-        chosen = [each for each in _read_library() if _is_of_test(each[0]) == (split == "test")]
+        chosen = [each for each in _read_library(_folder()) if _is_of_test(each[0]) == (split == "test")]
         chosen = sorted(chosen, key=lambda each: _digest(each[0]))[: self._most]
         if not chosen:
             raise DataError(f"{NAME}: this Python has no source files of its library at {_folder()}")
@@ -75,9 +76,10 @@ def _is_of_test(name: str) -> bool:
     return int(_digest(name.partition(":")[0])[:8], 16) % 4 > 0
 
 
-def _read_library() -> Iterator[tuple[str, str, str]]:
+@functools.cache  # 1.5 s, and each split wants its part
+def _read_library(folder: Path) -> tuple[tuple[str, str, str], ...]:
     """``module:function``, the first sentence and the rest of each documentation that has enough of both, once."""
-    folder, seen = _folder(), set[str]()
+    read, seen = list[tuple[str, str, str]](), set[str]()
     for file in sorted(folder.rglob("*.py")):
         parts = file.relative_to(folder).parts
         if set(parts) & set(_LEFT_OUT) or any(part.startswith(("test_", "_")) for part in parts):
@@ -91,7 +93,8 @@ def _read_library() -> Iterator[tuple[str, str, str]]:
             first, rest = _split_first(text)
             if first and rest not in seen and first not in seen:
                 seen |= {first, rest}
-                yield f"{module}:{name}", first, rest
+                read.append((f"{module}:{name}", first, rest))
+    return tuple(read)
 
 
 def _list_documented(node: ast.AST, above: str) -> Iterator[tuple[str, str]]:

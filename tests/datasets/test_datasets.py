@@ -28,7 +28,17 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import cifar10, film_reviews, huggingface, image, mnist, reviews_file, sentiment
+from qbench.datasets import (
+    cifar10,
+    film_reviews,
+    huggingface,
+    image,
+    mnist,
+    rendered_text,
+    reviews_file,
+    sentiment,
+    shapes,
+)
 from qbench.datasets.base import Dataset, Examples, positions
 from qbench.datasets.overlap import find_shared
 from qbench.datasets.preprocessing import Preprocessing
@@ -332,6 +342,8 @@ class TestContract:
         monkeypatch.setenv("QBENCH_DATA", str(tmp_path))
         monkeypatch.setattr(mnist, "COUNTS", {"train": 6, "test": 4})
         monkeypatch.setattr(cifar10, "BATCH", 4)
+        monkeypatch.setattr(shapes, "COUNTS", {"train": 60, "test": 20})
+        monkeypatch.setitem(rendered_text.COUNTS, "lines", {"train": 30, "test": 20})
         monkeypatch.setattr(sentiment, "COUNTS", {"rotten-tomatoes": 3, "imdb": 3})
         monkeypatch.setattr(film_reviews, "TRAINED_ON", 12)
         monkeypatch.setitem(sys.modules, "datasets", hugging_face())

@@ -142,7 +142,7 @@ def test_a_sentence_says_enough_and_not_too_much(first: int, rest: int, fits: bo
     assert bool(docstrings._split_first(text)[0]) == fits
 
 
-def test_functions_are_named_by_what_they_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_named_by_what_they_stand_in(tmp_path: Path) -> None:
     """With their module; one text is one pair, tests and what is private are left out, as is what cannot be read."""
     said = "It says what this does here. Behind that come more words, as many as a rest of it needs to be one."
     other = said.replace("It says", "This says")
@@ -151,9 +151,7 @@ def test_functions_are_named_by_what_they_stand_in(tmp_path: Path, monkeypatch: 
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text.replace("this does", f"{name} does").replace("a rest", f"a rest of {name}"))
-    monkeypatch.setattr(docstrings, "_folder", lambda: tmp_path)
-    found = [name for name, _, _ in docstrings._read_library()]
-    assert found == ["a.b:A.f", "c:A.f"]
+    assert [name for name, _, _ in docstrings._read_library(tmp_path)] == ["a.b:A.f", "c:A.f"]
 
 
 @pytest.mark.parametrize(("documents", "asked", "held"), [(9, 4, 0), (40, 38, 2), (40, 40, 0), (40, 4, 4)])
