@@ -68,8 +68,9 @@ def for_counts(gained: int, lost: int, n: int, decides: Callable[[int, int, int]
 
     def share_decided(number: int) -> float:
         drawn: NDArray[Any] = np.random.default_rng(1).multinomial(number - n, rates)
-        drawn = drawn[:, :2] + (gained, lost)
-        return sum(decides(more, less, number) for more, less in drawn.tolist()) / DRAWS
+        pairs, counts = np.unique(drawn[:, :2], axis=0, return_counts=True)  # most are drawn several times
+        decided = [decides(gained + more, lost + less, number) for more, less in pairs.tolist()]
+        return float(counts[decided].sum()) / DRAWS
 
     return _grow(n, share_decided)
 

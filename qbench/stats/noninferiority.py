@@ -141,10 +141,11 @@ def _score(gained: float, lost: float, n: float, delta: float) -> float:
     adjustment = CONTINUITY if distance > 0 else CONTINUITY_AGAINST
     if abs(distance) <= adjustment:
         return 0.0
-    statistic = intervals.score_statistic(gained, lost, n, delta) * (1 - adjustment / abs(distance))
+    plain = intervals.score_statistic(gained, lost, n, delta)
+    statistic = plain * (1 - adjustment / abs(distance))
     if distance > 0 or math.isinf(statistic):
         return statistic
-    bend = _skewness(distance, intervals.score_statistic(gained, lost, n, delta), n, delta) / 6
+    bend = _skewness(distance, plain, n, delta) / 6
     return statistic - bend * statistic**2 + bend**2 * statistic**3 / 3 + bend
 
 

@@ -17,7 +17,9 @@ from qbench.stats.mean_limits import UNSEEN
     ("n", "flips", "margin"),
     [(450, 0.03, 0.01), (1000, 0.03, 0.01), (200, 0.03, 0.02), (1000, 0.005, 0.005), (800, 0.00595, 0.0035)],
 )
-def test_the_accuracy_test_keeps_both_error_rates_at_the_margin(n: int, flips: float, margin: float) -> None:
+def test_the_accuracy_test_keeps_both_error_rates_at_the_margin(
+    n: int, flips: float, margin: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model that is worse by exactly the margin passes at most 5 % of the time, and fails at most 5 % (exact sum over
     all outcomes); with few losses expected, too."""
     gains = np.arange(0, 40)[:, None]
@@ -27,9 +29,11 @@ def test_the_accuracy_test_keeps_both_error_rates_at_the_margin(n: int, flips: f
         n, [(flips - margin) / 2, (flips + margin) / 2, 1 - flips],
     )  # fmt: skip
     assert chance.sum() > 0.999
+    monkeypatch.setattr(noninferiority.examples_needed, "for_counts", lambda *counts: n)  # not asked here
     outcomes = {"PASS": 0.0, "FAIL": 0.0, "INCONCLUSIVE": 0.0}
     for gained, lost in np.argwhere(chance > 1e-7):
-        outcomes[noninferiority.assess_counts(int(gained), int(lost), n, margin).outcome] += chance[gained, lost]
+        test = noninferiority.assess_counts.__wrapped__(int(gained), int(lost), n, margin)
+        outcomes[test.outcome] += chance[gained, lost]
     assert 0.02 < outcomes["PASS"] <= 0.05
     assert 0.02 < outcomes["FAIL"] <= 0.05
 
