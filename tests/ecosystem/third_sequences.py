@@ -89,7 +89,7 @@ NETWORKS = {
         (("tokens", 16), _VISIBLE), {**_named("input_ids", "pixel_values"), "output": "text_embeds"},
     ),
     "owlvit": (
-        _two_towers("OwlViTForObjectDetection", "OwlViTConfig", {"max_position_embeddings": 16}, {}, projection_dim=32),
+        _two_towers("OwlViTForObjectDetection", "OwlViTConfig", {"max_position_embeddings": 16}, {}, projection_dim=64),
         (("tokens", 16), _VISIBLE), {**_named("input_ids", "pixel_values"), **_LOGITS},
     ),
     "blip": (
