@@ -86,7 +86,7 @@ class OnnxBackend(Backend):
 
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
-            self.require_known(source)
+            self.take_operators(source)
             exported = None if job.network.path is not None else export_torch.read_note(source)
             if job.int8_file is not None:
                 conversion = own_int8_file.take_own_file(job, source, file)
@@ -132,8 +132,9 @@ class OnnxBackend(Backend):
         """The file of a job that is not fp32, ``file`` where it is ONNX, and what there is to tell of it."""
         return file, quantize_network(job, source, file, runtime=self.name)
 
-    def require_known(self, source: Path) -> None:  # most know all operators
-        """Raises ``ModeImpossible`` for a file with operators that the runtime computes wrongly."""
+    def take_operators(self, source: Path) -> None:  # most know all operators
+        """Writes a file again such that the runtime computes all of its operators rightly; raises ``ModeImpossible``
+        where it cannot."""
 
     @abstractmethod
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:

@@ -58,11 +58,12 @@ class OpenVino(OnnxBackend):
         recipe = super().resolve(mode, recipe)
         return replace(recipe, group="channel") if mode == WEIGHT_ONLY and recipe.bits == 8 else recipe
 
-    def require_known(self, source: Path) -> None:
-        """Raises ``ModeImpossible`` for a Fourier transform that OpenVINO computes wrongly."""
+    def take_operators(self, source: Path) -> None:
+        """Computes before what OpenVINO computes wrongly; raises ``ModeImpossible`` for a Fourier transform."""
         from qbench.quant.onnx import openvino_operators
 
         openvino_operators.require_transforms(source)
+        openvino_operators.compute_picked(source)
 
     def build(self, job: BuildJob) -> Built:
         """As every ONNX backend; an int8 file of the user's may be in OpenVINO's own form."""
@@ -71,7 +72,7 @@ class OpenVino(OnnxBackend):
         from qbench.backends import own_openvino
 
         with fp32_file(job) as source:
-            self.require_known(source)
+            self.take_operators(source)
             return own_openvino.build(job, source, job.folder / PAIR_FILE, self.open_file)
 
     def quantize(self, job: BuildJob, source: Path, file: Path) -> tuple[Path, Conversion]:

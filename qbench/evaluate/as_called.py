@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from qbench.cache import store
 from qbench.data import Data
-from qbench.errors import BuildError, EvaluateError, first_names
+from qbench.errors import BuildError, EvaluateError, first_names, out_of_memory
 from qbench.machine import fingerprint
 from qbench.network import Model, load_network
 from qbench.process.child_process import Limits, call
@@ -40,7 +40,7 @@ _FILE, _SHOWN = "answers.npz", 2
 @dataclass(frozen=True, kw_only=True)
 class OwnAnswers:
     """What the network gives for the evaluation examples at ``positions``, one row each, and the lines of its code that
-    decide on values, as a trace finds them."""
+    decide on values, as a trace finds them; none where its outputs are the network's on all of them."""
 
     positions: Array
     outputs: Array
@@ -88,7 +88,8 @@ def _ask_here(model: Model, data: Data, *, progress: Progress) -> OwnAnswers:
             if spent > 1:
                 break
             progress("ask the network itself", max(spent, len(rows) / data.evaluation_count))
-    return OwnAnswers(positions=np.asarray(positions), outputs=np.stack(rows), decisions=_find_decisions(module, data))
+    own = OwnAnswers(positions=np.asarray(positions), outputs=np.stack(rows), decisions=())
+    return replace(own, decisions=_find_decisions(module, data, own))
 
 
 def spread_positions(count: int) -> Iterator[int]:
@@ -100,15 +101,42 @@ def spread_positions(count: int) -> Iterator[int]:
             yield position
 
 
-def _find_decisions(module: Any, data: Data) -> tuple[str, ...]:
-    """Empty where the network cannot be traced, or is a script, which keeps its decisions."""
+def _find_decisions(module: Any, data: Data, own: OwnAnswers) -> tuple[str, ...]:
+    """Empty where the network cannot be traced, is a script, which keeps its decisions, or where those that a trace of
+    the first calibration example took do no harm: many are about shapes."""
     from qbench.backends.torch_runner import tensors
     from qbench.quant.artifacts import tracing
 
+    first = data.preprocessing(tuple(array[:1] for array in data.calibration_examples()))
     try:
-        return tuple(map(str, tracing.trace(module, tensors(data.evaluation(0, 1))).decisions))
+        traced = tracing.trace(module, tensors(first))
     except BuildError:
         return ()
+    harmless = traced.decisions and _answers_alike(traced.script, data, own)
+    return () if harmless else tuple(map(str, traced.decisions))
+
+
+def _answers_alike(script: Any, data: Data, own: OwnAnswers) -> bool:
+    """Whether a trace gives what its network gives for all examples that were asked, within ``SECONDS``."""
+    import torch
+
+    from qbench.backends.torch_runner import tensors
+    from qbench.quant import model_call
+
+    largest, started = float(np.abs(own.outputs).max()), time.monotonic()
+    with torch.inference_mode():
+        for position, expected in zip(own.positions.tolist(), own.outputs, strict=True):
+            try:
+                output = model_call.first(script(*tensors(data.evaluation(position, position + 1))))
+            except RuntimeError as error:  # a decision that does not fit this example
+                if out_of_memory(error):
+                    raise
+                return False
+            row = np.asarray(output.detach(), dtype=np.float32)[0]
+            same = row.shape == expected.shape and bool((np.abs(row - expected) <= SAME * largest).all())
+            if not same or time.monotonic() - started > SECONDS:
+                return False
+    return True
 
 
 def compare_predictions(answers: OwnAnswers, predictions: Path, of: int) -> AsCalled:
@@ -138,13 +166,20 @@ def compare_predictions(answers: OwnAnswers, predictions: Path, of: int) -> AsCa
 
 
 def _explain_other(compared: AsCalled, first: str, worst: float, largest: float, decisions: tuple[str, ...]) -> str:
-    lines = (
-        f": its forward decides on values at {first_names(decisions, _SHOWN)}, taken as it fell for one example"
+    lines, advice = (
+        (
+            f": its forward decides on values at {first_names(decisions, _SHOWN)}, taken as it fell for one example",
+            "write that part with tensor operations (torch.where), or such that torch.jit.script takes it",
+        )
         if decisions
-        else ""
+        else (
+            "",
+            "no line was found that decides on values: the runtime computes an operator otherwise; use a backend whose "
+            "fp32 is ok for this network",
+        )
     )
     return (
         f"it is not the network as its author calls it{lines}; {compared.differing:,} of {compared.compared:,} "
         f"evaluation examples differ (example {json.dumps(first)} first), by up to {worst:.3g} at outputs up to "
-        f"{largest:.3g}; write that part with tensor operations (torch.where), or such that torch.jit.script takes it"
+        f"{largest:.3g}; {advice}"
     )

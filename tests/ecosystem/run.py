@@ -1,15 +1,16 @@
 """What people bring: architectures of torchvision, timm, transformers, ultralytics and sentence-transformers, with
 random weights, through qbench's own stages up to the evaluation.
 
-    python tests/ecosystem/run.py FOLDER [--list second] [--only 'bert,yolo*'] [--modes static] [...]
+    python tests/ecosystem/run.py FOLDER [--list third] [--only 'bert,yolo*'] [--modes static] [...]
 
 Makes ``FOLDER/venv`` with these packages (they are no dependency of qbench, and nothing of them is copied here) beside
 the packages of the Python that runs this, then runs ``tests/architectures/run.py`` over them, whose options and table
 it has: ok (SQNR, coverage), skipped with its reason, FAILED, SUSPICIOUS; last the slowest networks. Each result is kept
 in ``FOLDER/results``, so that a run that was stopped goes on. Its exit code is 1 where anything failed.
 
-The second list was chosen before any of it was tried, to tell how a network fares that nobody has looked at. The first
-look at it is on the guide's evidence page; from then on it is seen, and a next look needs a list of its own.
+The second and the third list were chosen before any of them was tried, to tell how a network fares that nobody has
+looked at. The first look at each is on the guide's evidence page; from then on it is seen, and a next look needs a list
+of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ROOT = HERE.parents[1]
 LISTS = {
     "first": ("image_models", "text_models", "detectors", "exported"),
     "second": ("unseen_images", "unseen_sequences"),
+    "third": ("third_images", "third_sequences"),
 }
 # Without their dependencies, which would bring another torch; what of these is needed is named.
 PACKAGES = (

@@ -8,12 +8,15 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import EvaluateError
 from qbench.evaluate import as_called
 from qbench.evaluate.as_called import OwnAnswers, compare_predictions, spread_positions
+from qbench.quant.artifacts import tracing
+from qbench.record.schema import AsCalled
 
 
 def answers(outputs: np.ndarray, *, decisions: tuple[str, ...] = (), of: int | None = None) -> OwnAnswers:
@@ -108,6 +111,45 @@ def test_no_further_example_is_asked_after_twenty_seconds(
     assert own.outputs[:, 0].tolist() == [2.0 * position for position in own.positions]
     expected = [max(seconds * number / 20, number / 8) for number in range(1, asked + 1)]
     assert shares == pytest.approx([share for share in expected if share <= 1])
+
+
+class Cut(torch.nn.Module):
+    """Decides on a shape, which a trace notes as if it were a value, and may decide on a value."""
+
+    def __init__(self, *, on_value: bool) -> None:
+        super().__init__()
+        self.on_value = on_value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x[:, :2] if x.shape[1] > 2 else x
+        return -y if self.on_value and x.sum() < 0 else y
+
+
+@pytest.mark.parametrize("on_value", [False, True])
+def test_a_line_is_named_only_where_what_a_trace_took_changes_an_answer(on_value: bool) -> None:
+    """The calibration example has a positive sum, the evaluation examples have not: a decision on that is one too many
+    frozen; one on their shape would be told of every fp32 case that a runtime gets wrong."""
+    examples = -np.ones((3, 4), np.float32)
+    data = SimpleNamespace(
+        calibration_examples=lambda: (-examples,),
+        preprocessing=lambda inputs: inputs,
+        evaluation=lambda start, stop: (examples[start:stop],),
+    )
+    outputs = (1 if on_value else -1) * np.ones((3, 2), np.float32)
+    network = Cut(on_value=on_value).eval()
+    assert tracing.trace(network, (torch.ones(1, 4),)).decisions
+    decisions = as_called._find_decisions(network, cast(Any, data), answers(outputs))
+    assert bool(decisions) == on_value
+    assert all("test_as_called.py" in line for line in decisions)
+
+
+def test_where_no_line_is_to_blame_the_runtime_is() -> None:
+    """The advice is another backend, and not to rewrite the network."""
+    compared = AsCalled(compared=16, of=16, differing=16, worst=0.1)
+    text = as_called._explain_other(compared, "test[2]", 0.551, 4.21, ())
+    assert "16 of 16 evaluation examples differ" in text
+    assert "the runtime computes an operator otherwise; use a backend whose fp32 is ok" in text
+    assert "torch.where" not in text
 
 
 @given(st.integers(1, 3000))

@@ -15,6 +15,7 @@ _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation", "gro
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
 _LINEAR = ("input", "weight", "bias")
 _MULTIPLY, _ADD = ("mul", "__mul__", "__rmul__"), ("add", "__add__", "__radd__")
+_PRODUCT = ("matmul", "__matmul__", "mm")
 _NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 
 
@@ -41,8 +42,9 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
     """The plain form of ``layer(tensor)``.
 
     Raises ``NotPlain`` unless the call runs zero padding (or nothing) and then one convolution, linear or BatchNorm
-    function or one scale and shift per channel, asks of its input nothing but shape and type, and returns what came
-    of that. For ``training`` the weights must be the layer's own tensors; else its forward may compute them.
+    function, a product by a matrix and a bias, or one scale and shift per channel, asks of its input nothing but shape
+    and type, and returns what came of that. For ``training`` the weights must be the layer's own tensors; else its
+    forward may compute them.
     """
     import torch
 
@@ -64,6 +66,8 @@ def watch_layer(layer: Any, tensor: Any, *, training: bool) -> Form:
         form = _of_layer(layer, last, pads)
     elif chain[0].name in _MULTIPLY and not training:
         form = _of_scaling(chain, tensor)
+    elif chain[0].name in _PRODUCT:
+        form = _of_product(layer, chain, tensor)
     else:
         raise NotPlain(f"its forward also calls {_foreign(chain)}")
     tensors = {id(array) for array in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))}
@@ -193,6 +197,26 @@ def _of_scaling(chain: list[function_trace.TracedCall], tensor: Any) -> Form:
     still = {"running_mean": torch.zeros(channels), "running_var": torch.ones(channels)}
     tensors = {"weight": factors["mul"], "bias": factors["add"], **still}
     return Form(kind=_norm_kind(tensor), tensors=tensors, numbers={"eps": 0.0})
+
+
+def _of_product(layer: Any, chain: list[function_trace.TracedCall], tensor: Any) -> Form:
+    """A Linear of a product by its transposed weight, and the addition of its bias."""
+    from torch import nn
+
+    product, *rest = chain
+    if len(rest) > 1 or any(call.name not in _ADD for call in rest):
+        raise NotPlain(f"its forward also calls {rest[-1].name}")
+    if len(product.args) != 2 or product.kwargs or product.args[0] is not tensor or product.args[1].dim() != 2:
+        raise NotPlain("its product is none of its input and a matrix")
+    weight, bias = product.args[1].T, None
+    for call in rest:
+        others = [argument for argument in call.args if argument is not product.result]
+        if call.kwargs or len(others) != 1 or tuple(getattr(others[0], "shape", ())) != weight.shape[:1]:
+            raise NotPlain(f"its forward also calls {call.name}")
+        (bias,) = others
+    own = [part for part in layer.parameters(recurse=False) if part.data_ptr() == weight.data_ptr()]
+    same = [part for part in own if (part.shape, part.stride()) == (weight.shape, weight.stride())]
+    return Form(kind=nn.Linear, tensors={"weight": same[0] if same else weight, "bias": bias})
 
 
 def _by_channel(other: Any, tensor: Any) -> bool:

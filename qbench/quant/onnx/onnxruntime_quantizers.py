@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qbench.errors import BuildError, QbenchError, out_of_memory
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import float_nodes, onnxruntime_session
+from qbench.quant.onnx import dynamic_scales, float_nodes, onnxruntime_session
 from qbench.quant.onnx.export import deploy_onnxruntime
 from qbench.quant.onnx.node_names import match_nodes, module_of
 from qbench.quant.recipe import Recipe
@@ -74,6 +74,8 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
             reduce_range=narrow,
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers, splits_gemm=True),
         )
+        if recipe.per_channel:
+            dynamic_scales.scale_channels(prepared, file, top=64 if narrow else 127)
     where = "no VNNI" if here else f"for {name_cpus(recipe.cpus, ADD_IN_16_BITS)}"
     return (f"{where}: weights have 7 bits, so that 16-bit sums hold",) if narrow else ()
 

@@ -1,4 +1,4 @@
-"""Operators of ONNX that OpenVINO computes wrongly, whatever the mode."""
+"""Operators of ONNX that OpenVINO computes wrongly, whatever the mode: computed before, or refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qbench.errors import ModeImpossible
+from qbench.quant.onnx.graph import constants
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import STANDARD
 
@@ -27,6 +28,19 @@ def require_transforms(file: Path) -> None:
             f"OpenVINO computes the Fourier transform {wrong[0]} wrongly (DFT of real values, or along an axis other "
             "than 1 from opset 20 on): use the onnxruntime backend or a torch engine for this network"
         )
+
+
+def compute_picked(file: Path) -> None:
+    """Writes an ONNX file again with what GatherElements picks among constants, where it has an Einsum.
+
+    OpenVINO 2026.4 does not compute that before it compiles, and takes the axes of the second of two Einsums that read
+    it in another order than its equation says (relative positions, as in Funnel).
+    """
+    graph = Graph.load(file, valid=False)
+    if {"Einsum", "GatherElements"} <= {node.op_type for node in graph.nodes}:
+        constants.compute(graph)
+        graph.drop_unused()
+        graph.save(file)
 
 
 def _is_misread(graph: Graph, node: Any) -> bool:

@@ -80,6 +80,28 @@ class OwnLinear(nn.Module):
         return functional.linear(x, self.weight, self.bias)
 
 
+class Product(nn.Linear):
+    """A linear layer whose forward is a product and a sum, as Falcon's."""
+
+    def forward(self, x):
+        product = x @ self.weight.T
+        return product if self.bias is None else product + self.bias
+
+
+class Doubled(Product):
+    """What follows the sum is no linear layer's."""
+
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+class Crossed(nn.Linear):
+    """Its product is none by a transposed weight of the class's, but by its input."""
+
+    def forward(self, x):
+        return x @ x.transpose(-1, -2) + self.bias
+
+
 class Net(nn.Module):
     """Named layers and a forward given as a function of them."""
 
@@ -250,6 +272,26 @@ def test_a_layer_of_a_users_own_that_is_linear_becomes_one():
     """It need not be a subclass: what it does decides."""
     canonical = checked(net(lambda m, x: m.a(x), a=OwnLinear(9, 5)))
     assert kinds(canonical) == {"a": "Linear"}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_product_by_the_weight_and_a_sum_is_a_linear_layer(bias, training):
+    """With the very parameters, which QAT trains; without it no quantizer of torch's finds a layer in Falcon."""
+    model = net(lambda m, x: m.a(x), a=Product(9, 5, bias=bias))
+    model.a.weight.requires_grad_(False)
+    canonical = checked(model, (tensor(2, 3, 9),), training=training)
+    assert type(canonical.module.a) is nn.Linear
+    assert (canonical.module.a.bias is not None) == bias
+    assert not canonical.module.a.weight.requires_grad
+
+
+@pytest.mark.parametrize(("layer", "shape"), [(Doubled, (9, 9)), (Crossed, (2, 9, 9))])
+def test_a_product_that_does_more_is_not_replaced(layer, shape):
+    """Or that multiplies its input by itself."""
+    canonical = checked(net(lambda m, x: m.a(x), a=layer(9, 9)), (tensor(*shape),))
+    assert type(canonical.module.a) is layer
+    assert [line for line in canonical.kept if line.startswith(f"a: {layer.__name__} kept, its forward also calls")]
 
 
 def test_replacing_keeps_the_very_parameters_for_training():

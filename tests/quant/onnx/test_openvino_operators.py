@@ -1,12 +1,14 @@
-"""Fourier transforms that OpenVINO reads otherwise than ONNX says are refused, and no others."""
+"""What OpenVINO reads otherwise than ONNX says: Fourier transforms are refused, and no others; what an Einsum is given
+of constants is computed before."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from qbench import registry
 from qbench.errors import ModeImpossible
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.onnx import onnxruntime_session, openvino_operators
@@ -65,3 +67,34 @@ def test_an_axis_of_values_whose_shape_is_not_known_is_read_from_the_front(tmp_p
             openvino_operators.require_transforms(file)
     else:
         openvino_operators.require_transforms(file)
+
+
+@pytest.mark.parametrize("width", [16, 512], ids=["small", "more than a computed constant may have"])
+def test_positions_picked_from_a_table_reach_the_second_einsum_in_order(tmp_path, width):
+    """As in Funnel: GatherElements among constants, a product by a weight, a product by the network's values."""
+    rng = np.random.default_rng(0)
+    positions, heads, each = 160, 4, 8
+    weights = {
+        "table": rng.normal(size=(2 * positions, width + 3)).astype(np.float32),
+        "places": np.repeat(-np.arange(1, positions + 1)[:, None], width, 1),
+        "weight": rng.normal(size=(width, heads, each)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("GatherElements", ["table", "places"], ["picked"], axis=0),
+        helper.make_node("Einsum", ["picked", "weight"], ["keys"], equation="td,dnh->tnh"),
+        helper.make_node("Einsum", ["x", "keys"], ["y"], equation="binh,tnh->bnit"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5, heads, each])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    file = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+    queries = rng.normal(size=(3, 5, heads, each)).astype(np.float32)
+    expected = onnxruntime_session.run(file, (queries,))
+    registry.load("backend", "openvino").take_operators(file)
+    given = openvino_model.run(openvino_model.compile_file(file), (queries,))
+    np.testing.assert_allclose(given, expected, atol=1e-4 * np.abs(expected).max())

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 _INT32 = np.iinfo(np.int32)
 # The steps that a bias may have after widening; float32 rounds the product of both scales.
 _HIGHEST = _INT32.max * (1 - 1e-6)
+_BYTE = 255  # the largest distance of a byte from its zero point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +81,10 @@ def layers(graph: Graph, sites: Sites, record: Record) -> tuple[QuantizedLayer, 
 
 
 def holding(graph: Graph, sites: Sites, record: Record) -> Record:
-    """The record with a wider step for each channel of weights whose bias would leave int32: weights that are next to
-    nothing beside their bias. A product of theirs changes by at most 255 / 2^32 of that bias, which is what float32
-    loses when it adds them. One scale for all channels stays as it is."""
+    """The record with a wider step for each channel of weights whose bias would leave int32, alone or with the largest
+    sum of products: weights that are next to nothing beside their bias. A product of theirs changes by at most
+    255 / 2^32 of that bias, which is what float32 loses when it adds them. One scale for all channels stays as it
+    is."""
     inputs = {reader: activation.params for activation in activations(sites, record) for reader in activation.readers}
     enlarged = dict(record)
     for site in sites.weights:
@@ -90,14 +92,21 @@ def holding(graph: Graph, sites: Sites, record: Record) -> Record:
         bias = _bias(graph.node(site.layer))
         if site.axis is None or activation is None or bias is None or not own.scale_w:
             continue
-        value = graph.constant(bias)
-        assert value is not None, bias
+        value = _known(graph, bias)
         # A ConvTranspose of several groups has one scale for a channel of each.
         largest = np.abs(value.astype(np.float64)).reshape(-1, len(own.scale_w)).max(axis=0)
-        least = largest / (activation.scale * _HIGHEST)
+        weights = np.moveaxis(_known(graph, site.tensor), site.axis, 0).reshape(len(own.scale_w), -1)
+        products = _BYTE * np.abs(weights.astype(np.float64)).sum(axis=1)  # in steps of a weight; half a step for each
+        least = (largest / activation.scale + products) / (_HIGHEST - _BYTE / 2 * weights.shape[1])
         if (least > np.asarray(own.scale_w)).any():
             enlarged[site.layer] = replace(own, scale_w=tuple(np.maximum(own.scale_w, least).tolist()))
     return enlarged
+
+
+def _known(graph: Graph, name: str) -> Array:
+    value = graph.constant(name)
+    assert value is not None, name
+    return value
 
 
 def _bias(node: Any) -> str | None:
@@ -117,8 +126,7 @@ def out_of_int32(values: Array, layer: str) -> None:
 
 def _layer(graph: Graph, site: WeightSite, record: Record, activation: QParams | None) -> QuantizedLayer:
     scales = record.get(site.layer, Scales()).scale_w
-    weight = graph.constant(site.tensor)
-    assert weight is not None, site.tensor
+    weight = _known(graph, site.tensor)
     channels = 1 if site.axis is None else weight.shape[site.axis]
     if len(scales) != channels:
         raise UsageError(
@@ -143,9 +151,7 @@ def _with_input(graph: Graph, layer: QuantizedLayer, activation: QParams) -> Qua
     name = _bias(node)
     if name is None:
         return replace(layer, activation=activation, step=step)
-    value = graph.constant(name)
-    assert value is not None, name
-    steps = np.rint(value.astype(np.float64) / step)
+    steps = np.rint(_known(graph, name).astype(np.float64) / step)
     out_of_int32(steps, layer.name)
     bias = steps.astype(np.int32)
     return replace(layer, activation=activation, step=step, bias=bias, bias_tensor=name)

@@ -25,7 +25,7 @@ FOLDABLE = {
     "Transpose", "Reshape", "Cast", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Mul", "Div", "Add", "Sub", "Neg",
     "Sqrt", "Reciprocal", "Pow", "Exp", "Concat", "Slice", "Gather", "Expand", "ReduceSum", "ReduceMean", "ReduceL2",
     "ConstantOfShape", "Shape", "Tile", "Pad", "Where", "Range", "Abs", "Log", "Equal", "Not", "Max", "Min", "And",
-    "Or", "Xor", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "ReduceProd", "Size",
+    "Or", "Xor", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "ReduceProd", "Size", "GatherElements",
 }  # fmt: skip
 
 
@@ -127,7 +127,8 @@ def _computed(graph: Graph) -> None:
 def _worth(graph: Graph, name: str, value: Array, values: Collection[str]) -> bool:
     """Whether something that is not constant itself reads a value, and it is small or a weight."""
     readers = [node for node, _ in graph.readers(name) if node.output[0] not in values]
-    return bool(readers) and (value.size <= SMALL or any(node.op_type in WEIGHTED for node in readers))
+    is_weight = any(node.op_type in (*WEIGHTED, "Einsum") for node in readers)
+    return bool(readers) and (value.size <= SMALL or is_weight)
 
 
 def computed(graph: Graph, node: Any, inputs: list[Array | None], most: int) -> dict[str, Array]:
@@ -144,12 +145,20 @@ def computed(graph: Graph, node: Any, inputs: list[Array | None], most: int) -> 
     if node.op_type in SIZED and not _fits(model, feed, most):
         return {}
     try:
+        if node.op_type == "GatherElements":  # the evaluator's takes 64 rows at most
+            return {str(node.output[0]): _pick(node, *inputs)}
         results: Any = ReferenceEvaluator(model).run(None, feed)
         return {str(node.output[0]): np.asarray(results[0])}
     except Exception as error:  # its operators raise all kinds
         if out_of_memory(error):
             raise
         return {}
+
+
+def _pick(node: Any, values: Any, places: Any) -> Array:
+    axis = attribute(node, "axis", 0) % values.ndim
+    ends = tuple(slice(None if i == axis else size) for i, size in enumerate(places.shape))
+    return np.asarray(np.take_along_axis(values[ends], places, axis))
 
 
 def _fits(model: Any, feed: Mapping[str, Array | None], most: int) -> bool:

@@ -281,6 +281,27 @@ def test_weights_that_are_next_to_nothing_beside_their_bias_get_a_wider_step(nam
     agree(run(deployed(wide), network.feed), run(simulated(wide), network.feed))
 
 
+def test_products_do_not_carry_a_bias_out_of_int32() -> None:
+    """Beside a bias of nearly 2^31 steps there is room for the largest sum of products: a head whose bias is all that
+    it gives, with inputs next to nothing (a detector's scores), came out at the other end of its range."""
+    network = quantized("residual_cnn")
+    graph = network.graph.copy()
+    tensor, bias = graph.node("conv2").input[1:3]
+    (site,) = [site for site in network.sites.weights if site.layer == "conv2"]
+    weight = np.moveaxis(np.random.default_rng(0).normal(0, 0.01, graph.constant(tensor).shape), site.axis, 0)
+    graph.set_constant(tensor, np.moveaxis(weight, 0, site.axis).astype(np.float32))
+    graph.set_constant(bias, np.resize(np.float32([-4.6, 4.6]), graph.constant(bias).shape))
+    scales = tuple((np.abs(weight).reshape(len(weight), -1).max(axis=1) / 127).tolist())
+    content = replace(network.record["conv2"], scale_d=1e-6, scale_w=scales)
+    tiny = replace(network, graph=graph, record={**network.record, "conv2": content})
+    (entry,) = [row for row in integer_weights.layers(graph, network.sites, tiny.record) if row.name == "conv2"]
+    integers = np.moveaxis(entry.weight, site.axis, 0).reshape(len(weight), -1).astype(np.int64)
+    largest = np.abs(entry.bias.astype(np.int64)) + 255 * np.abs(integers).sum(axis=1)
+    assert (largest < 2**31).all()
+    assert (largest > 0.9 * 2**31).all()
+    agree(run(deployed(tiny), network.feed), run(simulated(tiny), network.feed))
+
+
 def test_the_prepared_graph_stays_as_it_was() -> None:
     """The graph that is given is not changed, and the same model is written each time, inputs and outputs as before."""
     network = quantized("residual_cnn")
