@@ -183,6 +183,17 @@ def test_the_same_values_are_the_same_example(layout, dtype):
     assert overlap.find_shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
 
 
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("uint8", "f79e90"), ("int16", "f79e90"), ("int32", "4e5b5c"), ("float64", "f79e90")]
+)
+def test_the_digest_of_an_example_never_changes(kind: str, begins: str) -> None:
+    """A gate finds the examples of its baseline by it: wide whole numbers are read as int64, all else as float32."""
+    inputs = (np.arange(4).reshape(2, 2).astype(kind), np.ones((2, 1), np.float32))
+    digests = overlap.digest_examples(Examples(inputs=inputs, labels=None))
+    assert (digests.dtype, digests.shape) == (np.uint8, (2, 16))
+    assert digests[0].tobytes().hex()[:6] == begins
+
+
 def test_a_zero_has_no_sign():
     """-0.0 and 0.0 are the same to a network."""
     assert overlap.find_shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
