@@ -54,11 +54,22 @@ def test_missing_file_and_missing_attribute_are_named(tmp_path: Path) -> None:
     file = write(tmp_path, "net.py", "def make(): ...\ndef _hidden(): ...\n")
     with pytest.raises(ModelError, match=r"no 'build' in this file; it has make$"):
         user_code.attribute(file, "build", error=ModelError)
+    with pytest.raises(ModelError, match=r"no 'mak' in this file; did you mean 'make'\? it has make$"):
+        user_code.attribute(file, "mak", error=ModelError)
+    with pytest.raises(ModelError, match=r"no 'build' in this file; it has no function$"):
+        user_code.attribute(write(tmp_path, "empty.py", "x = 1\n"), "build", error=ModelError)
+
+
+UNREADABLE = "class E(Exception):\n    def __str__(self): return 1 / 0\nraise E\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("raise ValueError('x' * 501)\n", rf"net\.py:1: ValueError: {'x' * 500}$"),
+        ("raise ValueError\n", r"net\.py:1: ValueError$"),
+        ("raise SyntaxError('by hand')\n", r"net\.py: SyntaxError: by hand$"),
+        (UNREADABLE, r"net\.py:3: E: its text cannot be read: ZeroDivisionError$"),
         ("x = 1\ny = x / 0\n", r"net\.py:2: ZeroDivisionError: division by zero$"),
         ("def f(:\n", r"net\.py:1: SyntaxError: "),
         ("import surely_not_installed\n", r"net\.py:1: ModuleNotFoundError: .*; install it, or put it beside net\.py"),
@@ -70,6 +81,18 @@ def test_a_failing_import_names_the_users_own_line(text: str, expected: str, tmp
     """What goes wrong while the file loads is told with the line of the user's file, not of a library below."""
     with pytest.raises(ModelError, match=expected):
         user_code.attribute(write(tmp_path, "net.py", text), "f", error=ModelError)
+
+
+def test_half_a_module_does_not_stay(tmp_path: Path) -> None:
+    """The next try runs the file again; its folder is searched last from then on."""
+    file, before = write(tmp_path, "net.py", "import flag\nif flag.bad: raise ValueError\ndone = True\n"), sys.path[:]
+    write(tmp_path, "flag.py", "bad = True\n")
+    for _ in range(2):
+        with pytest.raises(ModelError, match="ValueError"):
+            user_code.attribute(file, "done", error=ModelError)
+    sys.modules["flag"].bad = False  # type: ignore[attr-defined]  # a module of the test's
+    assert user_code.attribute(file, "done", error=ModelError) is True
+    assert sys.path == [*before, str(tmp_path)]
 
 
 def test_a_failing_call_names_the_line_in_the_users_sibling(tmp_path: Path) -> None:
