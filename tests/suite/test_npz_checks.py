@@ -49,6 +49,7 @@ def read_problems(folder: Path, text: str) -> str:
     [
         ({"more": ", calibrate: {samples: 20}, evaluate: {samples: 10}"}, ""),
         ({}, ""),
+        ({"more": ", calibrate: {samples: many}"}, "data.calibrate.samples: expected a whole number, got 'many'"),
         (
             {"more": ", calibrate: {samples: 21}"},
             "data.calibrate.samples: 21 samples of split 'train', which has 20; ask for at most that",
@@ -144,6 +145,7 @@ def test_what_is_divided_when_it_is_read_has_no_splits_yet(tmp_path: Path) -> No
         ("{npz: x.npz}", ("inputs", "labels"), False),
         ("{npz: x.npz}", ("other",), False),
         ("digits", ("inputs",), False),
+        ("{idx: x.npz}", ("inputs",), False),
     ],
 )
 def test_labels_are_known_to_lack_where_the_split_has_none(

@@ -156,6 +156,8 @@ def test_a_number_without_its_unit_is_guessed_by_its_size(value: str, guess: str
         ("measure.precision=0.999", 0),
         ("matrix.batch_sizes=[1, true]", 1),
         ("quantize.qat.fp32_twin=3", 1),
+        ("matrix.threads=[!a 1, !a 1]", 2),
+        ("data.evaluate.split=' '", 1),
     ],
 )
 def test_a_value_is_taken_up_to_its_limit_and_refused_once(change: str, wrong: int) -> None:
