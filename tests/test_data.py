@@ -415,3 +415,14 @@ def test_made_up_boxes_have_their_second_side_no_less_than_the_first(root, tmp_p
     assert set(made.ravel().tolist()) == {0, 1}
     assert bool((np.diff(made, axis=-1) >= 0).all())
     assert np.array_equal(made, probe(7))
+
+
+def test_made_up_tokens_ascend(root, tmp_path):
+    """They are zeros and ones, of as many rows as are wanted; nothing of one axis is sorted."""
+    tokens = np.arange(60 * 20).reshape(60, 20)
+    (inputs,) = prepare(
+        npz(tmp_path, train_inputs=tokens[:40], test_inputs=tokens[40:]), root, options={"to_float": False}
+    ).probe(3)
+    assert inputs.shape == (3, 20)
+    assert set(inputs.ravel().tolist()) == {0, 1}
+    assert bool((np.diff(inputs, axis=-1) >= 0).all())
