@@ -176,7 +176,7 @@ class Data:
 
     def _labels(self, part: str) -> Array | None:
         file = self.folder / f"{part}_labels.npy"
-        if not file.exists() and not self.folder.is_dir():
+        if not self.folder.is_dir():
             raise _is_gone(str(self.folder))
         return np.load(file, allow_pickle=False) if file.exists() else None
 

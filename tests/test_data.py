@@ -183,6 +183,17 @@ def test_the_same_values_are_the_same_example(layout, dtype):
     assert overlap.find_shared([known], examples(LAYOUTS[layout](values[[4, 1]]))) == {0: (0, 4), 1: (0, 1)}
 
 
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("uint8", "f79e90"), ("int16", "f79e90"), ("int32", "4e5b5c"), ("float64", "f79e90")]
+)
+def test_the_digest_of_an_example_never_changes(kind: str, begins: str) -> None:
+    """A gate finds the examples of its baseline by it: wide whole numbers are read as int64, all else as float32."""
+    inputs = (np.arange(4).reshape(2, 2).astype(kind), np.ones((2, 1), np.float32))
+    digests = overlap.digest_examples(Examples(inputs=inputs, labels=None))
+    assert (digests.dtype, digests.shape) == (np.uint8, (2, 16))
+    assert digests[0].tobytes().hex()[:6] == begins
+
+
 def test_a_zero_has_no_sign():
     """-0.0 and 0.0 are the same to a network."""
     assert overlap.find_shared([examples(np.zeros((1, 3)))], examples(np.full((1, 3), -0.0, np.float32))) == {0: (0, 0)}
@@ -346,6 +357,39 @@ def test_labels_of_one_class_are_said(root, tmp_path):
     assert note.startswith("all 20 evaluation examples are of class 2: a network that always answers it is right")
 
 
+def test_one_example_and_labels_of_another_kind_say_nothing_of_classes(root, tmp_path):
+    """Neither does a class that the whole calibration split has."""
+    single = {"test_inputs": images(1, seed=2), "test_labels": np.array([2])}
+    assert prepare(npz(tmp_path, **single), root).notes == ()
+    for labels in (np.full(20, 2.5), np.full((20, 2), 2)):
+        assert prepare(npz(tmp_path, test_labels=labels), root).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 of 20 examples .* is also among"), (2, "2 of 20 .* are also among")]
+)
+def test_one_example_is_and_two_are(root, tmp_path, count, words):
+    """In the training split whole, where that trains."""
+    with pytest.raises(DataError, match=f"{words} the training examples of 'train'"):
+        prepare(leaking(tmp_path, count), root, train=True)
+
+
+def test_examples_of_another_size_than_those_that_calibrate_are_told_apart(root, tmp_path):
+    """By all axes but the first."""
+    assert prepare(npz(tmp_path), root).one_shape
+    assert not prepare(npz(tmp_path, test_inputs=images(20, seed=2, size=5)), root).one_shape
+
+
+def test_the_data_of_another_seed_have_no_further_ones(root, tmp_path):
+    """Else they would be built again for each."""
+    data = prepare(npz(tmp_path), root, calibrate_seeds=3)
+    (second, third) = data.other_subsets
+    other = data.with_calibration(third)
+    assert (other.calibration_seed, other.calibration_digest, other.other_subsets) == (2, third.digest, ())
+    assert second.seed == 1
+    assert not np.array_equal(other.calibration()[0], data.calibration()[0])
+
+
 def test_a_cache_that_somebody_emptied_is_told_of_once(root, tmp_path):
     """Examples and labels that are gone from under a run fail what needs them, and are no missing labels."""
     data = prepare(npz(tmp_path, train_inputs=images(40, seed=1)), root)
@@ -371,3 +415,14 @@ def test_made_up_boxes_have_their_second_side_no_less_than_the_first(root, tmp_p
     assert set(made.ravel().tolist()) == {0, 1}
     assert bool((np.diff(made, axis=-1) >= 0).all())
     assert np.array_equal(made, probe(7))
+
+
+def test_made_up_tokens_ascend(root, tmp_path):
+    """They are zeros and ones, of as many rows as are wanted; nothing of one axis is sorted."""
+    tokens = np.arange(60 * 20).reshape(60, 20)
+    (inputs,) = prepare(
+        npz(tmp_path, train_inputs=tokens[:40], test_inputs=tokens[40:]), root, options={"to_float": False}
+    ).probe(3)
+    assert inputs.shape == (3, 20)
+    assert set(inputs.ravel().tolist()) == {0, 1}
+    assert bool((np.diff(inputs, axis=-1) >= 0).all())

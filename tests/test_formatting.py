@@ -85,10 +85,79 @@ def test_figures_and_limits_stay_readable_in_the_source() -> None:
         assert formatting.markdown(text) == text
 
 
-@pytest.mark.parametrize(("text", "short"), [("abc", "abc"), ("0123456789", "01…89"), ("a\nb", "a b")])
+@pytest.mark.parametrize(
+    ("text", "short"), [("abc", "abc"), ("01234", "01234"), ("0123456789", "01…89"), ("a\nb", "a b")]
+)
 def test_a_long_text_keeps_both_ends(text: str, short: str) -> None:
     """The middle is left out, since names differ at their ends."""
     assert formatting.shorten(text, 5) == short
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "places"),
+    [
+        (10.0, 8.0, 12.0, 0),
+        (10.0, 8.5, 11.5, 1),
+        (1.0, 0.0, 8.0, 0),
+        (0.5, 0.0, 8.0, 1),
+        (0.0, 0.0, 8.0, 0),
+        (1.5, 1.5, 1.5, 2),
+        (123.4, None, None, 0),
+        (12.34, 12.0, None, 1),
+        (1e-9, None, None, 6),
+        (0.0, None, None, 1),
+        (float("inf"), None, None, 1),
+    ],
+)
+def test_digits_follow_the_half_width(value: float, low: float | None, high: float | None, places: int) -> None:
+    """To its first digit, the second where that is a 1; of a limit that is nearer than a quarter of it to that one's.
+    Without limits three significant digits, at most six behind the point."""
+    assert formatting.decimals(Interval(value=value, low=low, high=high)) == places
+    assert formatting.decimals(Interval(value=value, low=low, high=high), -1.0) == places
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [([None, 1.0], 1), ([0.94], 1), ([0.96], 2), ([1.004, 0.9], 3), ([1 + 1e-9], 6)],
+)
+def test_no_value_reads_like_a_bound_that_it_is_not(values: list[float | None], places: int) -> None:
+    """With six decimals at most."""
+    assert formatting.places_beside(values, 1.0, 1) == places
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.0, ("1.00e+00", "1.00e+00")), (1.0004, ("1.0004e+00", "1.0000e+00")), (1 + 1e-12, ("1.00000000e+00",) * 2)],
+)
+def test_a_value_beside_its_bound_has_the_digits_that_tell_them_apart(value: float, shown: tuple[str, str]) -> None:
+    """Three, and up to nine."""
+    assert formatting.beside(value, 1.0, lambda amount, digits: f"{amount:.{digits - 1}e}") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        (" \n=x", "' \n=x"),
+        ("\uff1dx", "'\uff1dx"),
+        ("-x", "'-x"),
+        ("-1.5", "-1.5"),
+        ("+1e3", "+1e3"),
+        ("a=1", "a=1"),
+        ("", ""),
+    ],
+)
+def test_a_cell_is_no_formula(text: str, cell: str) -> None:
+    """However it begins; numbers stay numbers."""
+    assert formatting.cell(text) == cell
+
+
+def test_a_unit_is_the_largest_that_the_amount_reaches() -> None:
+    """From one of it on; the smallest for less than that."""
+    times = [formatting.time_unit(seconds)[1] for seconds in (-2.0, 1.0, 0.999, 1e-3, 1e-6, 1e-9, 1e-12)]
+    assert times == ["s", "s", "ms", "ms", "µs", "ns", "ns"]
+    sizes = [formatting.byte_unit(count) for count in (999, 1e3, 1e6, 1e9)]
+    assert sizes == [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from qbench.metrics.spec import MetricSpec
 from qbench.models import dry_run, trainer
 from qbench.models import weights as weights_file
 from qbench.models.base import InputForm, ModelReference, Network
+from qbench.models.postprocess import Postprocess
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
 
@@ -210,6 +211,33 @@ def test_outputs_that_no_label_judges_are_told(root, tmp_path, output, outputs):
     assert model.outputs == outputs
     said = "mine: it returns 2 outputs (0, 1, counted from 0), and the labels judge only the first"
     assert [note.startswith(said) for note in model.notes] == [True] * (output is None)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        (("logits",), None),
+        (("logits", "boxes"), "m: it returns 2 outputs (logits, boxes), and the labels judge only the first; "),
+        (("0", "1"), "m: it returns 2 outputs (0, 1, counted from 0), and the labels judge only the first; "),
+    ],
+)
+def test_outputs_are_told_by_name_or_counted(outputs, words):
+    """Where there are several; the next one is what to write."""
+    notes = fp32_network._say_first("m", outputs)
+    assert len(notes) == (words is not None)
+    assert all(note.startswith(words) and f"`output: {outputs[1]}` beside" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("output", "outputs", "names"),
+    [(None, ("a",), ()), (None, ("a", "b"), ("a", "b")), ("b", ("b", "a"), ())],
+)
+def test_a_postprocess_is_given_outputs_by_name_where_the_suite_names_none(output, outputs, names):
+    """One alone is given as it is."""
+    own = Postprocess(attribute="fn", file=Path("mine.py"))
+    named = fp32_network._name_outputs(ModelReference(name="m", output=output, own_postprocess=own), outputs)
+    assert named == replace(own, names=names)
+    assert fp32_network._name_outputs(ModelReference(name="m", source="onnx"), outputs) is None
 
 
 def test_an_axis_without_a_name_does_not_hide_the_other_outputs(root, tmp_path):

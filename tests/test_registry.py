@@ -76,6 +76,7 @@ def test_an_unknown_name_gets_a_suggestion_and_the_list() -> None:
     assert str(caught.value).startswith(
         "no backend named 'onnxruntme'; did you mean 'onnxruntime'? available: executorch, fake, fbgemm, inductor, "
     )
+    assert registry.suggest("onnxruntim", ["onnxruntimes", "onnxruntime"]) == "; did you mean 'onnxruntime'?"
     assert registry.unknown("backend", "zzz", ["b", "a"]) == "no backend named 'zzz'; available: a, b"
 
 

@@ -54,11 +54,22 @@ def test_missing_file_and_missing_attribute_are_named(tmp_path: Path) -> None:
     file = write(tmp_path, "net.py", "def make(): ...\ndef _hidden(): ...\n")
     with pytest.raises(ModelError, match=r"no 'build' in this file; it has make$"):
         user_code.attribute(file, "build", error=ModelError)
+    with pytest.raises(ModelError, match=r"no 'mak' in this file; did you mean 'make'\? it has make$"):
+        user_code.attribute(file, "mak", error=ModelError)
+    with pytest.raises(ModelError, match=r"no 'build' in this file; it has no function$"):
+        user_code.attribute(write(tmp_path, "empty.py", "x = 1\n"), "build", error=ModelError)
+
+
+UNREADABLE = "class E(Exception):\n    def __str__(self): return 1 / 0\nraise E\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("raise ValueError('x' * 501)\n", rf"net\.py:1: ValueError: {'x' * 500}$"),
+        ("raise ValueError\n", r"net\.py:1: ValueError$"),
+        ("raise SyntaxError('by hand')\n", r"net\.py: SyntaxError: by hand$"),
+        (UNREADABLE, r"net\.py:3: E: its text cannot be read: ZeroDivisionError$"),
         ("x = 1\ny = x / 0\n", r"net\.py:2: ZeroDivisionError: division by zero$"),
         ("def f(:\n", r"net\.py:1: SyntaxError: "),
         ("import surely_not_installed\n", r"net\.py:1: ModuleNotFoundError: .*; install it, or put it beside net\.py"),
@@ -70,6 +81,24 @@ def test_a_failing_import_names_the_users_own_line(text: str, expected: str, tmp
     """What goes wrong while the file loads is told with the line of the user's file, not of a library below."""
     with pytest.raises(ModelError, match=expected):
         user_code.attribute(write(tmp_path, "net.py", text), "f", error=ModelError)
+
+
+def test_memory_that_runs_out_is_no_fault_of_the_code(tmp_path: Path) -> None:
+    """What limited it says it better."""
+    with pytest.raises(MemoryError):
+        user_code.attribute(write(tmp_path, "net.py", "raise MemoryError\n"), "build", error=ModelError)
+
+
+def test_half_a_module_does_not_stay(tmp_path: Path) -> None:
+    """The next try runs the file again; its folder is searched last from then on."""
+    file, before = write(tmp_path, "net.py", "import flag\nif flag.bad: raise ValueError\ndone = True\n"), sys.path[:]
+    write(tmp_path, "flag.py", "bad = True\n")
+    for _ in range(2):
+        with pytest.raises(ModelError, match="ValueError"):
+            user_code.attribute(file, "done", error=ModelError)
+    sys.modules["flag"].bad = False  # type: ignore[attr-defined]  # a module of the test's
+    assert user_code.attribute(file, "done", error=ModelError) is True
+    assert sys.path == [*before, str(tmp_path)]
 
 
 def test_a_failing_call_names_the_line_in_the_users_sibling(tmp_path: Path) -> None:
@@ -222,6 +251,31 @@ def test_a_library_inside_the_folder_keeps_its_bytecode(tmp_path: Path, monkeypa
     with pytest.raises(ModelError, match="no 'build'"):
         user_code.attribute(net, "build", error=ModelError)
     assert [file.name.partition(".")[0] for file in library.glob("__pycache__/*")] == [f"in_{tmp_path.name}"]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_own"),
+    [
+        ("a/net.py", True),
+        ("a/net.so", False),
+        ("b/net.py", False),
+        ("a/lib/site-packages/x.py", False),
+        ("a/dist-packages/x.py", False),
+        ("a/env/x.py", False),
+        ("a/environment/x.py", True),
+        ("a/python/x.py", False),
+        ("a/qbench/x.py", False),
+    ],
+)
+def test_what_is_a_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, is_own: bool) -> None:
+    """Python below the folder, but for an environment, a Python and a qbench in it; one around the folder matters
+    not."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "a/env"))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "a/python"))
+    monkeypatch.setattr(user_code, "__file__", str(tmp_path / "a/qbench/user_code.py"))
+    assert user_code._is_own(tmp_path / file, tmp_path / "a") == is_own
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert user_code._is_own(tmp_path / "a/net.py", tmp_path / "a")
 
 
 def test_digest_changes_with_a_dependency_and_not_with_the_place(tmp_path: Path) -> None:

@@ -93,8 +93,6 @@ def _lying_in(folder: Path) -> set[str]:
 
 def _parsed(file: Path) -> Manifest:
     try:
-        if file.is_symlink():
-            raise Damaged(f"{MANIFEST} is a link")
         if file.stat().st_size > MOST_BYTES:
             raise Damaged(f"{MANIFEST} is too long")
         content = json.loads(regular_file.read_text(file, MOST_BYTES))

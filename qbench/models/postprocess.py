@@ -151,11 +151,7 @@ def join_answers(parts: Sequence[Array]) -> Array:
 def find_form(parts: Sequence[Array]) -> tuple[int, ...]:
     """The shape behind the first axis into which the answers of several batches, or variants, fit: as long as the
     longest, and where one found nothing and does not tell what it looked for, as the others have it."""
-    fullest = max(parts, key=lambda part: (part.ndim, part.shape[1:]))
-    if fullest.ndim < 2:
-        return ()
-    alike = [part for part in parts if part.shape[2:] == fullest.shape[2:] and part.ndim == fullest.ndim]
-    return max(part.shape[1] for part in alike), *fullest.shape[2:]
+    return max((part.ndim, part.shape[1:]) for part in parts)[1]
 
 
 def fit_answers(answers: Array, form: tuple[int, ...]) -> Array:

@@ -102,8 +102,6 @@ def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None
     it has no case that is ok. None where ``name`` is the folder of a run, or ``chosen`` is the latest."""
     path = Path(name)
     folders = [path.parent] if path.name == LATEST else [path, reports / name]
-    if (path / RUN).is_file() and path.name != LATEST:
-        return None
     newest = next((runs[0].resolve() for folder in folders if (runs := _runs(folder))), None)
     return None if newest is None or newest == chosen or _statuses(newest)["ok"] else newest
 

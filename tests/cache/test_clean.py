@@ -11,7 +11,7 @@ import pytest
 from qbench import formatting
 from qbench.cache import root as cache_root
 from qbench.cache import store
-from qbench.cache.clean import clean, size_bytes, to_text
+from qbench.cache.clean import Cleaned, clean, size_bytes, to_text
 from qbench.errors import UsageError
 
 KEYS = ("a" * 64, "b" * 64)
@@ -63,6 +63,37 @@ def test_older_than_keeps_what_is_younger(root: Path) -> None:
     assert (done.removed, done.kept) == (1, 1)
     assert entry(root, KEYS[0]).exists()
     assert not entry(root, KEYS[1]).exists()
+    assert clean(root, older_than_days=2, now=modified + 2 * 86_400).removed == 1
+
+
+def test_only_one_kind_goes_where_it_is_named(root: Path) -> None:
+    """The rest is neither removed nor counted."""
+    store.fetch(root, "data", KEYS[0], lambda folder: {})
+    done = clean(root, only="data")
+    assert (done.removed, done.kept, done.in_use, done.foreign) == (1, 0, 0, 0)
+    assert all(entry(root, key).exists() for key in KEYS)
+
+
+def test_environments_are_named_by_what_they_were_made_for(root: Path) -> None:
+    """A line for each with its bytes; by its digest where its manifest cannot be read."""
+    for key, wanted in zip(KEYS, (["b==2", "a==1"], ["c==3"]), strict=True):
+        store.fetch(root, "environments", key, lambda folder, wanted=wanted: {"wanted": wanted})
+    (root / "environments" / KEYS[1] / "manifest.json").write_text('{"facts": {}}')
+    done = clean(root, only="environments")
+    assert [name for name, _ in done.environments] == ["b==2 a==1", KEYS[1]]
+    assert sum(size for _, size in done.environments) == done.freed_bytes
+    last = f"environment {KEYS[1]}: {formatting.size(done.environments[1][1])}"
+    assert to_text(done).splitlines()[1:] == [
+        f"environment b==2 a==1: {formatting.size(done.environments[0][1])}",
+        last,
+    ]
+
+
+def test_a_file_counts_as_its_bytes_and_a_link_as_itself(tmp_path: Path) -> None:
+    """Whatever it points at."""
+    (tmp_path / "file").write_bytes(bytes(3000))
+    (tmp_path / "link").symlink_to("file")
+    assert (size_bytes(tmp_path / "file"), size_bytes(tmp_path / "link"), size_bytes(tmp_path)) == (3000, 4, 3004)
 
 
 def test_an_entry_in_the_making_is_left_alone(root: Path) -> None:
@@ -135,6 +166,31 @@ def test_downloads_of_data_sets_go(root: Path) -> None:
     (root / "downloads" / "mnist").mkdir(parents=True)
     assert clean(root).removed == 3
     assert not (root / "downloads" / "mnist").exists()
+
+
+def test_a_download_that_goes_on_is_left_alone(root: Path) -> None:
+    """Its lock has another name than those of entries."""
+    (root / "downloads" / "mnist").mkdir(parents=True)
+    with filelock.FileLock(root / "locks" / "download-mnist-images.gz.lock"):
+        done = clean(root)
+    assert (done.removed, done.in_use) == (2, 1)
+    assert (root / "downloads" / "mnist").exists()
+
+
+def test_a_cache_without_locks_has_no_entries(tmp_path: Path) -> None:
+    """An empty folder, and one of which only the tag and somebody's files are left."""
+    assert clean(tmp_path) == Cleaned(folder=tmp_path, removed=0, freed_bytes=0)
+    root = store.open_cache(tmp_path)
+    (root / "locks").rmdir()
+    (root / "mine").write_text("")
+    assert clean(root) == Cleaned(folder=root, removed=0, freed_bytes=0, foreign=1)
+
+
+def test_what_stays_is_told_with_its_reason() -> None:
+    """Each that there is."""
+    cleaned = Cleaned(folder=Path("/c"), removed=0, freed_bytes=0, kept=3, in_use=2, foreign=1)
+    words = "kept 3 younger and 2 in use and 1 that qbench did not put there"
+    assert to_text(cleaned) == f"removed 0 entries from /c: {formatting.size(0)}; {words}"
 
 
 def test_a_cache_that_a_run_uses_is_left_whole(root: Path) -> None:

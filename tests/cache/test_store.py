@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbench.cache import manifest, store
 from qbench.cache import root as cache_root
-from qbench.cache import store
 from qbench.errors import CaseError, UsageError
 from qbench.files import full_disk
 
@@ -88,6 +88,65 @@ def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     assert again.fresh
     assert "was damaged" in (again.note or "")
     assert (again.folder / "model").read_bytes() == b"weights"
+
+
+DIGEST = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "digest", "is_listed"),
+    [
+        ("a/b", DIGEST, True),
+        ("..a/b..", DIGEST, True),
+        ("", DIGEST, False),
+        (".", DIGEST, False),
+        ("a/../b", DIGEST, False),
+        ("a//b", DIGEST, False),
+        ("/a", DIGEST, False),
+        ("a", DIGEST[1:], False),
+        ("a", DIGEST.replace("0", "A"), False),
+    ],
+)
+def test_a_manifest_lists_files_below_its_folder(tmp_path, name, digest, is_listed):
+    """By their plain names and whole digests; what is listed and not there is told as that."""
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {name: digest}, "facts": {}}))
+    with pytest.raises(manifest.Damaged, match=" is missing$" if is_listed else "^manifest.json lists "):
+        manifest.read(tmp_path)
+
+
+def test_a_manifest_is_read_up_to_a_length(tmp_path, monkeypatch):
+    """And no link in its place."""
+    manifest.write(tmp_path, {"a": 1})
+    size = (tmp_path / "manifest.json").stat().st_size
+    monkeypatch.setattr(manifest, "MOST_BYTES", size)
+    assert manifest.read(tmp_path).facts == {"a": 1}
+    monkeypatch.setattr(manifest, "MOST_BYTES", size - 1)
+    with pytest.raises(manifest.Damaged, match=r"^manifest\.json is too long$"):
+        manifest.read(tmp_path)
+    monkeypatch.undo()
+    (tmp_path / "manifest.json").rename(tmp_path.parent / "elsewhere.json")
+    (tmp_path / "manifest.json").symlink_to(tmp_path.parent / "elsewhere.json")
+    with pytest.raises(manifest.Damaged, match=r"^manifest\.json is a link$"):
+        manifest.read(tmp_path)
+
+
+def test_a_copy_is_removed_whole_or_not_at_all(tmp_path):
+    """With folders in folders; where anything else lies in it, or it is a link, all of it stays."""
+    folder = tmp_path / "copy"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "model").write_text("weights")
+    (folder / "empty").mkdir()
+    manifest.write(folder, {})
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(manifest.Damaged, match="it is a link"):
+        manifest.remove(tmp_path / "link")
+    (folder / "a" / "notes").write_text("mine")
+    with pytest.raises(manifest.Damaged, match="a/notes does not belong to it"):
+        manifest.remove(folder)
+    assert (folder / "a" / "b" / "model").read_text() == "weights"
+    (folder / "a" / "notes").unlink()
+    manifest.remove(folder)
+    assert not folder.exists()
 
 
 def test_facts_that_were_changed_are_damage(root):

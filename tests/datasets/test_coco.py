@@ -54,6 +54,7 @@ def test_boxes_go_where_their_objects_go(tmp_path: Path, fit: str) -> None:
     labels = examples.labels
     assert labels is not None
     assert (labels.dtype, labels.shape[1:]) == (np.dtype(np.float32), (1, 6))
+    assert labels[:, 0, 5].tolist() == [0] * len(labels)
     for image, (box,) in zip(examples.inputs[0], labels, strict=True):
         assert np.abs(box[:4] - bounds(image)).max() <= 1.5
     corner = examples.inputs[0][0, :, 0, 0].tolist()
@@ -124,10 +125,75 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, changes: dict[str, Any], wo
     assert "instances.json" in str(caught.value)
 
 
-def test_annotations_of_another_size_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ([39, 19, 5, 5], None),
+        ([-1, -1, 1.5, 1.5], None),
+        ([3, 3, 0, 0], None),
+        ([40, 1, 2, 2], "lies outside"),
+        ([1, 20, 2, 2], "lies outside"),
+        ([-2, 1, 2, 2], "lies outside"),
+        ([1, -2, 2, 2], "lies outside"),
+        ([1, 2, 3, -4], "its box is 3 wide and -4 high"),
+    ],
+)
+def test_a_box_shares_a_pixel_with_its_image(tmp_path: Path, numbers: list[float], said: str | None) -> None:
+    """Each edge counts; where the annotations say no size of the image, its box may lie anywhere."""
+    write(tmp_path, **box(bbox=numbers))
+    if said is None:
+        opened(tmp_path)
+        return
+    with pytest.raises(DataError, match=said):
+        opened(tmp_path)
+    images = [{"id": 10 + number, "file_name": f"{number}.png", "width": 0, "height": 20} for number in range(4)]
+    if "outside" in said:
+        opened(write(tmp_path, images=images, **box(bbox=numbers)))
+
+
+@pytest.mark.parametrize(("bad", "more"), [(5, ""), (7, "\n  and 2 more")])
+def test_what_cannot_be_used_is_listed_to_the_fifth(tmp_path: Path, bad: int, more: str) -> None:
+    """The others are counted."""
+    wrong = [{"id": number, "image_id": 99, "category_id": 7, "bbox": [1, 2, 3, 4]} for number in range(bad)]
+    lines = "".join(f"\n  annotation {number}: there is no image 99" for number in range(5))
+    with pytest.raises(DataError, match=re.escape(f"it cannot be used:{lines}{more}") + "$"):
+        opened(write(tmp_path, annotations=wrong))
+
+
+def test_images_lie_beside_their_annotations_or_where_the_suite_says(tmp_path: Path) -> None:
+    """In ``images`` beside the file or its folder, or in the folder that is named, which is for a file alone."""
+    write(tmp_path, name="annotations/all.json")
+    assert len(opened(tmp_path, "annotations/all.json").load("train")) == 3
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="4 images are not in"):
+        opened(tmp_path, "annotations/all.json")
+    assert len(opened(tmp_path, "annotations/all.json", images="elsewhere").load("train")) == 3
+    with pytest.raises(DataError, match="coco: images: is for a file of annotations"):
+        opened(tmp_path, ".", images="elsewhere")
+
+
+def test_two_images_are_split_and_one_is_not(tmp_path: Path) -> None:
+    """Each side needs one."""
+    dataset = opened(write(tmp_path, 2))
+    assert [dataset.count(split) for split in dataset.splits] == [1, 1]
+    with pytest.raises(DataError, match="one image cannot be split into train and test"):
+        opened(write(tmp_path, 1))
+
+
+def test_annotations_without_their_images_are_no_split(tmp_path: Path) -> None:
+    """COCO's come for all splits at once, its images one by one."""
+    for split in ("train", "val"):
+        write(tmp_path, name=f"annotations/instances_{split}.json", where="train")
+    assert opened(tmp_path, ".").splits == ("train",)
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 40), (1, 20)])
+def test_annotations_of_another_size_are_told(tmp_path: Path, width: int, height: int) -> None:
     """Boxes of an image that was scaled or turned since lie elsewhere."""
-    images = [{"id": 10 + number, "file_name": f"{number}.png", "width": 20, "height": 40} for number in range(4)]
-    with pytest.raises(DataError, match="has 40 x 20 pixels, its annotations are of 20 x 40"):
+    images = [
+        {"id": 10 + number, "file_name": f"{number}.png", "width": width, "height": height} for number in range(4)
+    ]
+    with pytest.raises(DataError, match=f"has 40 x 20 pixels, its annotations are of {width} x {height}"):
         opened(write(tmp_path, images=images, annotations=[])).load("train")
 
 

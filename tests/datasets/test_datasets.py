@@ -931,6 +931,54 @@ def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         opened("image-folder", ".", tmp_path, size=8).load("t")
     assert "bomb.png: too many pixels, refused as a decompression bomb" in str(caught.value)
     assert "large.png: 20x20 is more than 399 pixels, refused as a decompression bomb" in str(caught.value)
+    (tmp_path / "t/a/bomb.png").unlink()
+    monkeypatch.setattr(image, "MAX_PIXELS", 400)
+    assert len(opened("image-folder", ".", tmp_path, size=8).load("t")) == 1
+
+
+@pytest.mark.parametrize(("count", "more"), [(2, ""), (4, "\n  and 2 more")])
+def test_of_many_unreadable_images_the_first_are_named(
+    count: int, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are counted."""
+    monkeypatch.setattr(image, "MAX_NAMED", 2)
+    (tmp_path / "t/a").mkdir(parents=True)
+    for number in range(count):
+        (tmp_path / f"t/a/{number}.png").write_text("no image")
+    with pytest.raises(DataError) as caught:
+        opened("image-folder", ".", tmp_path).load("t")
+    assert re.findall(r"(\d)\.png: unreadable", str(caught.value)) == ["0", "1"]
+    assert re.findall(r"\n  and .*", str(caught.value)) == ([more] if more else [])
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "first", "last", "behind"),
+    [(4, 10, 3, 6, 4), (5, 10, 2, 6, 5), (100, 1, 0, 9, 10), (1, 3, 3, 5, 4), (1, 100, 4, 4, 1), (7, 7, 0, 9, 10)],
+)
+def test_an_image_keeps_its_ratio_in_the_middle_or_at_the_left(
+    width: int, height: int, first: int, last: int, behind: int
+) -> None:
+    """Of 10 x 10 pixels the columns from the first to the last in a letterbox, a pixel at least and an odd one more on
+    the right; a line of text begins at the left, and a part of a pixel is one."""
+    white, square = (
+        Image.new("L", (width, height), 255),
+        image.Shape(size=(10, 10), resize=None, channels=1, layout="nchw"),
+    )
+    fitted, move = image._fit(white, square, True)
+    columns = np.flatnonzero((fitted[..., 0] == 255).any(axis=0))
+    assert (columns.min(), columns.max(), move[2]) == (first, last, first)
+    line = image.fit_line(white, square, stretch=False, padding=(0,))
+    assert (line[..., 0] == 255).any(axis=0).sum() == behind
+
+
+def test_transparency_of_a_palette_is_dropped(tmp_path: Path) -> None:
+    """Without a word of Pillow's, and the colours stay."""
+    (tmp_path / "t/a").mkdir(parents=True)
+    clear = Image.new("P", (2, 2), 1)
+    clear.putpalette([0, 0, 0, 10, 20, 30])
+    clear.save(tmp_path / "t/a/1.png", transparency=b"\x00\x40")
+    (x,) = opened("image-folder", ".", tmp_path).load("t").inputs
+    assert x[0, :, 0, 0].tolist() == [10, 20, 30]
 
 
 def test_a_sample_of_images_reads_only_those(tmp_path: Path) -> None:

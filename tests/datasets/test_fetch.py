@@ -100,6 +100,26 @@ def test_a_download_that_broke_off_goes_on_where_it_stopped(server, root, ranges
 
 
 @pytest.mark.parametrize(
+    ("there", "asked"),
+    [(CONTENT, []), (CONTENT + b"x", [0]), (CONTENT[:-1], [len(CONTENT) - 1]), (b"", [0])],
+)
+def test_what_an_earlier_download_left_is_gone_on_from(server, root, there, asked):
+    """Nothing is asked for where all is there; what is longer than the file is none of it."""
+    part = root / "downloads" / "toys" / "file.gz.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(there)
+    assert fetched(server, root).read_bytes() == CONTENT
+    assert server.asked == asked
+
+
+def test_a_server_that_sends_without_end_is_left(server, tmp_path, monkeypatch):
+    """As soon as more came than the file has."""
+    monkeypatch.setattr(fetch, "CHUNK", 1000)
+    fetch._download(remote(server, size_bytes=2500), tmp_path / "part")
+    assert (tmp_path / "part").stat().st_size == 3000
+
+
+@pytest.mark.parametrize(
     ("served", "words"),
     [(CONTENT[::-1], "its sha256 is"), (CONTENT + b"more", "more than 1,280,000 bytes")],
 )

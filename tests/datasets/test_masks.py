@@ -105,6 +105,8 @@ def test_ignore_says_which_number_does_not_count(tmp_path: Path) -> None:
     [
         (Image.new("RGB", (12, 10)), "it is RGB: expected a grey or palette image whose pixels are numbers of classes"),
         (Image.new("L", (11, 10)), "11x10 pixels, its image 12x10"),
+        (Image.new("I;16", (12, 10), 2**15), "it holds the number 32768; classes are numbers from 0"),
+        (Image.new("I;16", (12, 10), 2**15 - 1), r"1 masks hold other numbers .*: 32767"),
         (Image.new("L", (12, 10), 7), r"1 masks hold other numbers than those of the 3 classes, 0 to 2: 7"),
     ],
 )
@@ -139,8 +141,13 @@ def test_an_image_without_a_mask_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no folder images/ in it, or in a folder of a split"):
         opened(tmp_path)
     write(tmp_path, ["a"])
+    (tmp_path / "images/notes.txt").write_text("")
+    (tmp_path / "images/.b.png").write_text("")
+    (tmp_path / "images/c.png").mkdir()
     with pytest.raises(DataError, match="one image cannot be split"):
         opened(tmp_path)
+    write(tmp_path, ["d"])
+    assert [opened(tmp_path).count(split) for split in ("train", "test")] == [1, 1]
     with pytest.raises(DataError, match="is not a folder"):
         opened(tmp_path / "images/a.png")
     write(tmp_path / "u/test", ["a"])

@@ -59,6 +59,13 @@ def test_a_pair_has_its_number_wherever_it_stands_and_another_where_it_comes_aga
     assert len(set(short)) == 3
 
 
+def test_the_number_of_a_pair_never_changes(tmp_path: Path) -> None:
+    """Records hold it; each time that a pair comes again it has another, which a float64 holds exactly."""
+    text = "sentence1,sentence2,score,split\n" + "w1,w2,1,test\n" * 3 + "w2,w1,1,test\n"
+    numbers = np.asarray(opened(tmp_path, text).load("test").labels)[::2, 0].astype(np.int64).tolist()
+    assert numbers == [183204388703952, 97359263800592, 146091453986317, 65316511306090]
+
+
 def test_a_draw_has_whole_pairs_and_more_of_them_the_fewer(tmp_path: Path) -> None:
     """As many texts as were asked for; an odd one more is of a pair that does not count."""
     dataset = opened(tmp_path, rows(60))
@@ -69,6 +76,8 @@ def test_a_draw_has_whole_pairs_and_more_of_them_the_fewer(tmp_path: Path) -> No
         assert len(units.members) == pairs
     assert set(few.ids) <= set(more.ids)
     assert (len(few), len(more), len(odd)) == (8, 20, 9)
+    assert dataset.draw(90, 90, 3).tolist() == list(range(90))
+    assert len(dataset.sample("train", 90, 3)) == 90
     with pytest.raises(DataError, match="1000 were asked for, there are 90"):
         dataset.sample("train", 1000, 3)
 
@@ -80,6 +89,8 @@ def test_pairs_that_share_a_text_are_on_one_side(tmp_path: Path) -> None:
     train, test = (set(dataset.load(split).inputs[0][:, 0].tolist()) for split in ("train", "test"))
     assert not train & test
     assert len(test) == 30
+    two = opened(tmp_path, "sentence1,sentence2,score\nw1,w2,1\nw2,w3,2\nw4,w5,2\n")
+    assert sorted(len(two.load(split)) for split in two.splits) == [2, 4]
     with pytest.raises(DataError, match="all pairs share texts with each other"):
         opened(tmp_path, "sentence1,sentence2,score\nw1,w2,1\nw2,w3,2\n")
 

@@ -66,6 +66,15 @@ def test_a_split_has_all_documents_and_its_queries(tmp_path: Path) -> None:
     assert labels[37:, 0].tolist() == [[-1, -1]] * 3
 
 
+def test_lines_without_a_text_are_left_out_and_a_title_stands_before_its_text(tmp_path: Path) -> None:
+    """A gain below 0 is none; a document may have no title, or null."""
+    corpus = [{"_id": "d1", "title": "w5", "text": "w6"}, {"_id": "d2", "title": None, "text": "w7"}]
+    files = {"corpus.jsonl": "\n \n".join(map(json.dumps, corpus)), "qrels__test.tsv": "h\n\nq1\td1\t2\nq2\td2\t-1\n"}
+    examples = opened(write(tmp_path, **files)).load("test")
+    assert examples.ids == ("document d1: w5 w6", "document d2: w7", "query q1: w1")
+    assert np.asarray(examples.labels).tolist() == [[[0, -1], [-1, -1]], [[1, -1], [-1, -1]], [[-1, -1], [0, 2]]]
+
+
 def test_what_calibrates_is_not_in_the_index(tmp_path: Path) -> None:
     """Of documents that no query asks for; another seed holds out others, and at most a tenth."""
     dataset = opened(write(tmp_path), held_out=99)
@@ -81,6 +90,7 @@ def test_what_calibrates_is_not_in_the_index(tmp_path: Path) -> None:
     [
         ({"corpus.jsonl": "{"}, r"corpus\.jsonl:1: expected a JSON object"),
         ({"corpus.jsonl": '{"_id": "a"}'}, r'corpus\.jsonl:1: expected \{"_id": …, "text": …\}'),
+        ({"corpus.jsonl": '{"_id": "", "text": "b"}'}, r'corpus\.jsonl:1: expected \{"_id": …, "text": …\}'),
         ({"queries.jsonl": '{"_id": "a", "text": " "}'}, r"queries\.jsonl:1: the text of 'a' is empty"),
         ({"corpus.jsonl": '{"_id": "a", "text": "b"}\n' * 2}, r"corpus\.jsonl:2: the id 'a' is there twice"),
         ({"queries.jsonl": ""}, r"queries\.jsonl: it is empty"),

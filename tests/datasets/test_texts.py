@@ -149,6 +149,25 @@ def test_a_tokenizer_without_padding_asks_for_an_id(folder):
     assert ids.tolist() == [[1, 5]]
 
 
+def test_the_suites_own_id_fills_up_though_the_tokenizer_has_one(folder):
+    """Also where it is 0."""
+    ids, _ = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 3, "pad": 0}), folder).encode(["bad"])
+    assert ids.tolist() == [[1, 3, 0]]
+
+
+def test_a_document_is_read_whole_however_the_tokenizer_was_saved(folder):
+    """Neither filled up nor cut."""
+    file = folder / "tokenizer.json"
+    saved = tokenizers.Tokenizer.from_file(str(file))
+    saved.enable_padding(length=4)
+    saved.enable_truncation(3)
+    saved.save(str(file))
+    whole = tokens.read_tokens(keys({"tokenizer": "tokenizer.json"}), folder).encode_whole(
+        ["bad", "a good film a film"]
+    )
+    assert [ids.tolist() for ids in whole] == [[1, 3], [1, 5, 2, 4, 5, 4]]
+
+
 def test_what_is_not_installed_is_named_with_its_extra(folder, monkeypatch):
     """The library, and the tokenizer that stands for a missing option."""
     monkeypatch.setitem(sys.modules, "tokenizers", None)

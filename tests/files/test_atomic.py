@@ -130,3 +130,28 @@ def test_so_is_a_folder_that_takes_no_other() -> None:
         atomic.make_workplace(file),
     ):
         raise AssertionError
+
+
+def test_a_folder_in_one_that_may_be_anybodys_is_no_link(tmp_path: Path) -> None:
+    """One that is there already is taken as it is."""
+    for _ in range(2):
+        assert atomic.make_folder(tmp_path / "new") == tmp_path / "new"
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    with pytest.raises(OSError, match="it is a link; nothing is written behind one"):
+        atomic.make_folder(tmp_path / "link")
+
+
+def test_a_workplace_lies_beside_its_file_and_takes_what_killed_ones_left(tmp_path: Path) -> None:
+    """With the folders above it; while it is used nobody removes it, and afterwards it is gone."""
+    file = tmp_path / "a" / "b" / "model.onnx"
+    with atomic.make_workplace(file) as folder:
+        left = file.parent / ".left.part"
+        left.mkdir()
+        atomic._mark(left)
+        atomic.sweep(file.parent)
+        assert (folder.parent, folder.exists(), left.exists()) == (file.parent, True, False)
+        left.mkdir()
+        atomic._mark(left)
+        with atomic.make_workplace(file.parent / "other"):
+            assert not left.exists()
+    assert list(file.parent.iterdir()) == []

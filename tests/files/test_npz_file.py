@@ -53,6 +53,7 @@ def test_no_words_at_all_are_read(tmp_path: Path) -> None:
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (", "Cannot parse header|EOF|header"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 1000000), }", "but 0 are there"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "but 0 are there"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 0), }", r"<f4\[-1, 0\]|float32\[-1, 0\]"),
         ("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }", "but 0 are there"),
         ("{'descr': 'nonsense', 'fortran_order': False, 'shape': (1,), }", "descr"),
         ("(" * 100, "EOF|never closed|multi-line"),
@@ -76,6 +77,66 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     file.write_bytes(data)
     with pytest.raises(BadNpz, match="that claim to be 2,147,483,648"):
         npz_file.read(file)
+
+
+@pytest.mark.parametrize(("more", "is_bomb"), [(0, False), (1, True)])
+def test_what_deflate_can_expand_is_no_bomb(tmp_path: Path, more: int, is_bomb: bool) -> None:
+    """1,032 times, and a header."""
+    file = archive(tmp_path, b"x" * 1000, compress=True)
+    with zipfile.ZipFile(file) as stream:
+        most = stream.infolist()[0].compress_size * 1032 + 2**16
+    data = bytearray(file.read_bytes())
+    directory = data.rindex(b"PK\x01\x02")
+    data[directory + 24 : directory + 28] = struct.pack("<I", most + more)
+    file.write_bytes(data)
+    with pytest.raises(BadNpz) as caught:
+        npz_file.read(file)
+    assert ("that claim to be" in str(caught.value)) == is_bomb
+
+
+PLAIN = "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }"
+LONG = (PLAIN % "(4, 0)").encode().ljust(70_000)
+
+
+@pytest.mark.parametrize(
+    ("content", "shape"),
+    [
+        (entry(PLAIN % "(4, 0)"), (4, 0)),
+        (entry(PLAIN % "()"), ()),
+        (entry(PLAIN % "(-1,)"), None),
+        (entry(PLAIN % "(True,)"), None),
+        (entry(PLAIN % "[4]"), None),
+        (entry("{'descr': '<f4'}"), None),
+        (b"\x93NUMPX" + entry(PLAIN % "(4,)")[6:], None),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 60) + (PLAIN % "(4,)").encode().ljust(60), (4,)),
+        (b"\x93NUMPY\x03\x00" + struct.pack("<I", 60) + (PLAIN % "(4,)").encode().ljust(60), None),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", len(LONG)) + LONG, (4, 0)),
+        (b"\x93NUM", None),
+    ],
+)
+def test_a_shape_is_told_where_the_header_is_a_plain_one(
+    tmp_path: Path, content: bytes, shape: tuple[int, ...] | None
+) -> None:
+    """Of numpy's versions 1 and 2; any other array is left out, not refused."""
+    assert npz_file.shapes(archive(tmp_path, content)) == ({} if shape is None else {"a": shape})
+
+
+def test_an_array_of_another_version_is_refused(tmp_path: Path) -> None:
+    """With its number."""
+    with pytest.raises(BadNpz, match=r"written in version \(3, 0\) of numpy's format") as caught:
+        npz_file.read(archive(tmp_path, b"\x93NUMPY\x03\x00" + entry(PLAIN % "()")[8:]))
+    assert not caught.value.pickled
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_other_entries_are_no_arrays_and_of_two_with_one_name_the_last_counts(tmp_path: Path) -> None:
+    """As numpy has it."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as stream:
+        stream.writestr("notes.txt", "mine")
+        for content in (b"\0\0\0\0", b"\0\0\x80\x3f"):
+            stream.writestr("a.npy", entry(PLAIN % "(1,)", content))
+    assert npz_file.names(tmp_path / "x.npz") == ("a",)
+    assert npz_file.read(tmp_path / "x.npz")["a"].tolist() == [1.0]
 
 
 def test_any_damage_is_one_error(tmp_path: Path) -> None:

@@ -82,6 +82,23 @@ def test_what_grows_beyond_its_limit_while_it_is_read_is_refused(tmp_path: Path)
     """What comes is counted, not only what the status says: files of /proc say 0."""
     with pytest.raises(OSError, match="larger than the 10 bytes"):
         regular_file.read_bytes(Path("/proc/self/status"), 10)
+    whole = regular_file.read_bytes(Path("/proc/version"))
+    assert regular_file.read_bytes(Path("/proc/version"), len(whole)) == whole
+    with pytest.raises(OSError, match="larger than"):
+        regular_file.read_bytes(Path("/proc/version"), len(whole) - 1)
+
+
+def test_a_text_is_written_over_or_behind_what_is_there(tmp_path: Path) -> None:
+    """As UTF-8 with line feeds; nobody but the umask decides who may read it."""
+    file = tmp_path / "a.txt"
+    for append, content in ((False, "a long text\n"), (False, "\u00e9\n"), (True, "more\n")):
+        with regular_file.open_to_write(file, append=append) as stream:
+            stream.write(content)
+    assert file.read_bytes() == "\u00e9\nmore\n".encode()
+    umask = os.umask(0o022)
+    os.umask(umask)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert not file.stat().st_mode & 0o111
 
 
 def test_what_the_caller_handed_on_is_read_to_its_end() -> None:

@@ -51,6 +51,9 @@ def test_the_users_function_says_its_letters(tmp_path: Path) -> None:
     scores = np.eye(3, dtype=np.float32)[[[1, 1, 0, 2]]]
     assert Postprocess(file=file, attribute="read").load()((scores,), None).tolist() == [[97, 98]]
     assert BestPath("ab", blank=2)(np.eye(3)[[[0, 2, 0]]]) == ["aa"]
+    assert BestPath("ab", blank=1)(np.eye(3)[[[0, 1, 2, 2]]]) == ["ab"]
+    with pytest.raises(ValueError, match="3 scores a step, and 3 letters beside the blank"):
+        BestPath("abc")(np.eye(3)[None])
 
 
 def test_letters_stand_in_rapidocrs_files(tmp_path: Path) -> None:

@@ -74,6 +74,43 @@ def test_a_batchnorm_without_running_statistics_is_named():
         check(Normalized(nn.BatchNorm2d(4, track_running_stats=False)))
 
 
+@pytest.mark.parametrize(("count", "is_refused"), [(1, False), (2, True)])
+def test_two_examples_are_enough_to_see_it(count, is_refused):
+    """One alone says nothing."""
+    network, inputs = Network(kind="torch", module=Layer(lambda x: x - x.mean(0)).eval()), (INPUTS[0][:count],)
+    together = try_outputs(network, inputs)
+    if not is_refused:
+        require_independent(network, inputs, together)
+        return
+    with pytest.raises(ModelError, match="another output alone than among 2"):
+        require_independent(network, inputs, together)
+
+
+def test_outputs_whose_size_the_example_decides_are_not_compared():
+    """Neither with each other nor with the batch's."""
+    check(Layer(lambda x: x.flatten(1)[:, : 1 + int(x[0, 0, 0, 0] > 0)]))
+
+
+class OwnBatchNorm(nn.Module):
+    """A layer of the user's that is called so and has no statistics to keep."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+@pytest.mark.parametrize(
+    ("module", "cause"),
+    [
+        (nn.BatchNorm2d(3, track_running_stats=False), "the network itself normalizes by the batch"),
+        (Layer(OwnBatchNorm()), "something in it mixes examples"),
+    ],
+)
+def test_a_layer_is_named_where_it_would_have_running_statistics(module, cause):
+    """Also where it is all of the network."""
+    with pytest.raises(ModelError, match=f"would depend on the batch: {cause}"):
+        check(module)
+
+
 def test_a_network_that_does_not_take_one_example_is_refused():
     """BatchNorm of one value a channel fails on a single example: that is said, not where it was met first."""
 

@@ -319,6 +319,46 @@ def test_the_outputs_of_a_network_are_named_as_a_suite_names_them(kind, outputs)
     assert dry_run.list_outputs(network, (np.ones((1, 3), np.float32),)) == outputs
 
 
+@pytest.mark.parametrize(
+    ("counted", "outputs"),
+    [
+        (None, ("a.0", "a.1", "b")),
+        ("a", ("a.0", "a.1", "b")),
+        ("a.1", ("a.1", "a.0", "b")),
+        ("b", ("b", "a.0", "a.1")),
+        (2, ("b", "a.0", "a.1")),
+        (3, ("a.0", "a.1", "b")),
+    ],
+)
+def test_the_output_that_counts_comes_first(counted, outputs):
+    """By name, by position, or all that lie in what is named; the others stay in their order."""
+    network = Network(kind="torch", module=Returning(lambda x: {"a": (x, x), "b": x}))
+    assert dry_run.list_outputs(network, (np.ones((1, 3), np.float32),), counted) == outputs
+
+
+def test_a_forward_is_given_what_it_takes_by_position():
+    """What it takes by name alone is no input, and one array too many is told."""
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x, *, scale=2.0, **more):
+            return x * scale
+
+    network, one = Network(kind="torch", module=Scaled()), np.ones((2, 3), np.float32)
+    assert dry_run.inputs_of(network) == (dry_run.NetworkInput(name="x"),)
+    with pytest.raises(dry_run.Misfit, match=r"^it has 1 input \(x\), but the data gives 2 arrays; "):
+        dry_run.try_outputs(network, (one, one))
+
+
+def test_images_with_channels_first_say_what_to_write_for_a_network_that_takes_them_last():
+    """As one that was converted takes them."""
+    network = Network(kind="torch", module=Returning(lambda x: torch.nn.functional.linear(x, torch.ones(5, 3))))
+    hint = dry_run.find_hint(network, (np.zeros((2, 3, 8, 8), np.uint8),))
+    assert hint.startswith(
+        "; its images have their channels first, the network takes them last: save them as (n, height"
+    )
+    assert dry_run.find_hint(network, (np.zeros((2, 3, 8), np.float32),)) == ""
+
+
 def test_the_outputs_of_an_onnx_file_have_names(tmp_path):
     """All that its graph gives."""
     file = tmp_path / "two.onnx"
@@ -333,7 +373,11 @@ def test_a_fixed_batch_is_filled(tmp_path):
     reference = onnx_file(tmp_path / "m.onnx", kind=TensorProto.FLOAT, batch=3)
     network = Network(kind="onnx", path=reference.path)
     rows = np.random.default_rng(0).random((2, 6), dtype=np.float32)
-    np.testing.assert_allclose(dry_run.try_outputs(network, (rows,))[:, 0], rows.sum(axis=1), rtol=1e-6)
+    outputs = dry_run.try_outputs(network, (rows,))
+    np.testing.assert_allclose(outputs[:, 0], rows.sum(axis=1), rtol=1e-6)
+    (alone,) = dry_run.try_all_outputs(network, (rows,))
+    assert np.array_equal(alone, outputs)
+    assert dry_run.find_first_output(network, (rows,)) is None
 
 
 def test_a_users_error_names_its_line():

@@ -61,8 +61,16 @@ def test_batches_without_any_answer_take_the_form_of_the_others() -> None:
     assert (joined[:2] == FILL).all()
     assert fit_answers(nothing, find_form([nothing, boxes])).shape == (2, 2, 6)
     assert join_answers([nothing, nothing]).shape == (4, 1)
-    other = np.ones((2, 5))
-    assert fit_answers(other, (2, 6)) is other, "what is no empty answer is left to the metric to refuse"
+    for other in (np.ones((2, 5)), np.ones((2, 1, 5)), np.full((2, 1, 5), -1.0), np.ones(2)):
+        assert fit_answers(other, (2, 6)) is other, "what is no empty answer is left to the metric to refuse"
+
+
+def test_the_form_is_that_of_the_longest_with_the_most_axes() -> None:
+    """Answers of fewer axes tell nothing of it."""
+    shapes = ((1, 9), (1, 2, 6), (4, 3, 6))
+    assert find_form([np.zeros(shape) for shape in shapes]) == (3, 6)
+    assert find_form([np.zeros((1, 9)), np.zeros((2, 4))]) == (9,)
+    assert find_form([np.zeros(3)]) == ()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +83,7 @@ def test_batches_without_any_answer_take_the_form_of_the_others() -> None:
         ("def fn(outputs): return ['a', b'b']", r"returned an array of <U1; expected an array of 2 examples"),
         ("def fn(outputs): return [np.ones((1, 6)), np.ones((1, 5))]", "differ in more than their number of rows"),
         ("def fn(outputs): return [np.ones((1, 6)), np.ones(6)]", "differ in more than their number of rows"),
+        ("def fn(outputs): return [1.0, np.ones(2)]", r"differ in more than their number of rows: \[2\], \[\]"),
         ("def fn(outputs): return outputs['boxes']", r"mine\.py:2: IndexError"),
         ("def fn(outputs): return 1 / 0", r"mine\.py:2: ZeroDivisionError"),
         ("fn = 3", r"mine\.py: 'fn' is int, not a function"),

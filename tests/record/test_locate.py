@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import UsageError
-from qbench.record.locate import committed_baseline, find_run
+from qbench.record.locate import committed_baseline, find_run, is_quick, passed_over, point_latest_at
 
 
 @pytest.fixture
@@ -113,6 +113,83 @@ def test_pipes_in_a_folder_of_runs_are_not_waited_for(newest: Path) -> None:
     assert find_run("demo") == newest
     with pytest.raises(UsageError, match=r"suites with runs: demo$"):
         find_run("another")
+
+
+@pytest.mark.parametrize(
+    ("records", "name", "expected"),
+    [
+        ('{"status": "failed"}\n', "demo", True),
+        ('{"status": "failed"}\n', "reports/demo/latest", True),
+        ('{"status": "failed"}\n', "reports/demo/20250101T000000Z-0000", False),
+        ('{"status": "failed"}\n{"status": "ok"}\n', "demo", False),
+        ("", "nope", False),
+    ],
+)
+def test_a_later_run_without_a_case_that_is_ok_is_passed_over(
+    newest: Path, records: str, name: str, expected: bool
+) -> None:
+    """It is told of a suite's name and of its latest, not where a run itself was named."""
+    (newest / "records.jsonl").write_text(records)
+    older = newest.with_name("20250101T000000Z-0000")
+    assert passed_over(name, older) == (newest if expected else None)
+    assert passed_over(name, newest) is None
+
+
+def make_run(folder: Path, second: int, *, quick: bool = False) -> Path:
+    """A run of that second."""
+    run = folder / f"20260101T00000{second}Z-ab12"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"quick": {}}' if quick else '{"quick": null}')
+    return run
+
+
+@pytest.mark.parametrize(
+    ("second", "quick", "before_quick", "moves"),
+    [
+        (6, False, False, True),
+        (4, False, False, False),
+        (6, True, False, False),
+        (6, True, True, True),
+        (6, False, True, True),
+        (4, True, True, False),
+    ],
+)
+def test_latest_is_the_later_run_and_no_quick_look_in_place_of_one_proper(
+    tmp_path: Path, second: int, quick: bool, before_quick: bool, moves: bool
+) -> None:
+    """Whichever ends last."""
+    before, run = make_run(tmp_path, 5, quick=before_quick), make_run(tmp_path, second, quick=quick)
+    point_latest_at(before, quick=before_quick)
+    assert (tmp_path / "latest").readlink() == Path(before.name)
+    point_latest_at(run, quick=quick)
+    assert (tmp_path / "latest").readlink() == Path(run.name if moves else before.name)
+
+
+def test_what_somebody_put_in_the_place_of_latest_stays(tmp_path: Path) -> None:
+    """A folder, or a link that leads elsewhere: a text says then which run it is, and goes once a link may stand."""
+    run, text = make_run(tmp_path, 5), tmp_path / "latest.txt"
+    (tmp_path / "latest").symlink_to("mine")
+    point_latest_at(run, quick=False)
+    assert ((tmp_path / "latest").readlink(), text.read_text()) == (Path("mine"), f"{run.name}\n")
+    later = make_run(tmp_path, 6)
+    point_latest_at(later, quick=False)
+    assert text.read_text() == f"{later.name}\n"
+    (tmp_path / "latest").unlink()
+    point_latest_at(later, quick=False)
+    assert ((tmp_path / "latest").readlink(), text.exists()) == (Path(later.name), False)
+    (tmp_path / "latest").unlink()
+    (tmp_path / "latest").mkdir()
+    text.write_text("my own notes")
+    point_latest_at(later, quick=False)
+    assert (text.read_text(), list((tmp_path / "latest").iterdir())) == ("my own notes", [])
+
+
+def test_a_run_that_cannot_be_read_is_no_quick_look(tmp_path: Path) -> None:
+    """Nor is one whose description is none."""
+    runs = {text: make_run(tmp_path / str(i), i) for i, text in enumerate(("{", "[1]", "{}", '{"quick": {}}'))}
+    for text, run in runs.items():
+        (run / "run.json").write_text(text)
+    assert [is_quick(run) for run in (*runs.values(), tmp_path)] == [False, False, False, True, False]
 
 
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,38 @@ def test_what_can_only_be_known_by_running_is_left_to_the_run(changes: dict[str,
     assert problem(tmp_path, **changes) == ""
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def score(*arrays): return 1", ""),
+        ("def score(outputs, labels, /): return 1", ""),
+        ("def score(**options): return 1", ""),
+        ("def score(outputs, labels, *, weights=None): return 1", ""),
+        ("def score(outputs, labels, *, weights): return 1", "give weights a default"),
+        ("def score(outputs): return 1", "qbench calls score with 2 arguments, and it takes 1"),
+        ("def score(outputs, labels): return 1\ndef score(outputs): return 1", ""),
+        ("def make():\n    global score\n    score = max", ""),
+        ("def scores(): pass\ndef _hidden(): pass", "no 'score' in my.py; did you mean 'scores'? it has scores, build"),
+        ("def _hidden(): pass", "no 'score' in my.py; it has build"),
+    ],
+)
+def test_a_function_is_called_with_what_qbench_gives_it(code: str, said: str, tmp_path: Path) -> None:
+    """By their order; what takes anything, is bound twice or by hand is not known before it runs."""
+    found = problem(tmp_path, metric="{python: my.py:score}", code=f"{code}\ndef build(): pass\n")
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("splits", "said"), [("()", ""), ("[]", ""), ('("train", 3)', ""), ('["a"]', "no split 'train'")]
+)
+def test_splits_are_those_that_a_function_lists_plainly(splits: str, said: str, tmp_path: Path) -> None:
+    """A list of words; anything else is left to the run."""
+    found = problem(tmp_path, data="{python: my.py:load}", code=f"{CODE}load.splits = {splits}\n")
+    assert said in found
+    assert bool(found) == bool(said)
+
+
 def test_the_functions_of_a_file_are_listed_with_how_many_more_there_are(tmp_path: Path) -> None:
     """A file of many functions: the message names the first and says that there are others."""
     code = "".join(f"def step{index}(): return None\n" for index in range(11))

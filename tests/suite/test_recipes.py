@@ -70,6 +70,28 @@ def test_recipes_are_called_by_what_they_set(recipe, expected):
     assert names(recipe) == expected
 
 
+@pytest.mark.parametrize(
+    ("recipe", "onnx", "weights"),
+    [
+        ("{balance: 0.5, adaround: true}", ("balance", "adaround"), ()),
+        ("{balance: 0.5, adaround: false}", ("balance",), ()),
+        ("{bits: 4, group: 32, flow: fx}", (), ("bits", "group")),
+    ],
+)
+def test_a_recipe_tells_which_of_its_keys_are_for_one_mode_alone(recipe, onnx, weights):
+    """One that is switched off is for any."""
+    (choice,) = suite(recipe, modes="[fp32]").recipe
+    assert (choice.of_static_onnx, choice.of_weights) == (onnx, weights)
+
+
+def test_a_name_made_of_values_is_cut_to_what_a_name_may_have():
+    """Sixty letters."""
+    layers = ", ".join(f"layer{number}" for number in range(20))
+    (name,) = names(f"{{skip_layers: [{layers}]}}")
+    assert name == "skip-layer0-layer1-layer2-layer3-layer4-layer5-layer6-layer7"[:60]
+    assert len(name) == 60
+
+
 def test_a_recipe_sets_only_its_own_keys():
     """What a recipe leaves out stays as `quantize` has it."""
     read = suite("{calibrator: minmax}")

@@ -19,6 +19,7 @@ from qbench.errors import SuiteError, UsageError
 from qbench.quant.recipe import Recipe
 from qbench.suite import Suite, json_schema, parse, read
 from qbench.suite import yaml_tree as yaml_text
+from qbench.suite.types import shown
 
 HERE = Path(__file__).parent.parent
 SUITES = HERE.parent / "suites"
@@ -109,10 +110,76 @@ def test_an_amount_has_a_unit(key: str, value: str, said: str) -> None:
     assert said in problem
 
 
-@pytest.mark.parametrize(("value", "size"), [("1 TB", 10**12), ("1TiB", 2**40), ("0.5 kB", 500), ("1.5 KiB", 1536)])
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        *(("1 TB", 10**12), ("1 GB", 10**9), ("1 MB", 10**6), ("0.5 kB", 500), ("3KB", 3000), ("7 B", 7), ("1.2 B", 2)),
+        *(("1TiB", 2**40), ("1 GiB", 2**30), ("2MiB", 2**21), ("1.5 KiB", 1536)),
+    ],
+)
 def test_amounts_of_memory(value: str, size: int) -> None:
     """Decimal and binary units, with or without a space."""
     assert parse(f"{SMALL}decide: {{max_memory: {value}}}\n").decide.max_memory == size
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("2 s", 2), ("3ms", 3e-3), ("4 us", 4e-6), (".5 \u00b5s", 5e-7)])
+def test_amounts_of_time(value: str, seconds: float) -> None:
+    """In seconds and their thousandths."""
+    assert parse(f"{SMALL}decide: {{max_latency: {value}}}\n").decide.max_latency == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "guess"), [("0.9", "'0.9 s'"), ("1", "'1 ms'"), ("999", "'999 ms'"), ("1000", "'1000 s'")]
+)
+def test_a_number_without_its_unit_is_guessed_by_its_size(value: str, guess: str) -> None:
+    """Nobody means a second by 5, nor 5,000 milliseconds by 5000."""
+    (problem,) = problems(f"{SMALL}decide: {{max_latency: {value}}}\n")
+    assert problem.endswith(f"did you mean {guess}?")
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (f"suite={'a' * 100}", 0),
+        (f"suite={'a' * 101}", 1),
+        (f"models=[{{name: {'a' * 100}, source: {{onnx: a.onnx}}}}]", 0),
+        (f"models=[{{name: {'a' * 101}, source: {{onnx: a.onnx}}}}]", 1),
+        (f"recipe={{name: {'a' * 60}, flow: fx}}", 0),
+        (f"recipe={{name: {'a' * 61}, flow: fx}}", 1),
+        ("recipe={name: file, flow: fx}", 1),
+        ("recipe={name: file-2, flow: fx}", 1),
+        ("recipe={name: files, flow: fx}", 0),
+        ("recipe={percentile: 50}", 1),
+        ("recipe={percentile: 100}", 0),
+        ("decide.max_latency=0 ms", 1),
+        ("measure.precision=1", 1),
+        ("measure.precision=0.999", 0),
+        ("matrix.batch_sizes=[1, true]", 1),
+        ("quantize.qat.fp32_twin=3", 1),
+        ("matrix.threads=[!a 1, !a 1]", 2),
+        ("data.evaluate.split=' '", 1),
+    ],
+)
+def test_a_value_is_taken_up_to_its_limit_and_refused_once(change: str, wrong: int) -> None:
+    """Lengths of names, which become files, and the ends of ranges; 1 and true are two values, and 3 is no twin."""
+    assert len(problems(f"{SMALL}".replace("matrix: {}", "matrix: {modes: [static]}"), change)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("x" * 58, f"'{'x' * 58}'"),
+        ("x" * 59, f"'{'x' * 56}\u2026'"),
+        (None, "nothing"),
+        (False, "false"),
+        ({}, "a mapping"),
+        ((), "a list"),
+        (2, "2"),
+    ],
+)
+def test_a_value_is_shown_short_and_in_yamls_words(value: object, text: str) -> None:
+    """Sixty letters fit into a message."""
+    assert shown(value) == text
 
 
 @pytest.mark.parametrize(("seed", "wrong"), [(-1, 1), (0, 0), (2**32 - 1, 0), (2**32, 1)])
@@ -304,6 +371,8 @@ def test_an_override_can_mend_the_file() -> None:
         ),
         ("measure.protocl=paired", "--set measure.protocl: measure: unknown key 'protocl'; did you mean 'protocol'?"),
         ("models[3]=x", "--set models[3]: models has no item [3]; it has 1"),
+        ("models[1]=x", "--set models[1]: models has no item [1]; it has 1"),
+        ("gate={size: {}, size: {}}", "--set gate: duplicate key 'size'"),
         ("models[0].weights=x", "--set models[0].weights: models[0] is 'digits-cnn', not a mapping"),
         ("data[0]=x", "--set data[0]: data is a mapping, not a list"),
         ("nonsense", "--set nonsense: expected KEY=VALUE, such as "),
