@@ -7,14 +7,23 @@ from types import SimpleNamespace
 
 import pytest
 from made_records import failed, fp32, int8, latency
-from made_trials import evaluate, loss_trial, race
+from made_situations import situation
+from made_trials import evaluate, loss_trial, race, trial
 
 from qbench.errors import UsageError
 from qbench.explain import story
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
 from qbench.explain.explanation import MOST_STEPS
-from qbench.explain.story import Explained, _changes, _count_faults, _find_fastest, _find_goals, _return_layers
+from qbench.explain.story import (
+    Explained,
+    _changes,
+    _count_faults,
+    _find_fastest,
+    _find_goals,
+    _return_layers,
+    _try_in_rounds,
+)
 from qbench.record.schema import read_case_id
 
 CASE, FAST = "net/static/onednn/t1/b1", "net/static/fbgemm/t1/b1"
@@ -170,3 +179,23 @@ def test_a_loss_is_little_where_that_is_shown(outcome, little):
     losses = SimpleNamespace(tried=SimpleNamespace(against_fp32="delta"))
     assert Explained(opened=opened, time=None, losses=losses).loses_little == little
     assert not Explained(opened=opened, time=None, losses=None).loses_little
+
+
+def test_each_race_is_without_the_cause_that_the_one_before_it_confirmed(monkeypatch):
+    """Until none is left to be tried; the rival is measured once, and what was taken away is not proposed again."""
+    proposed = [Counterfactual(cause=name, text=name, change=change) for name, change in (("a", MODE), ("b", BATCH))]
+    raced = []
+
+    def try_changes(opened, counterfactuals, *, max_seconds, base, rival):
+        raced.append(([each.cause for each in counterfactuals], base, rival))
+        seconds = {"a": 0.3, "b": 0.5}
+        return race(*(replace(trial(each.cause, seconds[each.cause]), counterfactual=each) for each in counterfactuals))
+
+    monkeypatch.setattr(story, "propose", lambda concern, situation: proposed)
+    monkeypatch.setattr(story, "try_changes", try_changes)
+    monkeypatch.setattr(story, "_find_fastest", lambda opened: "rival")
+    monkeypatch.setattr(story, "_changes", lambda *_: True)
+    opened = SimpleNamespace(apply=lambda change: change)
+    rounds = _try_in_rounds(opened, situation(), 1.0)
+    assert raced == [(["a", "b"], Change(), "rival"), (["b"], MODE, None)]
+    assert [each.chosen.counterfactual.cause for each in rounds] == ["a", "b"]
