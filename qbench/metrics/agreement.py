@@ -124,7 +124,6 @@ def _decibels(outputs: Array, reference: Array) -> Array:
     signal, wrong = _dots(reference, reference), _dots(noise, noise)
     most = 10.0 ** (MOST_DECIBELS / 10)
     share = np.divide(wrong, signal, out=np.full(len(signal), most), where=signal > 0)
-    share = np.where(wrong > 0, share, 1 / most)
     decibels: Array = -10 * np.log10(share.clip(1 / most, most))
     return np.where(wrong > 0, decibels, MOST_DECIBELS)
 

@@ -14,7 +14,7 @@ from made_trials import race as tried
 from qbench.explain.advice import MendedAccuracy
 from qbench.explain.change import Change
 from qbench.explain.explanation import Goal, Round, choose, confirm, explain_error, explain_time
-from qbench.explain.suite_text import OPTION, write_option, write_suite_keys
+from qbench.explain.suite_text import OPTION, list_environment, write_option, write_suite_keys
 from qbench.explain.text import (
     ERROR,
     TIME,
@@ -28,7 +28,7 @@ from qbench.explain.text import (
 )
 from qbench.process import imports
 from qbench.quant.recipe import DEFAULT
-from qbench.record.explained import IMPORT_ON_ONE
+from qbench.record.explained import FLUSH_IN_TORCH, FLUSHING, IMPORT_ON_ONE, IMPORT_ON_SEVERAL
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 
@@ -281,3 +281,37 @@ def test_a_score_that_is_held_against_fp32_is_told_itself():
     assert told == "Its sqnr, on 32 examples: -0.1 [-0.3, +0.1] dB against the case, 47.2 [47.0, 47.6] dB against fp32."
     head = describe_error_head(replace(evaluate(), against_fp32=change), sqnr)
     assert head.endswith("sqnr 47.2 [47.0, 47.6] dB.")
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (None, []),
+        (Change(mode="static"), []),
+        (Change(environment={"A": "1", "B": ""}), ["export A=1", "unset B"]),
+        (PINNED, [IMPORT_ON_ONE]),
+        (Change(environment=imports.name_cores((1, 2))), [IMPORT_ON_SEVERAL]),
+        (Change(environment={"A": "1"}, flush_denormals=True), ["export A=1", FLUSHING["onnxruntime"]]),
+        (Change(backend="openvino", flush_denormals=True), [FLUSHING["openvino"]]),
+        (Change(backend="fbgemm", flush_denormals=True), [FLUSH_IN_TORCH]),
+    ],
+)
+def test_what_to_set_for_the_process_is_what_the_change_set(change, lines):
+    """Variables first; how arithmetic flushes is a matter of the backend that the change leads to."""
+    assert list_environment(change, CASE) == lines
+
+
+def test_an_option_has_no_setting_that_stands_above_it():
+    """Nor a key that is advised with the same value; those with another value, and nested ones, stay."""
+    firm = Change(recipe={"per_channel": False}, environment={"A": "1"})
+    option = firm.then(BATCH).then(Change(recipe={"last_layer_float": True}, environment={"B": "2"}))
+    keys = write_suite_keys(firm, OPENED, option)
+    assert keys.partition(OPTION)[2].strip().splitlines() == [
+        "# matrix:",
+        "#   batch_sizes: [8]",
+        "# quantize:",
+        "#   dynamic:",
+        "#     backends:",
+        "#       onnxruntime: {last_layer_float: true}",
+        "# export B=2",
+    ]

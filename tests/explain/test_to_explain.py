@@ -41,6 +41,18 @@ def test_slow_cases_that_are_explained_are_left_out():
     assert list_slow_cases([one, eight], 2.0) == [one.case.id, eight.case.id]
 
 
+def test_a_case_as_fast_as_promised_is_not_slow():
+    """Below by the least it is; what such a speed-up leaves of an example decides the order."""
+    least, below, slowest = (
+        record(f"net/static/{name}/t1/b{size}", speedup, seconds)
+        for name, size, speedup, seconds in (("a", 1, 2.0, 1.0), ("b", 1, 1.999, 1.0), ("c", 4, 1.998, 4.0))
+    )
+    assert list_slow_cases([least, below, slowest], 2.0) == [slowest.case.id, below.case.id]
+    unknown = [replace(slowest, speedup=None), replace(slowest, latency=None)]
+    unknown.append(replace(slowest, speedup=replace(slowest.speedup, value=None)))
+    assert list_slow_cases(unknown, 2.0) == []
+
+
 FINE, OPEN = "net/static/fine/t1/b1", "net/static/open/t1/b1"
 WORSE, WORST = "net/static/worse/t1/b1", "net/static/worst/t1/b1"
 RECORDS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -103,6 +104,45 @@ def test_the_lock_is_nobody_elses_file_and_goes(tmp_path, monkeypatch):
     with core_keeper.hold_lock(lock, 0.0) as is_held, core_keeper.hold_lock(lock, 0.0) as is_held_twice:
         assert (is_held, is_held_twice) == (True, False)
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("processes", "spent", "clock", "cores"),
+    [
+        ([7], [2.0, 5.0], [10.0, 12.0], 1.5),
+        ([7], [5.0, 2.0], [10.0, 12.0], 0.0),
+        ([], [0.0, 0.0], [10.0, 12.0], None),
+        ([7], [2.0, 5.0], [10.0, 10.0], None),
+    ],
+    ids=["busy", "one has ended", "none", "at once"],
+)
+def test_what_ray_takes_is_processor_time_over_the_time_that_passed(processes, spent, clock, cores, monkeypatch):
+    """In cores; a process that has ended takes its time with it, which is no negative share."""
+    seconds, moments = iter(spent), iter(clock)
+    monkeypatch.setattr(core_keeper, "list_processes", lambda: processes)
+    monkeypatch.setattr(ray_load, "_keeper", lambda timed, patience: contextlib.nullcontext(3))
+    monkeypatch.setattr(ray_load, "_read_seconds", lambda given: next(seconds))
+    monkeypatch.setattr(ray_load.time, "monotonic", lambda: next(moments))
+    with ray_load.keep_off((0,)) as load:
+        assert (load.cores, load.moved) == (None, 3)
+    assert load.cores == cores
+
+
+def test_without_affinities_nothing_is_moved_or_known(monkeypatch):
+    """As on macOS."""
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with ray_load.keep_off((0,)) as load:
+        pass
+    assert (load.cores, load.moved) == (None, 0)
+
+
+def test_processor_time_is_that_of_the_processes_themselves():
+    """As the system counts it, of each; of one that is gone there is none."""
+    own = ray_load._read_seconds([os.getpid()])
+    used = os.times()
+    assert 0 < own <= used.user + used.system + 2 / os.sysconf("SC_CLK_TCK")
+    assert ray_load._read_seconds([2**22 + 1]) == 0.0
+    assert ray_load._read_seconds([os.getpid(), os.getpid()]) >= 2 * own
 
 
 def measure(core):

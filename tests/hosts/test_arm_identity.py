@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
+from qbench.hosts import arm_identity
 from qbench.hosts.arm_identity import list_features, write_cpuinfo
 
 
@@ -36,3 +40,29 @@ def test_a_cpu_of_no_maker_gets_the_number_of_one_that_engines_know():
     assert "implementer\t: 0x41" in text
     assert "part\t: 0xd0c" in text
     assert "fp sve2" in text
+
+
+def test_each_part_of_the_register_has_bits_of_its_own():
+    """Of the architecture (bits 16 to 19) nothing is told."""
+    for midr, words in (
+        (0x12345678, ("0x12", "0x3", "0x567", "8")),
+        (0xFFFFFFFF, ("0xff", "0xf", "0xfff", "15")),
+        (0x01000000, ("0x01", "0x0", "0x000", "0")),
+    ):
+        lines = write_cpuinfo(midr, []).splitlines()
+        implementer, _, variant, part, revision = (line.split()[-1] for line in lines[3:8])
+        assert (implementer, variant, part, revision) == words
+
+
+def test_the_program_writes_what_the_kernel_and_the_register_say(monkeypatch, capsys):
+    """Of the features those that engines have kernels for, in that order."""
+    words = {16: 1 << 1 | 1 << 20, 26: 1 << 14 | 1 << 13}
+    library = SimpleNamespace(getauxval=lambda kind: words[kind])
+    monkeypatch.setattr(arm_identity.ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(arm_identity, "read_midr", lambda: 0x0100D034)
+    arm_identity.main()
+    assert json.loads(capsys.readouterr().out) == {
+        "cpu": "MIDR_EL1 0x0100d034",
+        "isa": ["asimd", "asimddp", "i8mm", "bf16"],
+        "cpuinfo": write_cpuinfo(0x0100D034, ["asimd", "asimddp", "i8mm", "bf16"]),
+    }

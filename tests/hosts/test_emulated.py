@@ -44,6 +44,17 @@ def test_the_emulator_itself_is_asked_for_its_version(monkeypatch):
     assert HASWELL.describe() == "Some CPU, avx avx2; the version of /usr/bin/qemu-x86_64"
 
 
+def test_python_there_reads_the_cpuinfo_of_the_emulated_cpu(monkeypatch, tmp_path):
+    """By a folder that stands before the machine's own; the Python is this one."""
+    monkeypatch.setattr(Emulated, "_command", lambda self: ("qemu", "-cpu", "Haswell", "python"))
+    monkeypatch.setattr(emulated, "identify", lambda command, file: SimpleNamespace(cpuinfo=f"{command[-1]} {file}"))
+    for _ in range(2):
+        started = HASWELL.start_python(tmp_path)
+        assert started.command == ("qemu", "-cpu", "Haswell", "-L", str(tmp_path), "python")
+    assert (tmp_path / "proc" / "cpuinfo").read_text() == f"python {emulated.cpu_identity.__file__}"
+    assert (HASWELL.why_not("torch"), HASWELL.answers("torch"), HASWELL.environment()) == (None, "emulated", {})
+
+
 @emulates
 def test_an_emulated_cpu_says_what_it_has(tmp_path):
     """Haswell has AVX2 and nothing newer, Nehalem not even that; /proc/cpuinfo there says the same."""

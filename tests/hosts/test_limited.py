@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qbench.hosts.base import KernelView
-from qbench.hosts.limited import AVX2, AVX512
+from qbench.hosts.limited import AVX2, AVX512, LIMITED
 from qbench.machine import fingerprint
 
 AVX512_WORDS = ("avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl")
@@ -72,3 +72,40 @@ def test_a_package_with_code_for_this_cpu_is_cautioned():
     """No switch changes what AOTInductor compiled."""
     assert "does not load" in str(AVX512.caution("inductor"))
     assert AVX512.caution("onednn") is None
+
+
+def test_an_engine_that_did_not_follow_is_named_with_the_switch_that_it_ignored():
+    """MKL's names differ by what is beyond the limit; sums in 32 bits only where they show a limit."""
+    avx512 = "Intel Advanced Vector Extensions 512 (Intel AVX-512)"
+    vnni = f"{avx512} with support of Intel Deep Learning Boost (Intel DL Boost)"
+    assert AVX512.contradict("torch", KernelView(torch_isa="AVX512", mkl_isa=avx512)) is None
+    for mkl in (vnni, "Intel AMX"):
+        reason = f"MKL_ENABLE_INSTRUCTIONS was set, but MKL's kernels are for {mkl}"
+        assert AVX512.contradict("torch", KernelView(torch_isa="AVX512", mkl_isa=mkl)) == reason
+    assert "MKL's" in str(AVX2.contradict("torch", KernelView(mkl_isa="Intel AMX")))
+    assert AVX512.contradict("torch", KernelView(torch_isa="AVX2")) == (
+        "ATEN_CPU_CAPABILITY=avx512 was set, but torch's kernels are for AVX2"
+    )
+    assert AVX2.contradict("torch", KernelView(onednn_isa="Intel AMX")) == (
+        "ONEDNN_MAX_CPU_ISA was set, but oneDNN's kernels are for Intel AMX"
+    )
+    assert AVX2.contradict("onnxruntime", KernelView(int8_sums="32 bits")) == (
+        "the switches for avx2 were set, but the int8 kernels of onnxruntime still add in 32 bits"
+    )
+    assert AVX2.contradict("qnnpack", KernelView(int8_sums="32 bits")) is None
+
+
+def test_each_engine_has_its_switch():
+    """By the words of each for the instruction set."""
+    assert list(AVX2.environment().values()) == ["AVX2", "AVX2", "avx2", "AVX2"]
+    assert list(AVX512.environment().values()) == ["AVX512_CORE", "AVX512", "avx512", "AVX512"]
+    assert [AVX512.why_not(backend) for backend in LIMITED] == [None] * len(LIMITED)
+
+
+def test_an_engine_without_a_switch_says_why():
+    """What is predicted at an older limit is not at a newer one."""
+    assert AVX2.why_not("executorch") == (
+        "not limited: XNNPACK asks the CPU itself and has no switch that hides instructions from it; qemu:Haswell "
+        "answers"
+    )
+    assert AVX512.why_not("mine") == "not limited: no switch of mine is known that hides instructions"

@@ -11,7 +11,7 @@ from qbench.errors import CaseSkipped
 from qbench.hosts import cpu_identity
 from qbench.hosts.emulated import QEMU
 from qbench.hosts.emulated_arm import QEMU as QEMU_ARM
-from qbench.hosts.qemu import find_program, identify, list_cpus, read_version
+from qbench.hosts.qemu import UNSUPPORTED, Identity, find_program, identify, list_cpus, read_version
 
 X86_HELP = (
     "Available CPUs:\nx86 486\nx86 Haswell               (alias configured by machine type)\n\nRecognized:\n  avx2\n"
@@ -80,3 +80,49 @@ def test_a_program_that_does_not_run_is_told_with_its_last_words():
     with pytest.raises(CaseSkipped, match="does not run Python"):
         identify(("/nowhere/qemu",), cpu_identity.__file__)
     assert read_version("/nowhere/qemu") == "qemu"
+
+
+def write_python(folder, *, out="", err="", code=0):
+    """A command that takes a program as Python does, and says this."""
+    words = f"cat <<'E'\n{out}\nE\ncat >&2 <<'E'\n{err}\nE\nexit {code}\n"
+    program = folder / f"python{len(list(folder.iterdir()))}"
+    program.write_text(f"#!/bin/sh\n[ \"$1 $2\" = '-I -S' ] || exit 9\n{words}")
+    program.chmod(0o755)
+    return (str(program),)
+
+
+FACTS = '{"cpu": "GenuineIntel", "isa": ["avx2", "fma"], "cpuinfo": "processor: 0"}'
+NO_AVX2, NO_AVX512 = (f"qemu: {UNSUPPORTED} requested feature: CPUID.07H:EBX.{name}" for name in ("avx2", "avx512f"))
+
+
+def test_an_emulated_cpu_is_known_by_what_it_says(tmp_path):
+    """What else it lacks is told in passing and no reason."""
+    identity = identify(write_python(tmp_path, out=FACTS, err=NO_AVX2), cpu_identity.__file__)
+    assert identity == Identity(cpu="GenuineIntel", isa=("avx2", "fma"), cpuinfo="processor: 0")
+
+
+def test_a_cpu_that_is_emulated_without_what_it_is_asked_for_is_refused(tmp_path):
+    """Its answers would be those of another one."""
+    with pytest.raises(CaseSkipped, match="^not emulated: qemu has no AVX-512, without which this CPU answers as"):
+        identify(write_python(tmp_path, out=FACTS, err=NO_AVX512), cpu_identity.__file__)
+
+
+@pytest.mark.parametrize(
+    ("err", "last"), [("", ""), (NO_AVX2, ""), (f"first\nno such luck\n{NO_AVX2}", ": no such luck")]
+)
+def test_the_last_words_are_not_those_about_features(tmp_path, err, last):
+    """Nothing is added where there are no others."""
+    python = write_python(tmp_path, err=err or NO_AVX2, code=4)
+    with pytest.raises(CaseSkipped) as error:
+        identify(python, cpu_identity.__file__)
+    assert str(error.value) == f"not emulated: {python[0]} ended with exit code 4{last}"
+
+
+def test_a_cpu_that_is_like_none_is_told_without_a_guess(install):
+    """And how to list those that there are."""
+    install("qemu-x86_64", X86_HELP)
+    name = "qemu-x86_64"
+    assert (
+        QEMU.explain_missing("nothing-alike") == f"{name} knows no CPU 'nothing-alike' (`{name} -cpu help` lists them)"
+    )
+    assert list_cpus("/nowhere/qemu", QEMU.listed_cpu) == ()

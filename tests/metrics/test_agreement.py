@@ -44,6 +44,32 @@ def test_cosine_known_answers() -> None:
     assert COSINE.per_example(int8, fp32) == pytest.approx([1.0, np.sqrt(0.5), 0.0, -1.0, 1.0, 0.0])
 
 
+def test_short_rows_have_a_direction() -> None:
+    """However small the numbers are."""
+    fp32 = np.array([[0.1, 0.0], [1e-9, 1e-9], [0.5, 0.0]])
+    assert COSINE.per_example(fp32[:, ::-1] / 2, fp32) == pytest.approx([0.0, 1.0, 0.0])
+    assert COSINE.per_example(fp32 / 2, fp32) == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_scores_that_are_none_are_not_sent_to_other_metrics() -> None:
+    """NaN is no answer by any of them, and a probability of one class is a matter of the network."""
+    for outputs in (np.full((2, 3), np.nan), np.full((2, 1), 0.5)):
+        problem = TOP1_AGREEMENT.problem(outputs, None, None)
+        assert problem is not None
+        assert "sqnr" not in problem
+    assert TOP1_AGREEMENT.problem(np.ones((2, 3)), None, None) is None
+
+
+@pytest.mark.parametrize("lowest", [0.0, 1e-9, -1e-9])
+def test_only_rows_without_a_negative_number_that_add_up_to_1_are_probabilities(lowest: float) -> None:
+    """A 0 is one; of logits the softmax is taken."""
+    fp32 = np.array([[1.0 - lowest, lowest, 0.0], [0.2, 0.3, 0.5]])
+    int8 = np.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]])
+    of_shares = KL.per_example(int8, fp32)[0] == pytest.approx(np.log(2), abs=1e-4)
+    assert of_shares == (lowest >= 0)
+    assert KL.per_example(int8, 1.01 * fp32)[0] < 0.2, "what adds up to 1.01 is no probability"
+
+
 def test_sqnr_known_answers() -> None:
     """A tenth of the signal as error is 20 dB; equal outputs are cut at 100 dB, and an error on no signal at -100."""
     fp32 = np.array([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]])

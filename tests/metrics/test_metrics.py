@@ -369,3 +369,12 @@ def test_spearman_takes_one_number_each_and_labels_that_vary() -> None:
 def test_class_metrics_on_numbers_name_the_metrics_for_numbers() -> None:
     """A regression under the default metric is told what to write."""
     assert "choose mae, rmse, r2 or spearman" in str(TOP1.problem(np.eye(3), np.array([0.5, 1.5, 2.0]), None))
+
+
+@pytest.mark.parametrize("name", ["recall:3", "precision:3", "f1:3"])
+def test_a_resample_without_the_one_class_scores_0(name: str) -> None:
+    """It is neither a label there nor chosen, whether a higher class is or not."""
+    metric = metric_of(name)
+    for facts in ([[0, 0], [2, 1]], [[4, 4], [0, 1]]):
+        assert metric.of_facts(np.array(facts)) == 0.0
+    assert metric.of_facts(np.array([[3, 3], [0, 0]])) == 1.0

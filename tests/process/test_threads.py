@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -36,3 +37,58 @@ def test_a_system_that_tells_no_threads_has_none(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threads, "TASKS", Path("/proc/self/task"))
     monkeypatch.delattr(os, "sched_getaffinity")
     assert threads.list_cores() == {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_one_thread_is_for_a_while(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as before compute afterwards, also where what was computed failed."""
+    numbers = [3]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: numbers[-1])
+    monkeypatch.setattr(torch, "set_num_threads", numbers.append)
+    with contextlib.suppress(ZeroDivisionError), threads.one_torch_thread():
+        assert numbers == [3, 1]
+        if fails:
+            raise ZeroDivisionError
+    assert numbers == [3, 1, 3]
+
+
+def test_the_pools_of_a_library_s_own_copies_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """scikit-learn brings an OpenMP for itself, and a BLAS is none; each pool is told by its interface and file."""
+    pools = [
+        {"user_api": api, "internal_api": inside, "filepath": path, "num_threads": count}
+        for api, inside, path, count in (
+            ("openmp", "openmp", "/lib/libgomp.so.1", 2),
+            ("openmp", "openmp", "/site/scikit_learn.libs/libgomp-a.so", 8),
+            ("openmp", "openmp", "/site/some.libs/torch/libgomp-b.so", 4),
+            ("blas", "openblas", "/lib/libopenblas.so", 16),
+        )
+    ]
+    monkeypatch.setattr(threads, "_list_pools", lambda: pools)
+    assert threads.read_openmp() == [2, 4]
+    assert threads.read_pools() == {
+        "openmp:libgomp.so.1": 2,
+        "openmp:libgomp-a.so": 8,
+        "openmp:libgomp-b.so": 4,
+        "openblas:libopenblas.so": 16,
+    }
+
+
+def test_threads_that_came_later_are_brought_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that may run elsewhere only: on all cores of the process, whichever are left to them; one that has ended
+    meanwhile is none."""
+    me, confined = os.getpid(), []
+
+    def confine(task: int, cores: set[int]) -> None:
+        confined.append((task, cores))
+        if task == 8:
+            raise ProcessLookupError
+
+    monkeypatch.setattr(os, "sched_setaffinity", confine)
+    threads.confine({me: {0, 1}, 7: {0, 2}, 8: {2, 3}, 9: {3}, 10: {1}}, frozenset([7]))
+    assert confined == [(8, {0, 1}), (9, {0, 1})]
+
+
+def test_all_cores_outside_are_named_once() -> None:
+    """In order, and beside them those of the process."""
+    with pytest.raises(MeasureError, match=r"the cores 2, 10, outside those of this process \(0, 1\)"):
+        threads.require_inside({os.getpid(): {1, 0}, 8: {10, 0}, 9: {2, 10}}, frozenset(), "it")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from qbench.record.schema import CaseKey, Latency, Record
 from qbench.running.run import RunResult
-from qbench.running.text import as_json, problems, times
+from qbench.running.text import as_json, problems, suggest_checks, times
 
 
 def record(backend: str, status: str = "ok", stage: str | None = None, reason: str | None = None) -> Record:
@@ -67,3 +70,38 @@ def test_json_holds_the_records_as_they_are_and_null_for_what_is_unknown() -> No
     assert data["elapsed_seconds"] == {"build": 1.0, "report": 2.0}
     assert data["records"][0]["latency"]["p50_seconds"] == 0.00131
     assert data["records"][0]["speedup"] is None
+
+
+def test_three_cases_under_one_reason_are_all_named() -> None:
+    """A failure without a stage stands as it is, and a skipped case with its reason alone."""
+    alike = [record(f"b{n}", "failed", None, "killed") for n in range(3)]
+    assert problems(alike) == ["failed: m/static/b0/t1/b1, m/static/b1/t1/b1, m/static/b2/t1/b1", "  killed"]
+    assert problems([record("x", "skipped", None, "why")])[1] == "  why"
+
+
+def model(name: str, loader: str = "onnx", **int8: str) -> Any:
+    """A model of a suite whose file is that of its name, with int8 files by recipe."""
+    source = SimpleNamespace(file=f"{name}.onnx", loader=loader)
+    return SimpleNamespace(
+        name=name, source=source, int8=[SimpleNamespace(recipe=recipe, file=file) for recipe, file in int8.items()]
+    )
+
+
+def of_recipe(failed: Record, recipe: str) -> Record:
+    """The same of another recipe."""
+    return replace(failed, case=replace(failed.case, recipe=recipe))
+
+
+def test_a_file_of_which_a_case_failed_is_to_be_checked_once() -> None:
+    """An int8 file of the user's own goes before the model's; what failed while it was measured is no file's fault."""
+    base, failed = Path("a folder"), record("x86", "failed", "build", "wrong")
+    own = of_recipe(failed, "mine")
+    words = "`qbench check 'a folder/{}'` says what each runtime makes of it"
+    models = [model("n"), model("m", mine="own.onnx")]
+    assert suggest_checks([failed, failed, own], models, base) == [words.format("m.onnx"), words.format("own.onnx")]
+    assert suggest_checks([of_recipe(failed, "other")], models, base) == [words.format("m.onnx")]
+    for stage, count in (("model", 1), ("evaluate", 1), ("measure", 0), ("prepare", 0)):
+        assert len(suggest_checks([record("x86", "failed", stage, "why")], models, base)) == count
+    assert suggest_checks([record("x86", "skipped", "build", "why"), record("x86")], models, base) == []
+    assert suggest_checks([failed], [model("m", "python")], base) == []
+    assert suggest_checks([failed], [SimpleNamespace(name="m", source=None, int8=[])], base) == []

@@ -1,0 +1,201 @@
+"""Rules of explain/story: which changes are tried on a case, and what it is held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from made_records import failed, fp32, int8, latency
+from made_situations import situation
+from made_trials import evaluate, loss_trial, race, trial
+
+from qbench.errors import UsageError
+from qbench.explain import story
+from qbench.explain.causes.base import Counterfactual
+from qbench.explain.change import Change
+from qbench.explain.explanation import MOST_STEPS
+from qbench.explain.story import (
+    Explained,
+    _changes,
+    _count_faults,
+    _find_fastest,
+    _find_goals,
+    _return_layers,
+    _try_in_rounds,
+)
+from qbench.record.schema import read_case_id
+
+CASE, FAST = "net/static/onednn/t1/b1", "net/static/fbgemm/t1/b1"
+PEAK = SimpleNamespace(ratio=4.0)
+
+
+def test_a_case_could_be_as_fast_as_the_fastest_of_the_run_or_as_arithmetic_allows():
+    """The first only where it is faster; fp32 in as many times less as this core multiplies int8 faster."""
+    raced = replace(race(case=2.0, fp32=1.6), rival="rival", rival_seconds=1.0)
+    assert [(goal.left, goal.name) for goal in _find_goals(raced, PEAK)] == [
+        (0.5, "as rival does, the fastest of the run"),
+        (0.2, "fp32 in 4.0 times less, which is what int8 arithmetic gains on this core"),
+    ]
+    assert [goal.left for goal in _find_goals(replace(raced, rival_seconds=2.0), PEAK)] == [0.2]
+    assert [goal.left for goal in _find_goals(replace(raced, fp32_seconds=None), PEAK)] == [0.5]
+    assert _find_goals(race(), None) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "faults"),
+    [
+        ({"faults": [3, 5], "calls_ns": [1, 2, 3, 4]}, 2.0),
+        ({"faults": [0, 0], "calls_ns": [1, 2]}, 0.0),
+        ({"faults": [], "calls_ns": [1, 2]}, None),
+        ({"faults": [1]}, None),
+        ({}, None),
+    ],
+)
+def test_page_faults_are_those_of_a_call(stored, faults):
+    """Blocks hold several calls; what nobody counted is not 0."""
+    opened = SimpleNamespace(record=None, run=SimpleNamespace(samples=lambda record: stored))
+    assert _count_faults(opened) == faults
+
+
+def with_seconds(case, seconds):
+    """An int8 case whose calls take so long."""
+    return replace(int8(), case=read_case_id(case), latency=latency(seconds))
+
+
+@pytest.mark.parametrize(
+    ("fastest", "seconds", "expected"),
+    [
+        (FAST, 0.5e-3, FAST),
+        (FAST, 2e-3, None),
+        ("net/fp32/torch/t1/b1", 0.5e-3, "net/fp32/torch/t1/b1"),
+        ("net/static/fbgemm/t2/b1", 0.5e-3, None),
+        ("net/static/fbgemm/t1/b8", 0.5e-3, None),
+        ("other/static/fbgemm/t1/b1", 0.5e-3, None),
+        (f"{FAST}/avx2", 0.5e-3, None),
+    ],
+)
+def test_the_rival_is_the_fastest_other_case_of_the_setting(fastest, seconds, expected):
+    """At the same threads and batch size on this machine, of whatever mode; the case itself is none."""
+    own = with_seconds(CASE, 1e-3)
+    records = [
+        own,
+        with_seconds(fastest, seconds),
+        failed("net/static/x86/t1/b1"),
+        with_seconds("net/dynamic/x86/t1/b1", 3e-3),
+    ]
+    opened = SimpleNamespace(record=own, run=SimpleNamespace(records=records), case_of=lambda key: key.id)
+    assert _find_fastest(opened) == expected
+
+
+def test_a_rival_that_the_suite_has_no_more_is_left_out():
+    """Its recipe was removed since."""
+
+    def case_of(key):
+        raise UsageError("no such recipe")
+
+    records = [with_seconds(CASE, 1e-3), with_seconds(FAST, 0.5e-3)]
+    assert (
+        _find_fastest(SimpleNamespace(record=records[0], run=SimpleNamespace(records=records), case_of=case_of)) is None
+    )
+    assert _find_fastest(SimpleNamespace(record=fp32(), run=SimpleNamespace(records=[]), case_of=case_of)) is None
+
+
+BATCH, MODE = Change(batch_size=8), Change(mode="dynamic")
+FLOAT, BACK = Change(recipe={"skip_layers": ("a",)}), Change(recipe={"skip_layers": ()})
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "differs"),
+    [
+        (Change(), MODE, True),
+        (MODE, MODE, False),
+        (BATCH, Change(batch_size=16), False),
+        (BATCH, MODE, True),
+        (MODE, BATCH, True),
+        (FLOAT, BACK, False),
+        (Change(), BACK, True),
+        (Change(), Change(environment={"A": "1"}), True),
+        (Change(environment={"A": "1"}), Change(environment={"A": "1"}), False),
+        (Change(), Change(flush_denormals=True), True),
+        (Change(flush_denormals=True), Change(flush_denormals=True), False),
+        (Change(), Change(calibrate=("test", 8)), True),
+        (Change(calibrate=("test", 8)), Change(), True),
+        (Change(), Change(), False),
+    ],
+)
+def test_a_change_that_changes_nothing_is_not_tried(base, change, differs):
+    """Nor one more step of what was changed, nor one that takes it back; what cannot be seen in the case is."""
+    opened = SimpleNamespace(
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=SimpleNamespace(skip_layers=()))),
+        apply=lambda asked: (asked.mode, asked.batch_size, asked.recipe),
+    )
+    counterfactual = Counterfactual(cause="cause", text="text", change=change)
+    assert _changes(base, counterfactual, opened, opened.apply(base)) == differs
+
+
+class Together:
+    """Evaluates layers that were put in float together, by how many there are."""
+
+    def __init__(self, *shares):
+        self.shares, self.tried = shares, []
+
+    def try_change(self, names):
+        """What so many of them take away."""
+        self.tried.append(names)
+        return loss_trial("layers", self.shares[len(names) - 1])
+
+
+@pytest.mark.parametrize(("shares", "steps"), [((0.3, 0.4, 0.5), 3), ((0.3, 1.0, 1.0), 2)])
+def test_layers_that_cost_accuracy_are_put_in_float_together(shares, steps, monkeypatch):
+    """The one that costs most first, until nothing is left of the error; none where no layer is shown to cost some."""
+    monkeypatch.setattr(story, "put_in_float", lambda cause, situation, names: names)
+    tried = evaluate(
+        *(loss_trial("layers", share, part=name) for name, share in (("b", 0.2), ("a", 0.3), ("c", 0.001)))
+    )
+    evaluation = Together(*shares)
+    layers = _return_layers(evaluation, tried, None)
+    assert evaluation.tried == [["a", "b", "c"][: count + 1] for count in range(steps)]
+    assert [layer.trial.counterfactual.part for layer in layers] == ["a", "b", "c"]
+    assert [layer.together for layer in layers] == [*shares[:steps], *[None] * (3 - steps)]
+    nothing = evaluate(*(loss_trial("layers", 0.001, part=name) for name in "ab"))
+    assert [layer.together for layer in _return_layers(Together(), nothing, None)] == [None, None]
+
+
+def test_no_more_layers_are_put_in_float_together_than_causes_are():
+    """Each takes a build."""
+    many = evaluate(*(loss_trial("layers", 0.3, part=f"l{number}") for number in range(MOST_STEPS + 2)))
+    evaluation = Together(*[0.5] * (MOST_STEPS + 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(story, "put_in_float", lambda cause, situation, names: names)
+        _return_layers(evaluation, many, None)
+    assert len(evaluation.tried) == MOST_STEPS
+
+
+@pytest.mark.parametrize(("outcome", "little"), [("PASS", True), ("FAIL", False), ("INCONCLUSIVE", False)])
+def test_a_loss_is_little_where_that_is_shown(outcome, little):
+    """Against fp32, by the suite's margin; of time alone nothing is."""
+    opened = SimpleNamespace(assess_loss=lambda delta: outcome if delta == "delta" else None)
+    losses = SimpleNamespace(tried=SimpleNamespace(against_fp32="delta"))
+    assert Explained(opened=opened, time=None, losses=losses).loses_little == little
+    assert not Explained(opened=opened, time=None, losses=None).loses_little
+
+
+def test_each_race_is_without_the_cause_that_the_one_before_it_confirmed(monkeypatch):
+    """Until none is left to be tried; the rival is measured once, and what was taken away is not proposed again."""
+    proposed = [Counterfactual(cause=name, text=name, change=change) for name, change in (("a", MODE), ("b", BATCH))]
+    raced = []
+
+    def try_changes(opened, counterfactuals, *, max_seconds, base, rival):
+        raced.append(([each.cause for each in counterfactuals], base, rival))
+        seconds = {"a": 0.3, "b": 0.5}
+        return race(*(replace(trial(each.cause, seconds[each.cause]), counterfactual=each) for each in counterfactuals))
+
+    monkeypatch.setattr(story, "propose", lambda concern, situation: proposed)
+    monkeypatch.setattr(story, "try_changes", try_changes)
+    monkeypatch.setattr(story, "_find_fastest", lambda opened: "rival")
+    monkeypatch.setattr(story, "_changes", lambda *_: True)
+    opened = SimpleNamespace(apply=lambda change: change)
+    rounds = _try_in_rounds(opened, situation(), 1.0)
+    assert raced == [(["a", "b"], Change(), "rival"), (["b"], MODE, None)]
+    assert [each.chosen.counterfactual.cause for each in rounds] == ["a", "b"]
