@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,13 @@ def test_two_packages_with_one_name_are_refused(install: Install) -> None:
     install("mine", "qbench.backend", "torch = mine_module:BACKEND", "BACKEND = 1\n")
     with pytest.raises(UsageError, match=r"two packages register the backend 'torch': qbench .* and mine "):
         registry.entries("backend")
+
+
+def test_an_entry_point_of_no_package_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a folder on the path whose package does not tell its name: its owner is unknown."""
+    point = SimpleNamespace(name="mine", value="mine_module:METRIC", dist=None)
+    monkeypatch.setattr(registry, "_read_points", lambda places: {"metric": (point,)})
+    assert registry.entries("metric")["mine"].distribution == "unknown"
 
 
 @pytest.mark.parametrize("source", ["import no_such_library\n", "OTHER = 1\n"], ids=["import", "attribute"])

@@ -25,6 +25,15 @@ from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
 
+def test_a_latency_without_limits_is_told_alone() -> None:
+    """With limits, up to where it may be; the bound has as many digits as it takes to tell them apart."""
+    check = LimitCheck(record=int8(), limit="latency", threshold=0.002, measured=Interval(value=0.00123))
+    assert describe(check) == "1.23 ms a call, at most 2.00 ms"
+    limits = replace(check, measured=Interval(value=0.00123, low=0.0012, high=0.0013))
+    assert describe(limits) == "1.23 ms a call, up to 1.30 ms by its limits, at most 2.00 ms"
+    assert describe(replace(check, measured=None)) == "has no latency"
+
+
 @pytest.mark.parametrize(
     ("value", "most", "outcome"),
     [

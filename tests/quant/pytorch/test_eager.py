@@ -840,3 +840,19 @@ def test_an_observer_sees_each_value_once():
         prepared(x)
     assert len(calls) >= 4
     assert set(calls.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("layers", "fuses"),
+    [
+        ((nn.Conv2d(1, 1, 1), nn.ReLU()), True),
+        ((nn.Conv1d(1, 1, 1), nn.BatchNorm1d(1), nn.ReLU()), True),
+        ((nn.Linear(1, 1), nn.ReLU()), True),
+        ((nn.Linear(1, 1), nn.BatchNorm1d(1), nn.ReLU()), False),
+        ((nn.ConvTranspose2d(1, 1, 1), nn.ReLU()), False),
+    ],
+)
+def test_what_torch_fuses_with_a_relu(layers, fuses):
+    """A convolution, with a BatchNorm between or not, and a Linear without one."""
+    names = [str(number) for number in range(len(layers))]
+    assert operator_support.fuses_with_relu(nn.Sequential(*layers), names) is fuses
