@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import tempfile
+import time
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -13,7 +14,8 @@ from qbench.process import inheritance, reaper
 from qbench.process.offspring import offspring
 
 _PRELOAD = ["qbench.process.preload"]
-_TRIES = 5  # a model that removes the temporary files of all takes a while over it, and a server comes seconds later
+# A model that removes the temporary files of all takes a while over it.
+_PATIENCE_SECONDS, _BETWEEN_SECONDS = 3.0, 0.05
 FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 # Of every child. Read once by OpenMP, MKL and OpenBLAS when they are imported (more threads are asked for by their own
 # calls later), and by oneDNN: where the user's own setting of its math mode were left, torch's convolutions and
@@ -41,12 +43,14 @@ def start(process: BaseProcess, *, fresh: bool) -> None:
             process.start()
             return
         multiprocessing.set_forkserver_preload(_PRELOAD)
-        for attempt in range(1, _TRIES + 1):
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
             try:
                 process.start()
             except (FileNotFoundError, ConnectionError, EOFError):
-                if attempt == _TRIES:
+                if time.monotonic() > deadline:
                     raise
+                time.sleep(_BETWEEN_SECONDS)
                 _end_server()
                 offspring().keep_folder()
             else:

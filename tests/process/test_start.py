@@ -28,18 +28,21 @@ class Taken:
 
 @pytest.fixture
 def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How often the server of children was ended; the folder of all children is one that may be removed."""
+    """How often the server of children was ended; the folder of all children is one that may be removed, and a second
+    passes between two starts."""
     calls: list[str] = []
     own = offspring.Offspring(folder=tmp_path / "all", shares=True, mark="m", reaper=None, owner=0)
     monkeypatch.setattr(start, "offspring", lambda: own)
     monkeypatch.setattr(start, "_end_server", lambda: calls.append(str(shutil.rmtree(own.folder, ignore_errors=True))))
+    clock = SimpleNamespace(monotonic=lambda: float(len(calls)), sleep=lambda seconds: None)
+    monkeypatch.setattr(start, "time", clock)
     monkeypatch.setattr(start, "multiprocessing", SimpleNamespace(set_forkserver_preload=lambda names: None))
     return calls
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("socket"), ConnectionResetError("server"), EOFError()])
 def test_a_server_that_was_taken_away_is_started_anew(ended: list[str], error: Exception, tmp_path: Path) -> None:
-    """As often as it takes, within reason, each time with a folder to lie in; what it was is told in the end."""
+    """For some seconds, each time with a folder to lie in; what it was is told in the end."""
     late: Any = Taken(error, 4)
     start.start(late, fresh=False)
     assert (late.starts, len(ended)) == (5, 4)
