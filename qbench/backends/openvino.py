@@ -62,8 +62,7 @@ class OpenVino(OnnxBackend):
         """Computes before what OpenVINO computes wrongly; raises ``ModeImpossible`` for a Fourier transform."""
         from qbench.quant.onnx import openvino_operators
 
-        openvino_operators.require_transforms(source)
-        openvino_operators.compute_picked(source)
+        openvino_operators.take_operators(source)
 
     def build(self, job: BuildJob) -> Built:
         """As every ONNX backend; an int8 file of the user's may be in OpenVINO's own form."""

@@ -15,32 +15,30 @@ from qbench.quant.onnx.graph.layers import STANDARD
 _AXIS_IS_INPUT = 20  # the opset from which on DFT reads its axis
 
 
-def require_transforms(file: Path) -> None:
-    """Raises ``ModeImpossible`` for an ONNX file with a Fourier transform that OpenVINO 2026.4 computes wrongly.
+def take_operators(file: Path) -> None:
+    """Writes an ONNX file again with what GatherElements picks among constants, where it has an Einsum; raises
+    ``ModeImpossible`` for a Fourier transform that OpenVINO 2026.4 computes wrongly.
 
-    It does not read an axis that is an input (opset 20 and later), and gives a real signal's spectrum one dimension
-    too many.
+    It does not compute what is picked before it compiles, and takes the axes of the second of two Einsums that read it
+    in another order than its equation says (relative positions, as in Funnel).
     """
     graph = Graph.load(file, valid=False)
+    _require_transforms(graph)
+    if {"Einsum", "GatherElements"} <= {node.op_type for node in graph.nodes}:
+        constants.compute(graph)
+        graph.drop_unused()
+        graph.save(file)
+
+
+def _require_transforms(graph: Graph) -> None:
+    """OpenVINO 2026.4 does not read an axis that is an input (opset 20 and later), and gives a real signal's spectrum
+    one dimension too many."""
     wrong = [node.name for node in graph.nodes if _is_misread(graph, node)]
     if wrong:
         raise ModeImpossible(
             f"OpenVINO computes the Fourier transform {wrong[0]} wrongly (DFT of real values, or along an axis other "
             "than 1 from opset 20 on): use the onnxruntime backend or a torch engine for this network"
         )
-
-
-def compute_picked(file: Path) -> None:
-    """Writes an ONNX file again with what GatherElements picks among constants, where it has an Einsum.
-
-    OpenVINO 2026.4 does not compute that before it compiles, and takes the axes of the second of two Einsums that read
-    it in another order than its equation says (relative positions, as in Funnel).
-    """
-    graph = Graph.load(file, valid=False)
-    if {"Einsum", "GatherElements"} <= {node.op_type for node in graph.nodes}:
-        constants.compute(graph)
-        graph.drop_unused()
-        graph.save(file)
 
 
 def _is_misread(graph: Graph, node: Any) -> bool:

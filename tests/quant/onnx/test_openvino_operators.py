@@ -39,7 +39,7 @@ def test_a_transform_that_openvino_misreads_is_a_skip(tmp_path, shape, opset, ax
     """Its axis as an input is not read, real values get one dimension too many: wrong numbers, and no error."""
     transform(tmp_path / "model.onnx", shape, opset=opset, axis=axis, onesided=onesided)
     with pytest.raises(ModeImpossible, match="Fourier transform fourier wrongly .*use the onnxruntime backend"):
-        openvino_operators.require_transforms(tmp_path / "model.onnx")
+        openvino_operators.take_operators(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(("opset", "axis"), [(17, 2), (17, 1), (20, 1)])
@@ -47,7 +47,7 @@ def test_a_transform_that_openvino_reads_as_onnx_does_is_taken(tmp_path, opset, 
     """Complex values along axis 1, or along any that is an attribute: the outputs are ONNX Runtime's."""
     file = tmp_path / "model.onnx"
     transform(file, (2, 8, 16, 2), opset=opset, axis=axis, onesided=0)
-    openvino_operators.require_transforms(file)
+    openvino_operators.take_operators(file)
     signal = np.random.default_rng(0).standard_normal((2, 8, 16, 2)).astype(np.float32)
     (expected,) = onnxruntime_session.call(onnxruntime_session.open_session(file), None, {"x": signal})
     spectrum = openvino_model.run(openvino_model.compile_file(file), (signal,))
@@ -64,9 +64,9 @@ def test_an_axis_of_values_whose_shape_is_not_known_is_read_from_the_front(tmp_p
     onnx.save(model, file)
     if misread:
         with pytest.raises(ModeImpossible, match="fourier wrongly"):
-            openvino_operators.require_transforms(file)
+            openvino_operators.take_operators(file)
     else:
-        openvino_operators.require_transforms(file)
+        openvino_operators.take_operators(file)
 
 
 @pytest.mark.parametrize("width", [16, 512], ids=["small", "more than a computed constant may have"])
