@@ -343,10 +343,10 @@ def test_a_forward_is_given_what_it_takes_by_position():
         def forward(self, x, *, scale=2.0, **more):
             return x * scale
 
-    network, one = Network(kind="torch", module=Scaled()), np.ones((2, 3), np.float32)
+    network, two_rows = Network(kind="torch", module=Scaled()), np.ones((2, 3), np.float32)
     assert dry_run.inputs_of(network) == (dry_run.NetworkInput(name="x"),)
     with pytest.raises(dry_run.Misfit, match=r"^it has 1 input \(x\), but the data gives 2 arrays; "):
-        dry_run.try_outputs(network, (one, one))
+        dry_run.try_outputs(network, (two_rows, two_rows))
 
 
 def test_images_with_channels_first_say_what_to_write_for_a_network_that_takes_them_last():

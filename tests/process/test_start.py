@@ -33,7 +33,12 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     own = offspring.Offspring(folder=tmp_path / "all", shares=True, mark="m", reaper=None, owner=0)
     monkeypatch.setattr(start, "offspring", lambda: own)
-    monkeypatch.setattr(start, "_end_server", lambda: calls.append(str(shutil.rmtree(own.folder, ignore_errors=True))))
+
+    def end_server() -> None:
+        shutil.rmtree(own.folder, ignore_errors=True)
+        calls.append("ended")
+
+    monkeypatch.setattr(start, "_end_server", end_server)
     clock = SimpleNamespace(monotonic=lambda: float(len(calls)), sleep=lambda seconds: None)
     monkeypatch.setattr(start, "time", clock)
     monkeypatch.setattr(start, "multiprocessing", SimpleNamespace(set_forkserver_preload=lambda names: None))

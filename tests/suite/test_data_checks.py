@@ -124,9 +124,9 @@ def test_what_can_only_be_known_by_running_is_left_to_the_run(changes: dict[str,
 )
 def test_a_function_is_called_with_what_qbench_gives_it(code: str, said: str, tmp_path: Path) -> None:
     """By their order; what takes anything, is bound twice or by hand is not known before it runs."""
-    found = problem(tmp_path, metric="{python: my.py:score}", code=f"{code}\ndef build(): pass\n")
-    assert said in found
-    assert bool(found) == bool(said)
+    message = problem(tmp_path, metric="{python: my.py:score}", code=f"{code}\ndef build(): pass\n")
+    assert said in message
+    assert bool(message) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_a_function_is_called_with_what_qbench_gives_it(code: str, said: str, tm
 )
 def test_splits_are_those_that_a_function_lists_plainly(splits: str, said: str, tmp_path: Path) -> None:
     """A list of words; anything else is left to the run."""
-    found = problem(tmp_path, data="{python: my.py:load}", code=f"{CODE}load.splits = {splits}\n")
-    assert said in found
-    assert bool(found) == bool(said)
+    message = problem(tmp_path, data="{python: my.py:load}", code=f"{CODE}load.splits = {splits}\n")
+    assert said in message
+    assert bool(message) == bool(said)
 
 
 def test_the_functions_of_a_file_are_listed_with_how_many_more_there_are(tmp_path: Path) -> None:

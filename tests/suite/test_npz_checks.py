@@ -77,9 +77,9 @@ def test_samples_splits_and_shapes_are_held_against_the_headers(
     tmp_path: Path, changes: dict[str, str], said: str
 ) -> None:
     """More samples than there are, a split or layout that the file has not, a shape that the network does not take."""
-    found = find_problems(tmp_path, **changes)  # type: ignore[arg-type]  # side is a number, the others are text
-    assert said in found
-    assert bool(found) == bool(said)
+    messages = find_problems(tmp_path, **changes)  # type: ignore[arg-type]  # side is a number, the others are text
+    assert said in messages
+    assert bool(messages) == bool(said)
 
 
 def write_network(folder: Path, *inputs: list[int | str], constant: bool = False) -> None:
@@ -113,9 +113,9 @@ def test_a_network_takes_the_shape_that_the_layout_gives(
     """Weights that a file lists among its inputs are none; where the model says how it is called, nothing is told."""
     np.savez(tmp_path / "x.npz", **{f"{split}_inputs": np.zeros((4, *shape)) for split in ("train", "test")})
     write_network(tmp_path, *inputs, constant=constant)
-    found = read_problems(tmp_path, SUITE.format(options=options, more=""))
-    assert said in found
-    assert bool(found) == bool(said)
+    messages = read_problems(tmp_path, SUITE.format(options=options, more=""))
+    assert said in messages
+    assert bool(messages) == bool(said)
     called = SUITE.replace("m.onnx}}", "m.onnx}}, inputs: {{x0: {{axis: 0}}}}").format(options=options, more="")
     assert ("its input" in read_problems(tmp_path, called)) is False
 
