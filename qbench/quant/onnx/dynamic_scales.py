@@ -26,6 +26,7 @@ def scale_channels(floats: Path, file: Path, *, top: int) -> None:
     model = onnx.load(str(file))
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     weights = {tensor.name: tensor for tensor in onnx.load(str(floats)).graph.initializer}
+    rewritten: dict[str, Array] = {}
     for name, kind in _list_products(model.graph, tensors):
         plain = name.removesuffix("_quantized")
         if plain not in weights:
@@ -38,10 +39,12 @@ def scale_channels(floats: Path, file: Path, *, top: int) -> None:
         scales = np.where(scales > 0, scales, 1).astype(numpy_helper.to_array(tensors[f"{plain}_scale"]).dtype)
         of_outputs = scales[:, 0] if kind == "ConvInteger" else scales
         zeros = np.zeros((), np.int8) if kind == "ConvInteger" else np.zeros(scales.shape, np.int8)
-        written = {name: np.rint(values / scales).astype(np.int8), f"{plain}_scale": of_outputs}
-        for key, array in {**written, f"{plain}_zero_point": zeros}.items():
-            tensors[key].CopyFrom(numpy_helper.from_array(array, key))
-    onnx.save(model, str(file))
+        rewritten[name] = np.rint(values / scales).astype(np.int8)
+        rewritten |= {f"{plain}_scale": of_outputs, f"{plain}_zero_point": zeros}
+    for key, array in rewritten.items():
+        tensors[key].CopyFrom(numpy_helper.from_array(array, key))
+    if rewritten:
+        onnx.save(model, str(file))
 
 
 def _list_products(graph: Any, tensors: dict[str, Any]) -> Iterator[tuple[str, str]]:
