@@ -65,7 +65,7 @@ class ExecuTorch(Backend):
             recipe = replace(recipe, target=())
         if mode in FLOATS:
             return recipe
-        recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
+        recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=None)  # no int8 tables in this flow
         if mode == "dynamic":
             return replace(find_without_ranges(recipe), per_channel=recipe.per_channel is not False)
         if recipe.framework_default:

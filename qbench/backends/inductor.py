@@ -92,7 +92,7 @@ class Inductor(Backend):
             recipe = replace(recipe, target=())
         if mode in FLOATS:
             return recipe
-        recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=False)  # no int8 tables in this flow
+        recipe = replace(recipe, flow=recipe.flow or "pt2e", embeddings=None)  # no int8 tables in this flow
         if mode == "dynamic":
             per_channel = recipe.per_channel is not False
             room = make_room_for_sums(recipe)

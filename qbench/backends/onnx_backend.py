@@ -58,7 +58,8 @@ class OnnxBackend(Backend):
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the framework's default has none, QAT rewrites and clips as torch's FX flow,
         which trains it."""
-        recipe = replace(recipe, flow="onnx", embeddings=False)  # no int8 tables in this flow
+        tables = recipe.embeddings is not False if mode == "dynamic" and recipe.file is None else None
+        recipe = replace(recipe, flow="onnx", embeddings=tables)
         if recipe.file is not None:  # the user's own: there is nothing to choose
             return recipe
         if mode == WEIGHT_ONLY:

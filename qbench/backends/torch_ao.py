@@ -61,11 +61,12 @@ class TorchAO(TorchScriptBackend):
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the choices by measurement stand at ``_CALIBRATOR``."""
         if recipe.file is not None:  # the user's own: there is nothing to choose
-            return replace(recipe, embeddings=False)
+            return replace(recipe, embeddings=None)
         if mode == "dynamic":
             # quantize_dynamic's own default is per tensor; recurrent layers have nothing else.
             flow, per_channel = recipe.flow or "eager", bool(recipe.per_channel) and recipe.qconfig is None
-            return choose_target(find_without_ranges(replace(recipe, flow=flow, per_channel=per_channel)), mode)
+            own = replace(recipe, flow=flow, per_channel=per_channel, embeddings=bool(recipe.embeddings))
+            return choose_target(find_without_ranges(own), mode)
         if recipe.framework_default:
             own = replace(find_without_ranges(recipe), flow=recipe.flow or "fx", per_channel=None)
             return choose_target(own, mode)

@@ -51,9 +51,9 @@ class Recipe:
     ``fp32``) are those of weight_only.
     ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).
     ``min_coverage``: least share of multiply-accumulates in int8; a static or qat variant
-    with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes
-    tables of Embedding quint8, too (torch engines). ``file``: the int8 file that the user brought, as the suite names
-    it; qbench then quantizes nothing, and the other choices are none.
+    with less fails, a dynamic one is practically fp32. ``embeddings``: dynamic quantization makes tables of Embedding
+    bytes, too (torch engines: quint8 per row, on ONNX Runtime with one scale). ``file``: the int8 file that the
+    user brought, as the suite names it; qbench then quantizes nothing, and the other choices are none.
 
     QAT, and the training of its fp32 twin (mode fp32): ``epochs``, ``learning_rate``, ``batch_size``, ``samples`` (the
     most examples to train on), ``seed``, ``schedule`` (``constant``, ``cosine``, ``linear`` or ``step``), ``distill``
@@ -80,7 +80,7 @@ class Recipe:
     float_joins: bool | None = None
     qconfig: str | None = None
     min_coverage: float | None = None
-    embeddings: bool = False
+    embeddings: bool | None = None
     balance: float | None = None
     adaround: bool | None = None
     bias_correction: bool | None = None

@@ -67,7 +67,7 @@ class RecipeKeys(Section):
     )
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
     bias_correction: Yes | None = Field(None, description="static, flow onnx: biases give back the mean error.")
-    embeddings: Yes | None = Field(None, description="dynamic on torch engines: tables of Embedding as quint8.")
+    embeddings: Yes | None = Field(None, description="dynamic: tables of Embedding as bytes, as in `quantize`.")
     bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
     group: Group | None = Field(None, description="weight_only: consecutive inputs that share a scale.")
     arithmetic: Arithmetic | None = Field(None, description="weight_only: what multiplies: bytes or floats.")

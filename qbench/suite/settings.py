@@ -127,7 +127,11 @@ class ModeKeys(Section):
 class DynamicKeys(ModeKeys):
     """How dynamic quantization makes a model int8."""
 
-    embeddings: Yes = Field(False, description="Tables of Embedding as quint8 per row, too (torch engines).")
+    embeddings: Yes | None = Field(
+        None,
+        description="Tables of Embedding as bytes, too: on the torch engines quint8 per row (left out: they stay "
+        "float), on onnxruntime with one scale (left out: they are bytes).",
+    )
     min_coverage: ShareOrZero = Field(
         DYNAMIC_MIN_COVERAGE,
         description="A variant with a smaller share of its multiply-accumulates in int8 is practically fp32: built, "

@@ -73,6 +73,7 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
             weight_type=QuantType.QInt8,
             reduce_range=narrow,
             nodes_to_exclude=_excluded(prepared, recipe.skip_layers, splits_gemm=True),
+            op_types_to_quantize=_list_kinds(prepared) - {"Gather"} if recipe.embeddings is False else None,
         )
         if recipe.per_channel:
             dynamic_scales.scale_channels(prepared, file, top=64 if narrow else 127)
@@ -162,6 +163,13 @@ def _excluded(file: Path, skipped: tuple[str, ...], *, splits_gemm: bool = False
     names = [name for pattern in skipped for name in match_nodes(pattern, labels)]
     gemms = {node.name for node in nodes if node.op_type == "Gemm"} if splits_gemm else set()
     return [*names, *(f"{name}_MatMul" for name in names if name in gemms)]
+
+
+def _list_kinds(file: Path) -> set[str]:
+    """The kinds of operator in a file."""
+    import onnx
+
+    return {node.op_type for node in onnx.load(str(file), load_external_data=False).graph.node}
 
 
 class _Reader:
