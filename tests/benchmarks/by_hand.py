@@ -14,18 +14,24 @@ process the arms take the caches from each other at each call, and where the wei
 (qbench's ViT was a tenth slower there than a copy of it in OpenVINO's own format, and as fast where each was alone).
 Printed: the median processor time of a call (other programs on the machine cost a share of it, the same of all arms),
 the median over the generations of the ratio to by hand with its 95 % interval (Student's t on the logarithms), and the
-SQNR of the outputs of 16 other examples against fp32 in dB. Random weights, BatchNorm's statistics from the data.
+SQNR of the outputs of 16 other examples against fp32 in dB; before that the seconds of each build, and by how much the
+process grew meanwhile. Random weights, BatchNorm's statistics from the data. Networks as people have them, in the size
+that they have: ``python tests/ecosystem/run.py FOLDER --times``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import functools
+import gc
 import multiprocessing
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +56,27 @@ DEFAULT = Recipe()
 Run = Callable[[np.ndarray], np.ndarray]
 
 
-def examples(count: int, shape: tuple[int, ...], seed: int) -> np.ndarray:
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A network in eval mode, and what draws examples of its one input from a count and a seed."""
+
+    module: Any
+    draw: Callable[[int, int], np.ndarray]
+
+
+def examples(shape: tuple[int, ...], count: int, seed: int) -> np.ndarray:
     """Random examples; images are smooth, with some noise."""
     from scipy.ndimage import gaussian_filter
 
     rng = np.random.default_rng(seed)
-    made = rng.standard_normal((count, *shape)).astype(np.float32)
+    drawn = rng.standard_normal((count, *shape)).astype(np.float32)
     if len(shape) == 3:
-        made = gaussian_filter(made, (0, 0, 3, 3)) * 6 + 0.1 * rng.standard_normal(made.shape)
-    return made.astype(np.float32)
+        drawn = gaussian_filter(drawn, (0, 0, 3, 3)) * 6 + 0.1 * rng.standard_normal(drawn.shape)
+    return drawn.astype(np.float32)
 
 
-def network(name: str) -> tuple[Any, tuple[int, ...]]:
-    """A network in eval mode, and the shape of its input."""
+def make_subject(name: str) -> Subject:
+    """One of the seven networks."""
     import torch
 
     build, shape = hand_networks.NETWORKS[name]
@@ -70,23 +84,43 @@ def network(name: str) -> tuple[Any, tuple[int, ...]]:
     module = build().train()
     with torch.inference_mode():
         for seed in range(4):
-            module(torch.from_numpy(examples(4, shape, 100 + seed)))
-    return module.eval(), shape
+            module(torch.from_numpy(examples(shape, 4, 100 + seed)))
+    return Subject(module=module.eval(), draw=functools.partial(examples, shape))
 
 
 def by_qbench(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Path, recipe: Recipe = DEFAULT) -> Path:
     """The file that a backend builds with its default recipe, or with what another one chooses."""
     folder.mkdir()
-    found = registry.load("backend", backend)
+    builder = registry.load("backend", backend)
     job = BuildJob(
         network=Network(kind="torch", module=module),
         mode=mode,
-        recipe=found.resolve(mode, recipe),
+        recipe=builder.resolve(mode, recipe),
         calibration=(seen,),
         training=None,
         folder=folder,
     )
-    return folder / found.build(job).file
+    before, started = start_peak(), time.monotonic()
+    file = folder / builder.build(job).file
+    seconds, grown = time.monotonic() - started, read_peak() - before
+    held = seen.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values())
+    sizes = f"{grown >> 20} MB more held, model and data have {held >> 20}"
+    print(f"built: {mode} on {backend} in {seconds:.1f} s, {sizes}", flush=True)
+    return file
+
+
+def start_peak() -> int:
+    """The bytes of memory that this process holds now, from which ``read_peak`` counts anew."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return read_peak()
+
+
+def read_peak() -> int:
+    """The most bytes of memory that this process held since ``start_peak``."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 FORMS = {
@@ -98,22 +132,23 @@ FORMS = {
 
 def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
     """Arm -> file of the same network by hand in another form; those that its quantizer refuses are told."""
-    made: dict[str, Path] = {}
+    arms: dict[str, Path] = {}
     for arm, keys in {**FORMS, "dynamic": None}.items():
         file = folder / f"{arm}.onnx"
         try:
             onnxruntime_dynamic(fp32, file) if keys is None else onnxruntime_int8(fp32, file, seen, **keys)
             opened("onnxruntime", file)
-            made[arm] = file
+            arms[arm] = file
         except Exception as error:  # its own words
             print(f"{arm}: {type(error).__name__}: {str(error)[:100]}", flush=True)
-    return made
+    return arms
 
 
-def files(name: str, folder: Path, *, forms: bool = False, symmetric: bool = False) -> dict[str, dict[str, Path]]:
+def files(
+    subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
+) -> dict[str, dict[str, Path]]:
     """Runtime -> arm -> file."""
-    module, shape = network(name)
-    seen = examples(EXAMPLES, shape, 5)
+    module, seen = subject.module, subject.draw(EXAMPLES, 5)
     fp32 = by_qbench("onnxruntime", "fp32", module, seen, folder / "fp32")
     named = fp32.with_name("named.onnx")
     renamed(fp32, named)
@@ -145,7 +180,7 @@ def renamed(fp32: Path, file: Path) -> None:
     old = model.graph.input[0].name
     model.graph.input[0].name = "input"
     for node in model.graph.node:
-        node.input[:] = ["input" if one == old else one for one in node.input]
+        node.input[:] = ["input" if tensor == old else tensor for tensor in node.input]
     onnx.save(model, str(file))
 
 
@@ -210,21 +245,26 @@ def ratio_of(seconds: np.ndarray, by_hand: np.ndarray) -> tuple[float, float, fl
     return float(np.exp(logs.mean())), float(np.exp(logs.mean() - reach)), float(np.exp(logs.mean() + reach))
 
 
-def main() -> None:
-    """Builds, measures, prints a line for each network, runtime and arm."""
+def main(
+    words: Sequence[str] | None = None,
+    names: Sequence[str] = tuple(hand_networks.NETWORKS),
+    make: Callable[[str], Subject] = make_subject,
+) -> None:
+    """Builds, measures, prints a line for each network, runtime and arm; ``make`` makes the networks of ``names``."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("networks", nargs="*", default=list(hand_networks.NETWORKS))
+    parser.add_argument("networks", nargs="*", default=list(names))
     parser.add_argument("--rounds", type=int, default=20, help="blocks of each arm in a generation (default 20)")
     parser.add_argument("--forms", action="store_true", help="on ONNX Runtime other forms of the file, too")
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     warnings.simplefilter("ignore")
     for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
-            made = files(name, Path(folder), forms=options.forms, symmetric=options.symmetric)
-            others = examples(EXAMPLES, hand_networks.NETWORKS[name][1], 99)
-            expected = outputs_of(opened("onnxruntime", made["onnxruntime"]["fp32"]), others)
-            for runtime, arms in made.items():
+            subject = make(name)
+            runtimes = files(subject, Path(folder), forms=options.forms, symmetric=options.symmetric)
+            others = subject.draw(EXAMPLES, 99)
+            expected = outputs_of(opened("onnxruntime", runtimes["onnxruntime"]["fp32"]), others)
+            for runtime, arms in runtimes.items():
                 errors = {arm: outputs_of(opened(runtime, file), others) - expected for arm, file in arms.items()}
                 blocks = measured(runtime, arms, others[:1], options.rounds)
                 for arm, seconds in blocks.items():

@@ -2,11 +2,15 @@
 random weights, through qbench's own stages up to the evaluation.
 
     python tests/ecosystem/run.py FOLDER [--list third] [--only 'bert,yolo*'] [--modes static] [...]
+    python tests/ecosystem/run.py FOLDER --times [yolov8n resnet50 ...] [--rounds 10] [...]
 
 Makes ``FOLDER/venv`` with these packages (they are no dependency of qbench, and nothing of them is copied here) beside
 the packages of the Python that runs this, then runs ``tests/architectures/run.py`` over them, whose options and table
 it has: ok (SQNR, coverage), skipped with its reason, FAILED, SUSPICIOUS; last the slowest networks. Each result is kept
 in ``FOLDER/results``, so that a run that was stopped goes on. Its exit code is 1 where anything failed.
+
+``--times``: the networks of ``full_size.py``, in the size that people run, go through ``tests/benchmarks/by_hand.py``,
+whose options and table it has: the time of a call, the SQNR and each build of qbench's files and of those by hand.
 
 The second and the third list were chosen before any of them was tried, to tell how a network fares that nobody has
 looked at. The first look at each is on the guide's evidence page; from then on it is seen, and a next look needs a list
@@ -43,10 +47,17 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build networks as people have them.")
     parser.add_argument("folder", type=Path, help="of the venv and the results")
     parser.add_argument("--list", choices=LISTS, default="first", help="of networks")
+    parser.add_argument("--times", action="store_true", help="measure networks of full size")
     given, options = parser.parse_known_args(words)
     folder = given.folder.resolve()
     if os.environ.get(_INSIDE) != str(folder):
-        return run_inside(folder, ["--list", given.list, *options])
+        return run_inside(folder, ["--list", given.list, *(["--times"] if given.times else []), *options])
+    if given.times:
+        import by_hand
+        import full_size
+
+        by_hand.main(options, tuple(full_size.NETWORKS), full_size.make_subject)
+        return 0
     import run as architectures
     import zoo
 
@@ -62,7 +73,7 @@ def run_inside(folder: Path, options: list[str]) -> int:
     python = folder / "venv" / "bin" / "python"
     if not python.exists():
         make_venv(folder / "venv")
-    paths = [str(HERE.parent / "architectures"), str(HERE), str(ROOT)]
+    paths = [*(str(HERE.parent / name) for name in ("architectures", "benchmarks")), str(HERE), str(ROOT)]
     environment = os.environ | {
         _INSIDE: str(folder),
         "PYTHONPATH": os.pathsep.join(paths),
