@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from qbench.quant.canonical import listed_layers
 from qbench.quant.canonical.rewrite import Rewrite
 
 
 def copy_module(module: Any) -> Any:
-    """A deep copy; weights that a hook computed, which deepcopy refuses, are copied by value until the hook runs."""
+    """A deep copy, whose lists of layers follow the layers' names; weights that a hook computed, which deepcopy
+    refuses, are copied by value until the hook runs."""
     import torch
 
     computed = {
@@ -18,7 +20,9 @@ def copy_module(module: Any) -> Any:
         for value in vars(part).values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
-    return copy.deepcopy(module, computed)
+    copied = copy.deepcopy(module, computed)
+    listed_layers.follow_names(copied)
+    return copied
 
 
 def materialize(module: Any) -> list[Rewrite]:

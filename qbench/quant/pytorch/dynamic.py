@@ -10,6 +10,7 @@ from torch import nn
 
 from qbench.errors import BuildError, ModeImpossible, first_names
 from qbench.quant import layer_selection, model_call
+from qbench.quant.canonical import materialize_weights
 from qbench.quant.flow import Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import first_parameter, own_qconfig, torch_ao
 
@@ -115,7 +116,7 @@ def by_module(job: QuantizeJob) -> Converted:
 
 
 def _exchange(module: Any, spec: dict[str, Any]) -> Any:
-    copied = copy.deepcopy(module).eval()
+    copied = materialize_weights.copy_module(module).eval()
     for name, part in copied.named_modules():
         part.qconfig = spec.get(name)  # else torch takes what the author put there, as None, in place of the spec
     with torch_ao.known_warnings():

@@ -7,14 +7,13 @@ Every function works on a copy.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qbench.errors import BuildError
 from qbench.quant import layer_selection, model_call
-from qbench.quant.canonical import attention
+from qbench.quant.canonical import attention, materialize_weights
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.pytorch import calibration, exact_integers, first_parameter, float_calls, own_qconfig, torch_ao
 from qbench.quant.pytorch.dynamic import by_module
@@ -87,11 +86,11 @@ def convert_qat(job: QuantizeJob) -> Converted:
 
 def _own(module: Any, example: tuple[Any, ...]) -> Any:
     """A copy in eval mode; torch's attention is spelled out in Linear layers where that gives the same outputs."""
-    copied = copy.deepcopy(module).eval()
+    copied = materialize_weights.copy_module(module).eval()
     if not attention.spell_out(copied, example):
         return copied
     same = graph.same(model_call.of_one_example(copied, example), model_call.of_one_example(module, example))
-    return copied if same else copy.deepcopy(module).eval()
+    return copied if same else materialize_weights.copy_module(module).eval()
 
 
 def _by_own_name(module: Any, wrong: Mapping[str, str]) -> dict[str, str]:
