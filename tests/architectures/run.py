@@ -187,8 +187,11 @@ def _without_chaos(network: str, outcome: dict) -> dict:
 
 @functools.cache
 def count_decibels_left(network: str) -> float | None:
-    """Of the outputs in fp32, with noise at the inputs; None for a file, or where an input holds whole numbers."""
+    """Of the output that is judged in fp32, with noise at the inputs; None for a file, or where an input holds whole
+    numbers."""
     import torch
+
+    from qbench.models.adapt import list_paths
 
     family = importlib.import_module(zoo.family_of(network))
     inputs = [torch.from_numpy(array) for array in zoo.load("test", family.__name__, network)[0]]
@@ -198,7 +201,9 @@ def count_decibels_left(network: str) -> float | None:
     module = zoo.build(family.__name__, network)
     with torch.no_grad():
         plain, noisy = (module(*(x + share * x.std() * torch.randn_like(x) for x in inputs)) for share in (0.0, NOISE))
-    if not torch.is_tensor(plain):
+    output = str(dict(*family.NETWORKS[network][2:]).get("output", "")).strip('"')
+    plain, noisy = (dict(list_paths(result)).get(output) for result in (plain, noisy))
+    if plain is None or noisy is None:
         return None
     return float(10 * torch.log10((plain**2).sum() / ((noisy - plain) ** 2).sum()))
 

@@ -164,15 +164,19 @@ def test_a_suspicious_cell_ends_in_1_and_is_judged_when_it_is_shown(tmp_path, ca
 
 @pytest.mark.parametrize(("bias", "chaos"), [(None, True), (1.0, False)])
 def test_biases_above_0_keep_noise_from_growing(bias, chaos, monkeypatch):
-    """Of 40 layers with random weights: a family says so where its networks are deep."""
+    """Of 40 layers with random weights, one output among others: a family says so where its networks are deep."""
     from torch import nn
+
+    class Named(nn.Sequential):
+        def forward(self, x):
+            return {"pictures": x, "scores": [super().forward(x)]}
 
     def build():
         layers = [(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(40)]
-        return nn.Sequential(nn.Conv2d(3, 8, 1), *(part for layer in layers for part in layer))
+        return Named(nn.Conv2d(3, 8, 1), *(part for layer in layers for part in layer))
 
     family = type(sys)("deep")
-    family.NETWORKS = {"deep_plain": (build, (("photo", 3, 8, 8),))}
+    family.NETWORKS = {"deep_plain": (build, (("photo", 3, 8, 8),), {"output": '"scores.0"'})}
     if bias is not None:
         family.NORM_BIAS = bias
     monkeypatch.setitem(sys.modules, "deep", family)
