@@ -233,6 +233,51 @@ def test_nodes_that_keep_values_run_on_integers_between_two_scales(kind: str) ->
         assert [model.maker(node.input[0]).op_type for node in pools] == ["QuantizeLinear"]
 
 
+def joining(*, mode: str = "nearest", read_elsewhere: bool = False) -> Quantized:
+    """A convolution of an enlarged picture beside another, both of an operator that gives floats."""
+    draft = Draft()
+    small = draft.add("Elu", [draft.add("AveragePool", ["x"], "pool", kernel_shape=[2, 2], strides=[2, 2])], "small")
+    scales = [draft.constant("roi", np.float32([])), draft.constant("twice", np.float32([1, 1, 2, 2]))]
+    large = draft.add("Resize", [small, *scales], "large", mode=mode)
+    joined = draft.add("Concat", [large, draft.add("Elu", ["x"], "side")], "join", axis=1)
+    if read_elsewhere:
+        draft.add("Identity", [joined], "same", outputs=["same"])
+    draft.conv(joined, "last", 8, 4)
+    draft.nodes[-1].output[0] = "y"
+    outputs = {"y": [None] * 4} | ({"same": [None] * 4} if read_elsewhere else {})
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, outputs))
+    last = tuple(site for site in network.sites.activations if ("last", 0) in site.keys.values())
+    return replace(network, sites=replace(network.sites, activations=last))
+
+
+def quantized_tensors(model: Graph) -> set[str]:
+    return {node.input[0] for node in model.nodes if node.op_type == "QuantizeLinear"}
+
+
+def test_floats_are_joined_and_repeated_as_bytes() -> None:
+    """What a convolution reads of a Concat is quantized before that, and before a Resize that repeats pixels: the same
+    values, a quarter of the bytes."""
+    network = joining()
+    model = deployed(network)
+    assert quantized_tensors(model) == {"small_out", "side_out", "large_out", "join_out"}
+    agree(run(model, network.feed), run(simulated(network), network.feed))
+    kinds = [node.op_type for node in executed(model)]
+    assert "QLinearConcat" in kinds
+    assert kinds.index("QuantizeLinear") < kinds.index("Resize")
+    assert "Concat" not in kinds
+
+
+def test_what_changes_values_or_is_read_elsewhere_is_joined_in_float() -> None:
+    """A Resize that mixes pixels is quantized behind; floats that the caller gets are joined as floats, and OpenVINO's
+    file has its own places."""
+    assert quantized_tensors(deployed(joining(mode="linear"))) == {"large_out", "side_out", "join_out"}
+    network = joining(read_elsewhere=True)
+    assert quantized_tensors(deployed(network)) == {"join_out"}
+    signed = deploy(network.graph, network.sites, network.record, signed=True)
+    assert quantized_tensors(signed) == {"join_out"}
+    assert quantized_tensors(deploy(joining().graph, joining().sites, joining().record, signed=True)) == {"join_out"}
+
+
 def test_weights_take_a_quarter_of_the_bytes() -> None:
     """The weights of a layer are bytes in the file, and their floats are gone."""
     draft = Draft()
