@@ -5,6 +5,7 @@ narrow_weights      weights whose products never overflow 16 bits, for a CPU wit
 fake_quant          a float simulation in standard operators
 deploy_onnxruntime  what ONNX Runtime executes
 deploy_openvino     what OpenVINO executes
+swish_apart         SiLU apart from OpenVINO's convolutions, for AMX
 deploy_ascend       what Ascend's compiler takes
 concat_ranges       what a Concat joins has one range
 upsampling          transposed convolutions as convolutions

@@ -18,6 +18,7 @@ from qbench.quant.onnx.export import (
     executed_layers,
     left_out_ranges,
     slow_in_int8,
+    swish_apart,
 )
 from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
 from qbench.quant.onnx.export.executed_layers import Settled
@@ -29,6 +30,10 @@ from qbench.quant.target import adds_in_16_bits as target_adds_in_16_bits
 from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
+_APART = (
+    "{count} SiLU stand apart from their convolutions, which is faster with AMX and slower on a CPU without it: for "
+    "that one build it there"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ def write(
     ``narrow_weights`` is off; of ONNX Runtime's kernels for ARM only those that overflow (``widen_for_arm``).
 
     ``leave_slow_float``: what ONNX Runtime runs faster in float stays so. What it runs in int8 is read from it.
-    OpenVINO has its own places and types (``deploy_openvino``).
+    OpenVINO has its own places and types (``deploy_openvino``), and with AMX a form of its own (``swish_apart``).
     ``original``: the steps of weights before any was widened (None: none was); of the wider ones it is told.
     ``learned``: scales that were trained stay as they are. ``calibration``: examples on which what the runtime computes
     is held against a simulation; none are needed.
@@ -82,7 +87,10 @@ def write(
     floats: Mapping[str, str] = {}
     held = sites
     if runtime == "openvino":
-        deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=older and narrow_weights).save(file)
+        deployed = deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=older and narrow_weights)
+        apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
+        notes += [_APART.format(count=apart)] if apart else []
+        deployed.save(file)
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
         settled = _settle(graph, sites, fitted, learned, slow)

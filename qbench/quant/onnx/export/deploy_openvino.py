@@ -18,6 +18,7 @@ from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx import attention
 from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, left_out_ranges
 from qbench.quant.onnx.export.narrow_weights import Fitted
+from qbench.quant.onnx.export.swish_apart import TINY
 from qbench.quant.onnx.graph import output_ends
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.graph.layers import STANDARD
@@ -31,8 +32,6 @@ BALANCED = 0.5
 # An even row of the probabilities of attention keeps so many steps in each place. With fewer, rounding takes them away:
 # of 512 keys each has 1/512, where a step for probabilities of up to 1 is 1/255.
 LEAST_STEPS = 2.0
-# A bias that changes no sum and is no zero, which OpenVINO would take away.
-TINY = 1e-30
 # Read bytes with gain, beside the layers themselves: others take the floats that a convolution gives from bytes.
 JOINS = ("Add", "AveragePool", "MaxPool", "Concat")
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
