@@ -1,9 +1,13 @@
-"""SiLU and GELU of what a convolution gives as bytes, each as the one operator that ONNX Runtime has for it.
+"""SiLU and GELU of what a convolution gives as bytes, in the form that ONNX Runtime runs fastest.
 
 ONNX Runtime gives each reader of a dequantized tensor a dequantize node of its own, and then no longer sees that a
 Sigmoid and the Mul behind it read the same: in fp32 it joins the two, between bytes it does not. A detector of 57 SiLUs
-at 320 x 320, one thread, int8 by ONNX Runtime's own tool = 1: 1.05 -> 0.85, the same values
+at 320 x 320, one thread, int8 by ONNX Runtime's own tool = 1: 1.05 -> 0.85 with VNNI, the same values
 (``tests/benchmarks/by_hand.py detector``).
+
+A SiLU that is read as bytes alone has a gate of bytes, and the runtime two kernels on bytes, which look values up. The
+gate is rounded by at most 1 / 510, the product ``x * gate`` by at most as much as its own bytes round it, and less
+wherever ``x`` is not its largest. The same detector with AMX: 0.92 of the time, SQNR 59.3 dB as before.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import STANDARD
@@ -22,16 +28,19 @@ _CLOSE = 1e-4  # how far a constant may be from the one of the formula: exporter
 
 @dataclass(frozen=True, kw_only=True)
 class _Fused:
-    """The operator that stands for a product, the tensor that it reads, and its factor of that tensor."""
+    """The operator that stands for a product, the tensor that it reads, its factor of that tensor, and the sigmoid that
+    is one of its factors."""
 
     operator: str
     tensor: str
     alpha: float | None = None
+    gate: Any | None = None
 
 
 def fuse_activations(graph: Graph) -> None:
-    """Rewrites, in place and to the same values, each product of a QDQ graph that is a SiLU, ``x * sigmoid(a x)``, or a
-    GELU, ``x (1 + erf(x / sqrt 2)) / 2``, of a dequantized ``x``. The node of the product keeps its name."""
+    """Rewrites, in place, each product of a QDQ graph that is a SiLU, ``x * sigmoid(a x)``, or a GELU,
+    ``x (1 + erf(x / sqrt 2)) / 2``, of a dequantized ``x``: as one operator of the same values, or, where ``a`` is 1
+    and the product is read as bytes alone, with a sigmoid of bytes. The node of the product keeps its name."""
     fused: dict[str, _Fused] = {}
     inside = set[str]()
     for node in reversed(graph.nodes):
@@ -43,12 +52,47 @@ def fuse_activations(graph: Graph) -> None:
     if not fused:
         return
     with graph.editing() as nodes:
-        for node in nodes:
-            if node.name in fused:
-                _rewrite(node, fused[node.name])
-    if all(opset.domain != _DOMAIN for opset in graph.model.opset_import):
+        for node in tuple(nodes):
+            activation = fused.get(node.name)
+            if activation is None:
+                continue
+            if activation.gate is not None and _is_read_as_bytes(graph, node):
+                nodes += _round_gate(graph, activation)
+            else:
+                _rewrite(node, activation)
+    used = any(node.domain == _DOMAIN for node in graph.nodes)
+    if used and all(opset.domain != _DOMAIN for opset in graph.model.opset_import):
         graph.model.opset_import.add(domain=_DOMAIN, version=1)
     graph.drop_unused()
+
+
+def _is_read_as_bytes(graph: Graph, node: Any) -> bool:
+    """Whether one quantize node alone reads what a node gives."""
+    readers = [reader for reader, _ in graph.readers(node.output[0])]
+    return not graph.is_output(node.output[0]) and [reader.op_type for reader in readers] == ["QuantizeLinear"]
+
+
+def _round_gate(graph: Graph, fused: _Fused) -> list[Any]:
+    """The nodes that make bytes of a gate and give it back under its name; its sigmoid gets another output. Bytes are
+    of the type that the tensor has."""
+    import onnx
+
+    maker = graph.maker(fused.tensor)
+    assert fused.gate is not None, fused
+    assert maker is not None, fused
+    zero = graph.constant(maker.input[2])
+    assert zero is not None, maker.name
+    gate, plain = fused.gate.output[0], graph.fresh(f"{fused.gate.output[0]}_plain")
+    fused.gate.output[0] = plain
+    constants = [
+        graph.add_constant(f"{gate}_scale", np.array(1 / 255, np.float32)),
+        graph.add_constant(f"{gate}_zero_point", np.array(np.iinfo(zero.dtype).min, zero.dtype)),
+    ]
+    quantized = graph.fresh(f"{gate}_quantized")
+    return [
+        onnx.helper.make_node("QuantizeLinear", [plain, *constants], [quantized], name=graph.fresh(f"{gate}.quantize")),
+        onnx.helper.make_node("DequantizeLinear", [quantized, *constants], [gate], name=graph.fresh(f"{gate}.give")),
+    ]
 
 
 def _rewrite(node: Any, fused: _Fused) -> None:
@@ -77,7 +121,8 @@ def _match(graph: Graph, node: Any) -> tuple[_Fused | None, set[str]]:
         if _is(maker, "Sigmoid") and math.isclose(factor, 1):
             scale = _scale_of(graph, maker.input[0], tensor)
             if scale is not None:
-                return _Fused(operator="QuickGelu", tensor=tensor, alpha=scale), parts
+                gate_node = maker if maker.input[0] == tensor else None
+                return _Fused(operator="QuickGelu", tensor=tensor, alpha=scale, gate=gate_node), parts
         elif _is(maker, "Add") and math.isclose(factor, 0.5, rel_tol=_CLOSE) and _is_one_plus_erf(graph, maker, tensor):
             return _Fused(operator="Gelu", tensor=tensor), parts
     return None, set()
