@@ -78,25 +78,42 @@ def read_extremes_twice(graph: Graph) -> None:
 
 
 def keep_rank(graph: Graph) -> None:
-    """Writes each Gather of one place (a scalar index: ``x[:, -1]``) as a Gather of a list of one, and a Squeeze.
+    """Writes each Gather of a scalar index (``x[:, -1]``) as a Gather of a list of one and a Squeeze, and each of
+    places in several dimensions (the windows of HaloNet's attention) as a Gather of a list and a Reshape.
 
-    OpenVINO 2026.4 moves the scales of an int8 product behind a Gather without taking an axis from them: of a product
-    [n, length, classes] with a scale for each class it gives [1, n, classes] in place of [n, classes].
+    OpenVINO 2026.4 moves the scales of an int8 product behind a Gather without taking an axis from them or adding one:
+    of a product [n, length, classes] with a scale for each class it gives [1, n, classes] in place of [n, classes], and
+    of a convolution whose rows are gathered two by two it does not load the file.
     """
     import onnx
 
     with graph.editing() as nodes:
         for node in tuple(nodes):
             index = graph.constant(node.input[1]) if node.op_type == "Gather" and node.domain in STANDARD else None
-            if index is None or index.ndim:
+            if index is None or index.ndim == 1:
                 continue
-            axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 0)
-            output, several = node.output[0], graph.fresh(f"{node.output[0]}_of_one")
-            places = graph.add_constant(f"{node.name}.places", index.reshape(1))
-            axes = graph.add_constant(f"{node.name}.axes", np.array([axis], np.int64))
-            node.input[1], node.output[0] = places, several
-            name = graph.fresh(f"{node.name}.squeeze")
-            nodes.append(onnx.helper.make_node("Squeeze", [several, axes], [output], name=name))
+            axis = attribute(node, "axis", 0)
+            shape = None if index.ndim == 0 else _shape_of_places(graph.shape(node.input[0]), index.shape, axis)
+            if index.ndim and shape is None:
+                continue
+            output, several = node.output[0], graph.fresh(f"{node.output[0]}_of_list")
+            node.input[1] = graph.add_constant(f"{node.name}.places", index.reshape(-1))
+            node.output[0] = several
+            kind = "Squeeze" if shape is None else "Reshape"
+            how = np.array([axis], np.int64) if shape is None else shape
+            inputs = [several, graph.add_constant(f"{node.name}.axes" if shape is None else f"{node.name}.shape", how)]
+            name = graph.fresh(f"{node.name}.{kind.lower()}")
+            nodes.append(onnx.helper.make_node(kind, inputs, [output], name=name))
+
+
+def _shape_of_places(shape: tuple[int | str | None, ...] | None, places: tuple[int, ...], axis: int) -> Array | None:
+    """What a Reshape takes to give a gathered axis the dimensions of its places; None where more than one size behind
+    it is open."""
+    if shape is None:
+        return None
+    axis %= len(shape)
+    behind = [size if isinstance(size, int) else -1 for size in shape[axis + 1 :]]
+    return None if behind.count(-1) > 1 else np.array([*[0] * axis, *places, *behind], np.int64)
 
 
 def keep_reduced(graph: Graph) -> None:

@@ -116,6 +116,42 @@ def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
     assert np.abs(result - expected).max() < 0.05 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("height", [6, "height"])
+def test_rows_that_are_gathered_by_windows_load(height: int | str, tmp_path: Path) -> None:
+    """Places of two dimensions are written as a list and a Reshape: OpenVINO did not load the file (HaloNet's
+    attention), whose convolution has no bias."""
+    draft = Draft()
+    rows = draft.conv("x", "one", 3, 8, bias=False)
+    places = draft.constant("places", np.array([[0, 1, 2], [2, 3, 4]]))
+    draft.conv(draft.add("ReduceMean", [draft.add("Gather", [rows, places], "rows", axis=2)], "mean", axes=[2],
+               keepdims=0), "two", 8, 4)  # fmt: skip
+    draft.nodes[-1].output[0] = "y"
+    model = draft.model({"x": ["batch", 3, 6, height]}, {"y": [None] * 4}, opset=17)
+    inputs = (np.random.default_rng(0).standard_normal((8, 3, 6, 6)).astype(np.float32),)
+    chosen = static.choose_scales(onnx_networks.save(model, tmp_path), Recipe(), inputs, lambda *_: None)
+    deploy_model.write(chosen.graph, chosen.sites, chosen.record, tmp_path / "int8.onnx", runtime="openvino")
+    (expected,) = run(fake_quant(chosen.graph, chosen.sites, chosen.record), {"x": inputs[0]})
+    outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
+    assert outputs.shape == expected.shape == (8, 4, 3, 6)
+    assert 10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()) > 25
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "expected"),
+    [
+        (("batch", 8, 6, 6), 2, [0, 0, 2, 3, 6]),
+        (("batch", 8, 6, "width"), -2, [0, 0, 2, 3, -1]),
+        (("batch", 8), 0, [2, 3, 8]),
+        (("batch", "height", "width"), 0, None),
+        (None, 0, None),
+    ],
+)
+def test_a_gathered_axis_gets_the_dimensions_of_its_places(shape, axis: int, expected: list[int] | None) -> None:
+    """Sizes before it are copied, one behind it may be open."""
+    actual = deploy_openvino._shape_of_places(shape, (2, 3), axis)
+    assert (None if actual is None else actual.tolist()) == expected
+
+
 class Biased(Draft):
     """Its biases are as large as the sums that they are added to."""
 
