@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,25 @@ LONGEST = (
     "cli/test_planted_runs.py",
     "quant/onnx/calibration/test_calibrate.py",
 )
+
+
+def pytest_configure(config):
+    """Compiled modules are kept beside their text, also where the environment forbids it, as images of containers do:
+    each worker rewrote the asserts of 600 files anew, and each child compiled qbench. With ``-p no:cacheprovider``
+    nothing is kept."""
+    if config.pluginmanager.has_plugin("cacheprovider"):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Nothing that collecting makes is garbage: searching for some took half of its time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):
