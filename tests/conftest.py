@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,37 +50,69 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-# Files that take longest, first: two workers take a file each, and one that began last would run on alone.
+# Files that take longest, in core-seconds with those of their children, first: two workers take a file each, and one
+# that began last would run on alone.
 LONGEST = (
     "running/test_run.py",
     "backends/test_inductor.py",
-    "pytest_plugin/test_items.py",
+    "check/test_check_file.py",
+    "backends/test_executorch.py",
     "test_readme.py",
-    "report/test_browser.py",
-    "fleet/test_fleet.py",
-    "running/test_saturation_stage.py",
-    "test_build.py",
-    "gating/test_against.py",
-    "bisect/test_start.py",
-    "quant/onnx/test_onnxruntime_session.py",
-    "quant/pytorch/test_narrow_weights.py",
-    "train/test_train.py",
-    "quant/calibrators/test_calibrators.py",
-    "quant/pytorch/test_fx.py",
+    "cli/test_planted_runs.py",
+    "ship/test_folder.py",
+    "upgrade/test_upgrade.py",
+    "pytest_plugin/test_items.py",
     "backends/test_torch_ao.py",
+    "test_build.py",
+    "backends/test_torchscript.py",
+    "architectures/test_zoo.py",
+    "environments/test_making.py",
+    "report/test_browser.py",
+    "bisect/test_start.py",
+    "quant/calibrators/test_calibrators.py",
+    "quant/pytorch/test_narrow_weights.py",
+    "quant/pytorch/test_fx.py",
     "process/test_child_process.py",
+    "check/test_threads.py",
+    "running/test_saturation_stage.py",
     "models/test_models.py",
+    "fleet/test_fleet.py",
+    "cli/test_streams.py",
+    "train/test_train.py",
     "evaluate/test_emulated.py",
+    "quant/onnx/test_onnxruntime_session.py",
+    "datasets/test_datasets.py",
     "report/test_page.py",
-    "evaluate/test_emulated_process.py",
+    "gating/test_against.py",
+    "bisect/test_layers.py",
     "test_architecture.py",
+    "evaluate/test_emulated_process.py",
     "onnx/test_api.py",
     "quant/pytorch/test_pt2e_kinds.py",
     "quant/canonical/test_canonicalize.py",
     "fuzz/test_fuzz.py",
-    "cli/test_planted_runs.py",
     "quant/onnx/calibration/test_calibrate.py",
 )
+
+
+def pytest_configure(config):
+    """Compiled modules are kept beside their text, also where the environment forbids it, as images of containers do:
+    each worker rewrote the asserts of 600 files anew, and each child compiled qbench. With ``-p no:cacheprovider``
+    nothing is kept."""
+    if config.pluginmanager.has_plugin("cacheprovider"):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Nothing that collecting makes is garbage: searching for some took half of its time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.set_threshold(10_000, 20, 20)  # Python's (700, 10, 10) took up to a quarter of a file's time
 
 
 def pytest_collection_modifyitems(items):

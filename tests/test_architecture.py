@@ -87,6 +87,23 @@ def tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Every node of a module's syntax, which many rules go through."""
+    return tuple(ast.walk(tree(module)))
+
+
+@functools.cache
+def functions_of_tests() -> dict[str, ast.FunctionDef]:
+    """Every test function by its file and its name."""
+    return {
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": node
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
 def is_type_checking(node: ast.AST) -> bool:
     """Is this ``if TYPE_CHECKING:``, whose body never runs?"""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -95,7 +112,7 @@ def is_type_checking(node: ast.AST) -> bool:
 @functools.cache
 def imported(module: str) -> frozenset[str]:
     """The full names that a module imports, wherever in it; of qbench the modules, not the things in them."""
-    return imported_by(module, ast.walk(tree(module)))
+    return imported_by(module, nodes(module))
 
 
 @functools.cache
@@ -104,10 +121,10 @@ def imported_at_once(module: str) -> frozenset[str]:
     return imported_by(module, running(module))
 
 
-def imported_by(module: str, nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The full names that these nodes of a module import."""
+def imported_by(module: str, statements: Iterable[ast.AST]) -> frozenset[str]:
+    """The full names that these statements of a module import."""
     found: set[str] = set()
-    for node in nodes:
+    for node in statements:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -180,7 +197,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
     has its own file, since they are five of their own."""
     wrong = []
     for module in MODULES:
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             called = node.func if isinstance(node, ast.Call) else None
             raised = node.exc if isinstance(node, ast.Raise) else None
             named = raised.func if isinstance(raised, ast.Call) else raised
@@ -215,7 +232,7 @@ def test_torch_ao_is_known_to_one_module() -> None:
     for module in MODULES:
         if any(name == "torch.ao" or name.startswith("torch.ao.") for name in imported(module)):
             users.add(module)
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ImportFrom) and node.module == "torch" and "ao" in {a.name for a in node.names}:
                 users.add(module)
             if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.ao":
@@ -231,7 +248,7 @@ def test_no_array_and_no_network_is_unpickled() -> None:
     wrong = [
         f"{module}:{node.lineno}"
         for module in MODULES
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Call)
         and safe.get(ast.unparse(node.func), "") not in [*map(ast.unparse, node.keywords), ""]
     ]
@@ -242,13 +259,7 @@ def test_no_array_and_no_network_is_unpickled() -> None:
 
 def test_every_test_states_its_rule() -> None:
     """A test's docstring says what it proves."""
-    silent = [
-        f"{path.name}:{node.lineno} {node.name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
-    ]
-    assert silent == []
+    assert [name for name, node in functions_of_tests().items() if not ast.get_docstring(node)] == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -271,7 +282,7 @@ def test_no_exception_is_swallowed() -> None:
     """``except:`` and ``except Exception: pass`` hide bugs."""
     wrong = []
     for module in MODULES:
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ExceptHandler):
                 broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
                 empty = all(isinstance(line, ast.Pass) for line in node.body)
@@ -386,13 +397,7 @@ def signals_itself(test: ast.FunctionDef) -> bool:
 def test_no_test_raises_a_signal_in_the_process_of_the_tests() -> None:
     """A worker of pytest has threads and handlers of other libraries, and has died of it: what is sent a signal is a
     process of its own."""
-    tests = {
-        f"{file.relative_to(ROOT)}: {node.name}": node
-        for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
-    assert [name for name, node in tests.items() if signals_itself(node)] == []
+    assert [name for name, node in functions_of_tests().items() if signals_itself(node)] == []
     (raising,) = ast.parse("def test_x():\n    os.kill(os.getpid(), signal.SIGTERM)").body
     assert isinstance(raising, ast.FunctionDef)
     assert signals_itself(raising)

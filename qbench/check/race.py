@@ -27,6 +27,7 @@ SECONDS = 1.0  # of each process and of its two files
 PROCESSES, FEWEST_PROCESSES = 5, 3
 RACE_SECONDS = 8.0  # after so long no further process begins, where the fewest have run: large files load for seconds
 _BLOCK_SECONDS, _WARMUP_SECONDS, _LEAST_ROUNDS = 0.02, 0.2, 3
+_WARMUP_SHARE = 0.2  # of a process's seconds at most: a race that is asked to be short is not warmed up for longer
 _ARM_SECONDS = 0.3  # that a further arm adds, as a share of ``SECONDS``
 
 
@@ -72,7 +73,7 @@ def race_here(backend: str, arms: Sequence[Arm], seconds: float, *, progress: ob
     with runners[0].runner.context():
         answers = [entry.answer() for entry in runners[:2]]
         for entry in runners:
-            entry.count_calls()
+            entry.count_calls(min(_WARMUP_SECONDS, _WARMUP_SHARE * seconds))
         rounds: list[list[float]] = []
         begun, budget = time.perf_counter(), seconds * (1 + _ARM_SECONDS * (len(runners) - 2))
         while len(rounds) < _LEAST_ROUNDS or time.perf_counter() - begun < budget:
@@ -109,10 +110,10 @@ class _Entry:
         """Its outputs, by a first call."""
         return [output.astype(np.float64) for output in self.runner.all_outputs(self.runner(self._prepared))]
 
-    def count_calls(self) -> None:
-        """Finds how many calls fill a block, in a warm-up."""
+    def count_calls(self, seconds: float) -> None:
+        """Finds how many calls fill a block, in a warm-up of so many seconds."""
         begun, calls = time.perf_counter(), 0
-        while calls < 1 or time.perf_counter() - begun < _WARMUP_SECONDS:
+        while calls < 1 or time.perf_counter() - begun < seconds:
             self.runner(self._prepared)
             calls += 1
         self._calls = max(1, round(_BLOCK_SECONDS / ((time.perf_counter() - begun) / calls)))

@@ -19,12 +19,19 @@ MODULES = (
     "safetensors.torch",
     "threadpoolctl",
     "psutil",
+    "filelock",
+    "onnx",
     "qbench.evaluate.predictions",
     "qbench.evaluate.score",
     "qbench.evaluate.runtime_difference",
     "qbench.measure.worker",
+    "qbench.backends.torchscript",
+    "qbench.backends.onnxruntime",
+    "qbench.backends.torch_ao",
 )
 
+gc.disable()  # what imports make lasts: searching it for garbage again and again took a tenth of the time
 import_modules(MODULES)
 gc.collect()
 gc.freeze()
+gc.enable()
