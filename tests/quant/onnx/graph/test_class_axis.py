@@ -91,6 +91,9 @@ def test_a_change_of_shape_keeps_an_axis_that_keeps_its_size(
 def test_a_change_of_shape_whose_sizes_nobody_tells_tells_nothing() -> None:
     """Nor one to another number of axes than is asked for."""
     assert class_axis(row(node("MatMul", "c"), node("Flatten")), "t2", 2) == usual_axis(2) == 1
+    for shapes in ({"t1": [2, 3, 4, 5]}, {"t2": [2, 3, 4, 5]}, {"t1": [2, 3, "n"], "t2": [2, 3, "n"]}):
+        half = row(node("MatMul", "c"), node("Flatten"), **shapes)
+        assert class_axis(half, "t2", 4) == 1
     known = row(node("MatMul", "c"), node("Flatten"), t1=[2, 3, 4, 5], t2=[2, 60])
     assert class_axis(known, "t2", 4) == usual_axis(4) == 1
     assert usual_axis(3) == 2

@@ -125,6 +125,7 @@ def test_a_range_ends_where_the_activation_behind_cuts(
         (lambda m, x: m.r(torch.add(x, x, alpha=2)), None, "", [("add", "r")]),
         (lambda m, x: m.r(y := x + x) + y, None, "", []),
         (lambda m, x: m.r(x + x), None, "r", []),
+        (lambda m, x: m.r(x + x), None, "add", []),
         (lambda m, x: m.e(x + x), "replace", "", []),
     ],
 )  # fmt: skip

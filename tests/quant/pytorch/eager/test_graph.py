@@ -71,12 +71,13 @@ class Network(nn.Module):
 
 def test_what_flows_through_a_graph_is_told_by_its_kind() -> None:
     """One float32 tensor, several tensors, or neither; a size is none of several."""
-    network = Network(lambda m, x: (x.chunk(2), x.double(), x.shape, x.argmax()))
+    network = Network(lambda m, x: (x.chunk(2), x.double(), x.shape, x.argmax(), x.stride()))
     told = values(torch.fx.symbolic_trace(network), (torch.rand(2, 3),))
-    assert told[:5] == (
+    assert told[:6] == (
         Value(floats=True, shape=(2, 3)),
         Value(several=True),
         Value(shape=(2, 3)),
+        Value(),
         Value(),
         Value(),
     )
