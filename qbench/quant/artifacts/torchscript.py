@@ -186,7 +186,7 @@ def _multiply_accumulates(function: Any, args: Any, kwargs: Any, result: Any) ->
     if function.namespace != "aten":
         return None
     if name in ("quantized_lstm", "quantized_gru"):
-        return _quantized_recurrent(name, args)
+        return _quantized_recurrent(name, args, kwargs)
     if name in _RECURRENT:
         positions = args[0].numel() // args[0].shape[-1]
         weights = args[2] if function._overloadname == "input" else args[3]  # else of packed sequences
@@ -253,11 +253,10 @@ def unpack_weight(name: str, packed: Any) -> Any:
 _PACKED_CONVOLUTIONS = (
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv1d", "conv2d", "conv3d"
 )  # fmt: skip
-_QINT8_CODE = 12  # c10::ScalarType::QInt8, as the graph of a saved quantized LSTM holds it
 
 
-def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
-    """Gates x hidden x (input + hidden) for each position, layer and direction."""
+def _quantized_recurrent(name: str, args: Any, kwargs: Any) -> tuple[int, bool]:
+    """Gates x hidden x (input + hidden) for each position, layer and direction; an LSTM may have weights of fp16."""
     import torch
 
     gates = 4 if name == "quantized_lstm" else 3
@@ -270,8 +269,7 @@ def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
     for layer in range(layer_count):
         inputs = width if layer == 0 else hidden * directions
         macs += directions * gates * hidden * (inputs + hidden)
-    int8 = name == "quantized_gru" or len(args) < 10 or args[9] in (torch.qint8, _QINT8_CODE)
-    return positions * macs, int8
+    return positions * macs, kwargs.get("dtype") != torch.float16
 
 
 def _counted_by_torch(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:
