@@ -186,7 +186,7 @@ def _multiply_accumulates(function: Any, args: Any, kwargs: Any, result: Any) ->
     if function.namespace != "aten":
         return None
     if name in ("quantized_lstm", "quantized_gru"):
-        return _quantized_recurrent(name, args, kwargs)
+        return _quantized_recurrent(name, args)
     if name in _RECURRENT:
         positions = args[0].numel() // args[0].shape[-1]
         weights = args[2] if function._overloadname == "input" else args[3]  # else of packed sequences
@@ -255,10 +255,9 @@ _PACKED_CONVOLUTIONS = (
 )  # fmt: skip
 
 
-def _quantized_recurrent(name: str, args: Any, kwargs: Any) -> tuple[int, bool]:
-    """Gates x hidden x (input + hidden) for each position, layer and direction; an LSTM may have weights of fp16."""
-    import torch
-
+def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
+    """Gates x hidden x (input + hidden) for each position, layer and direction; the weights may be fp16 in place of
+    int8, which the packed ones tell."""
     gates = 4 if name == "quantized_lstm" else 3
     state = args[1][0] if isinstance(args[1], list | tuple) else args[1]
     hidden = int(state.shape[-1])
@@ -269,7 +268,7 @@ def _quantized_recurrent(name: str, args: Any, kwargs: Any) -> tuple[int, bool]:
     for layer in range(layer_count):
         inputs = width if layer == 0 else hidden * directions
         macs += directions * gates * hidden * (inputs + hidden)
-    return positions * macs, kwargs.get("dtype") != torch.float16
+    return positions * macs, not any(cell.__getstate__()[0][0] == "quantized_fp16" for cell in args[2])
 
 
 def _counted_by_torch(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:
