@@ -1,0 +1,186 @@
+"""OpenVINO's settings, pairs of files and words, without OpenVINO; and its own form, read as text."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qbench.errors import CaseSkipped, ModelError
+from qbench.machine import half_floats
+from qbench.quant.artifacts import openvino_ir, openvino_model
+from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, pack, unpack_pair
+
+_SESSION = {
+    "PERFORMANCE_HINT": "LATENCY",
+    "NUM_STREAMS": 1,
+    "INFERENCE_NUM_THREADS": 3,
+    "ENABLE_CPU_PINNING": False,
+    "ENABLE_HYPER_THREADING": True,
+    "SCHEDULING_CORE_TYPE": "ANY_CORE",
+}
+
+
+class Said(str):
+    """A value as OpenVINO keeps it, under its word."""
+
+    def astype(self, kind: type) -> Any:
+        return kind(self)
+
+    def to_string(self) -> str:
+        return str(self)
+
+
+class Marked:
+    """A model with the marks that a pair of files carries."""
+
+    def __init__(self, **marks: str) -> None:
+        self._marks = {("qbench", name): Said(value) for name, value in marks.items()}
+
+    def has_rt_info(self, place: Sequence[str]) -> bool:
+        return tuple(place) in self._marks
+
+    def get_rt_info(self, place: Sequence[str]) -> Said:
+        return self._marks[tuple(place)]
+
+
+@pytest.mark.parametrize(("precision", "hint"), [("fp32", "f32"), ("bf16", "bf16"), ("fp16", "f16")])
+def test_how_every_model_is_compiled(precision: Any, hint: str) -> None:
+    assert openvino_model.session_settings(3, precision) == {**_SESSION, "INFERENCE_PRECISION_HINT": hint}
+
+
+def test_floats_are_fp32_unless_told() -> None:
+    assert openvino_model.session_settings(3) == {**_SESSION, "INFERENCE_PRECISION_HINT": "f32"}
+
+
+def test_what_a_model_says_of_itself() -> None:
+    """Of its floats, where the word is known; of inputs made bytes, unless the caller says another."""
+    name = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
+    assert openvino_model.read_marks(Marked()) == {}
+    assert openvino_model.read_marks(Marked(), 64) == {}
+    assert openvino_model.read_marks(Marked(dynamic_quantization_group_size="32")) == {name: 32}
+    assert openvino_model.read_marks(Marked(dynamic_quantization_group_size="32"), 0) == {name: 0}
+    said = [openvino_model._precision_of(Marked(inference_precision=word)) for word in ("bf16", "fp16", "fp32", "f64")]
+    assert said == ["bf16", "fp16", "fp32", "fp32"]
+    assert openvino_model._precision_of(Marked()) == "fp32"
+
+
+def test_floats_that_the_cpu_does_not_multiply_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
+    openvino_model._require_instructions("fp32")
+    with pytest.raises(CaseSkipped, match=r"^no bf16; run this bf16 file on a CPU that multiplies bf16$"):
+        openvino_model._require_instructions("bf16")
+    monkeypatch.setattr(half_floats, "explain_missing", lambda _precision: None)
+    openvino_model._require_instructions("bf16")
+
+
+def test_floats_that_openvino_takes_for_others_are_skipped() -> None:
+    taken = SimpleNamespace(get_property={"INFERENCE_PRECISION_HINT": Said("f16")}.__getitem__)
+    openvino_model._require_precision(taken, "fp16")
+    openvino_model._require_precision(taken, "fp32")
+    with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f16; run this bf16 file"):
+        openvino_model._require_precision(taken, "bf16")
+
+
+def test_two_files_travel_as_one(tmp_path: Path) -> None:
+    """Not compressed, as the same bytes whenever they are made."""
+    (tmp_path / "a.xml").write_bytes(b"<net/>" * 100)
+    (tmp_path / "a.bin").write_bytes(bytes(1000))
+    for name in ("one", "two"):
+        pack(tmp_path / "a.xml", tmp_path / "a.bin", tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one") as pair:
+        stored = [(info.filename, info.compress_type, info.date_time) for info in pair.infolist()]
+    assert stored == [(name, zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0)) for name in (GRAPH, WEIGHTS)]
+    assert unpack_pair(tmp_path / "one", tmp_path, "b") == "b.xml"
+    assert [(tmp_path / f"b.{end}").read_bytes() for end in ("xml", "bin")] == [b"<net/>" * 100, bytes(1000)]
+    assert unpack_pair(tmp_path / "a.xml", tmp_path, "c") is None
+    assert not list(tmp_path.glob("c.*"))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Exception from src/core.cpp:120:\nCheck 'a == b' failed:\n\n  It is odd. \nTruly.", "It is odd. Truly."),
+        ("Check 'a == b' failed", "Check 'a == b' failed"),  # better than nothing
+        ("x" * 401, "x" * 400),
+        ("", "no message"),
+    ],
+)
+def test_a_message_on_one_line(message: str, told: str) -> None:
+    assert openvino_model.shorten(RuntimeError(message)) == told
+
+
+def operator(name: str, kind: str, *outputs: set[str]) -> Any:
+    values = [SimpleNamespace(get_names=lambda names=names: names) for names in outputs]
+    return SimpleNamespace(outputs=lambda: values, get_type_name=lambda: kind, get_friendly_name=lambda: name)
+
+
+def test_the_operators_that_make_a_tensor() -> None:
+    """By any of its names, at any of their outputs; not the constant or the model's output of that name."""
+    operators = [
+        operator("first", "MatMul", {"a", "b"}),
+        operator("other", "MatMul", {"c"}),
+        operator("split", "Split", {"d"}, {"e"}),
+        operator("weight", "Constant", {"a"}),
+        operator("output", "Result", {"e"}),
+    ]
+    model = SimpleNamespace(get_ops=lambda: operators)
+    assert openvino_model._name_makers(model, ["b", "e", "gone"]) == ["first", "split"]
+
+
+def own_form(file: Path, *layers: str, body: str = "<net><layers>{}</layers></net>") -> Path:
+    file.write_text(body.format("".join(layers)))
+    openvino_ir.find_weights(file).write_bytes(b"weights")
+    return file
+
+
+def constant(kind: str, size: str = 'size="256"') -> str:
+    return f'<layer type="Const"><data element_type="{kind}" {size}/></layer>'
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "i4", "u4", "nf4"])
+def test_weights_of_bytes(tmp_path: Path, kind: str) -> None:
+    assert openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", constant("f32"), constant(kind)))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        constant("f32"),
+        constant("i8", 'size="255"'),  # too small for a weight
+        constant("i8", ""),
+        constant("i8").replace("Const", "Convert"),
+        '<layer type="Const"/>',
+    ],
+)
+def test_what_is_no_weight_of_bytes(tmp_path: Path, layer: str) -> None:
+    assert not openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", layer))
+
+
+def test_the_layers_that_quantize(tmp_path: Path) -> None:
+    file = own_form(
+        tmp_path / "m.xml", '<layer name="a" type="FakeQuantize"/>', '<layer name="b" type="Relu"/>',
+        '<layer name="c" type="FakeQuantize"/>',
+    )  # fmt: skip
+    assert openvino_ir.list_quantized(file) == ("a", "c")
+    openvino_ir.find_weights(file).unlink()
+    with pytest.raises(ModelError, match="its weights are not beside it: .*m.bin$"):
+        openvino_ir.list_quantized(file)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("<net>", "cannot read this .xml"),
+        ("<net></net>", "is no model of OpenVINO's"),
+        ("<other><layers/></other>", "is no model of OpenVINO's"),
+    ],
+)
+def test_what_is_no_model(tmp_path: Path, body: str, why: str) -> None:
+    with pytest.raises(ModelError, match=why):
+        openvino_ir.list_quantized(own_form(tmp_path / "m.xml", body=body))
