@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qbench.errors import CaseSkipped, ModelError
+from qbench.errors import BuildError, CaseSkipped, ModeImpossible, ModelError
 from qbench.machine import half_floats
 from qbench.quant.artifacts import openvino_ir, openvino_model
 from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, pack, unpack_pair
@@ -84,6 +85,80 @@ def test_floats_that_openvino_takes_for_others_are_skipped() -> None:
     openvino_model._require_precision(taken, "fp32")
     with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f16; run this bf16 file"):
         openvino_model._require_precision(taken, "bf16")
+
+
+class Core:
+    """OpenVINO, for which every file is ``model``; it compiles into what was asked of it, or raises ``error``."""
+
+    def __init__(self, model: Any, error: Exception | None = None) -> None:
+        self.model, self.error = model, error
+
+    def read_model(self, *_sources: Any) -> Any:
+        return self.model
+
+    def compile_model(self, model: Any, device: str, settings: dict[str, Any]) -> Any:
+        if self.error is not None:
+            raise self.error
+        taken = Said(settings["INFERENCE_PRECISION_HINT"].replace("bf16", "f32"))
+        return SimpleNamespace(asked=(model, device, settings), get_property={"INFERENCE_PRECISION_HINT": taken}.get)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, model: Any, error: Exception | None = None) -> Any:
+    monkeypatch.setattr(half_floats, "explain_missing", lambda _precision: None)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: Core(model, error)))
+    return model
+
+
+def test_what_is_asked_of_openvino(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The settings of every model, what the model says, and what the caller says."""
+    (file := tmp_path / "m.onnx").write_bytes(b"x")
+    model = use(monkeypatch, Marked(dynamic_quantization_group_size="32", inference_precision="fp16"))
+    expected = {**_SESSION, "INFERENCE_PRECISION_HINT": "f16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32}
+    told = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": False}
+    assert openvino_model.compile_file(file).asked == (model, "CPU", {**expected, **told})
+    told = {"PERF_COUNT": True, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    compiled = openvino_model.compile_file(file, threads=3, profile=True, dynamic_group=0)
+    assert compiled.asked == (model, "CPU", {**expected, **told})
+    assert openvino_model.compile_content(b"x", threads=3).asked[2] == {**expected, "PERF_COUNT": False}
+
+
+def test_settings_are_read_from_a_pair_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An ONNX file has no marks, and is not read for them."""
+    (file := tmp_path / "m.onnx").write_bytes(b"x")
+    use(monkeypatch, Marked(inference_precision="bf16", dynamic_quantization_group_size="8"))
+    session = {**_SESSION, "INFERENCE_NUM_THREADS": 0}
+    assert openvino_model.read_settings(file) == {**session, "INFERENCE_PRECISION_HINT": "f32"}
+    pack(file, file, tmp_path / "pair")
+    marked = {"INFERENCE_PRECISION_HINT": "bf16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 8}
+    assert openvino_model.read_settings(tmp_path / "pair") == session | marked
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "told"),
+    [
+        ("It is odd.", BuildError, "OpenVINO cannot load the model: It is odd."),
+        ("std::bad_alloc", RuntimeError, "std::bad_alloc"),  # memory ran out: no fault of the model
+        ("OpConversionFailure\n-- Conversion is failed for: A-1\n-- No conversion rule found for operations: B, C",
+         ModeImpossible, "it does not know A-1, B, C as it stands there (OpConversionFailure -- Conversion"),
+        ("OpConversionFailure", ModeImpossible, "does not know an operator as it stands there (OpConversionFailure)"),
+    ],
+)  # fmt: skip
+def test_why_openvino_does_not_load(
+    monkeypatch: pytest.MonkeyPatch, message: str, kind: type[Exception], told: str
+) -> None:
+    use(monkeypatch, Marked(), RuntimeError(message))
+    with pytest.raises(kind) as raised:
+        openvino_model.compile_content(b"x", threads=1)
+    assert told in str(raised.value)
+
+
+def test_a_model_that_is_run_in_other_floats_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Marked(inference_precision="bf16"))
+    with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f32;"):
+        openvino_model.compile_content(b"x", threads=1)
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
+    with pytest.raises(CaseSkipped, match=r"^no bf16;"):
+        openvino_model.compile_content(b"x", threads=1)
 
 
 def test_two_files_travel_as_one(tmp_path: Path) -> None:
