@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from qbench.errors import BuildError, CaseSkipped, ModeImpossible, ModelError
 from qbench.machine import half_floats
 from qbench.quant.artifacts import openvino_ir, openvino_model
 from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, pack, unpack_pair
+from qbench.quant.recipe import Recipe
 
 _SESSION = {
     "PERFORMANCE_HINT": "LATENCY",
@@ -206,6 +208,82 @@ def test_the_operators_that_make_a_tensor() -> None:
     ]
     model = SimpleNamespace(get_ops=lambda: operators)
     assert openvino_model._name_makers(model, ["b", "e", "gone"]) == ["first", "split"]
+
+
+class Written:
+    """A model that OpenVINO or NNCF made, which tells what was asked for."""
+
+    def __init__(self, **asked: Any) -> None:
+        self.asked = asked
+
+    def set_rt_info(self, value: str, place: Sequence[str]) -> None:
+        self.asked["/".join(place)] = value
+
+    def get_ops(self) -> list[Any]:
+        return [operator("first", "MatMul", {"a"})]
+
+
+def save(model: Written, file: str, **more: Any) -> None:
+    Path(file).write_text(repr(model.asked | more))
+    Path(file).with_suffix(".bin").write_bytes(b"")
+
+
+def compress(_model: Any, **asked: Any) -> Written:
+    if asked["mode"] == "INT4_ASYM":
+        raise ValueError
+    return Written(**asked)
+
+
+def use_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = SimpleNamespace(**{mode: mode for mode in ("INT8_SYM", "INT8_ASYM", "INT4_SYM", "INT4_ASYM")})
+    nncf = SimpleNamespace(
+        set_log_level=int, CompressWeightsMode=modes, IgnoredScope=lambda names: names, compress_weights=compress
+    )
+    core = SimpleNamespace(read_model=lambda source: Written(source=source))
+    monkeypatch.setitem(sys.modules, "nncf", nncf)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core, save_model=save))
+
+
+def read_written(pair: Path) -> Any:
+    with zipfile.ZipFile(pair) as archive:
+        assert archive.read(WEIGHTS) == b""
+        return ast.literal_eval(archive.read(GRAPH).decode())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "asked"),
+    [
+        ({}, {"mode": "INT8_ASYM", "group_size": 128, "ratio": 1.0, "all_layers": True, "dynamic": "32"}),
+        ({"bits": 8, "symmetric": True}, {"mode": "INT8_SYM", "dynamic": "32"}),
+        ({"bits": 4, "symmetric": True, "group": 64, "arithmetic": "fp32"},
+         {"mode": "INT4_SYM", "group_size": 64, "ratio": 1.0, "all_layers": True, "dynamic": "0"}),
+        ({"bits": 4, "symmetric": True, "group": "channel"},
+         {"mode": "INT4_SYM", "group_size": -1, "ratio": 1.0, "all_layers": True, "dynamic": "32"}),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_nncf_for_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recipe: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """Sizes of groups only for weights of few bits; inputs are made bytes unless the recipe has floats."""
+    use_tools(monkeypatch)
+    dynamic = {"qbench/dynamic_quantization_group_size": asked.pop("dynamic"), "compress_to_fp16": False}
+    for skipped, scope in (([], None), (["a"], ["first"])):
+        openvino_model.compress_weights(tmp_path / "m.onnx", tmp_path / "pair", Recipe(**recipe), skipped)
+        assert read_written(tmp_path / "pair") == {**asked, **dynamic, "ignored_scope": scope}
+
+
+def test_what_nncf_cannot_compress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_tools(monkeypatch)
+    with pytest.raises(BuildError, match=r"^NNCF cannot compress .* model: ValueError: no message; take another group"):
+        openvino_model.compress_weights(tmp_path / "m.onnx", tmp_path / "pair", Recipe(bits=4, symmetric=False), [])
+
+
+def test_a_model_of_halves_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_tools(monkeypatch)
+    openvino_model.store_half(tmp_path / "m.onnx", tmp_path / "pair", "bf16")
+    source = str(tmp_path / "m.onnx")
+    written = {"source": source, "qbench/inference_precision": "bf16", "compress_to_fp16": True}
+    assert read_written(tmp_path / "pair") == written
 
 
 def own_form(file: Path, *layers: str, body: str = "<net><layers>{}</layers></net>") -> Path:
