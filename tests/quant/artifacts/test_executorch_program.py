@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qbench.errors import BuildError
-from qbench.quant.artifacts import executorch_program
+from qbench.quant.artifacts import executorch_program, exported_macs, torch_export
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.executorch_program import Ran, mark_layers
 
@@ -39,6 +39,33 @@ def test_a_kernel_is_int8_by_its_activations(name, multiplies, int8):
 
 
 PRODUCTS = (Layer(name="a", operator="xnnpack::convolution", macs=10), Layer(name="b", operator="aten::mm", macs=5))
+
+
+def node(name: str, target: Any, *args: Any, macs: int | None = None) -> Any:
+    return SimpleNamespace(name=name, target=target, args=args, macs=macs)
+
+
+def test_the_products_of_a_lowered_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that XNNPACK takes where their part is called; named after the submodule where that is known."""
+    monkeypatch.setattr(exported_macs, "count_macs", lambda node: node.macs)
+    monkeypatch.setattr(exported_macs, "name_operator", lambda node: str(node.target))
+    monkeypatch.setattr(torch_export, "layer_name", lambda node: {"n1": "block.conv"}.get(node.name))
+    inner = [node("n1", "aten.convolution", macs=3), node("n2", "aten.relu"), node("n3", "aten.mm", macs=4)]
+    lowered = SimpleNamespace(graph_module=SimpleNamespace(graph=SimpleNamespace(nodes=inner)))
+    part = SimpleNamespace(original_module=lowered)
+    nodes = [
+        node("n0", "aten.bmm", macs=0),
+        node("lowered", "lowered_module_0"),
+        node("call", "<executorch_call_delegate>", node("lowered", "lowered_module_0"), node("x", "x"), macs=9),
+        node("n4", "aten.addmm", macs=5),
+    ]
+    graph = SimpleNamespace(graph=SimpleNamespace(nodes=nodes), lowered_module_0=part)
+    assert tuple(executorch_program._list_products(graph)) == (
+        Layer(name="n0", operator="aten::bmm", macs=0),
+        Layer(name="block.conv", operator="xnnpack::convolution", macs=3),
+        Layer(name="n3", operator="xnnpack::mm", macs=4),
+        Layer(name="n4", operator="aten::addmm", macs=5),
+    )
 
 
 def test_products_and_kernels_are_matched_in_order():
