@@ -63,6 +63,7 @@ def normalizes(graph: Any, x: Any) -> Any:
     added = graph.call_function(aten.add.Tensor, (read["var"], 1e-5))
     added = graph.call_function(aten.add.Tensor, (added, graph.call_function(aten.add.Tensor, (read["other"], 1e-5))))
     added = graph.call_function(aten.add.Tensor, (read["var"], added))
+    norm = graph.call_function(aten.clamp.default, (norm, 0, 6))
     return graph.call_function(aten.add.Tensor, (norm, added))
 
 
@@ -86,6 +87,7 @@ def test_train_and_eval_mode_of_a_graph() -> None:
     assert modes(module) == ({True}, {True})
     assert "dropout.default(" in module.code
     assert "0.5, False" not in module.code
+    assert [node.args[1:] for node in calls(module, "clamp")] == [(0, 6)]
     torch_export.freeze_batch_norm(module)
     assert modes(module) == ({False}, {True})
     torch_export.set_training(module, False)
@@ -188,6 +190,37 @@ def test_why_a_layer_of_a_graph_stays_float() -> None:
     assert reasons(dynamic=False) == says
     covers = "dynamic quantization by PT2E covers Linear layers only"
     assert reasons(dynamic=True) == {**says, "conv": covers}
+
+
+def test_stacks_of_calls_are_hidden_while_it_is_exported() -> None:
+    """Those of calls of modules alone; a module without a graph has none."""
+    graph = torch.fx.Graph()
+    marked = graph.call_module("a", (graph.placeholder("x"),))
+    plain = graph.call_module("a", (marked,))
+    function = graph.call_function(torch.relu, (plain,))
+    marked.meta["nn_module_stack"], function.meta["nn_module_stack"] = "the call", "the function"
+    with torch_export._stacks_of_calls(SimpleNamespace(graph=graph)):
+        assert [dict(node.meta) for node in (marked, plain)] == [{}, {}]
+        assert function.meta == {"nn_module_stack": "the function"}
+    assert marked.meta == {"nn_module_stack": "the call"}
+    assert plain.meta == {}
+    with torch_export._stacks_of_calls(object()):
+        pass
+
+
+def test_masks_are_taken_as_they_are_given() -> None:
+    """Causal only where the caller says so, while it is exported."""
+    from torch.nn.modules import transformer
+
+    compare = transformer._detect_is_causal_mask
+    causal = transformer._generate_square_subsequent_mask(3)
+    assert compare(causal)
+    with torch_export._masks_as_given():
+        given = transformer._detect_is_causal_mask
+        assert [given(causal), given(causal, None, 3), given(causal, False), given(causal, True)] == [
+            False, False, False, True,
+        ]  # fmt: skip
+    assert transformer._detect_is_causal_mask is compare
 
 
 class Doubling(torch.nn.Module):  # type: ignore[misc]
