@@ -163,6 +163,7 @@ def test_a_program_is_loaded_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_what_the_runtime_says_of_an_operator(monkeypatch: pytest.MonkeyPatch, said: str, told: str) -> None:
+    """The operator and the end of its first check, where it says them; else the error itself."""
     use(monkeypatch, said)
     with pytest.raises(BuildError) as raised:
         executorch_program.load_running(Path("m.pte"), ())
@@ -170,6 +171,7 @@ def test_what_the_runtime_says_of_an_operator(monkeypatch: pytest.MonkeyPatch, s
 
 
 def test_a_file_that_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, with what the runtime says."""
     use(monkeypatch, "broken")
     with pytest.raises(BuildError, match=r"^m.pte does not load \(RuntimeError: not a program at "):
         executorch_program.load(Path("a/m.pte"))

@@ -53,10 +53,12 @@ class Marked:
 
 @pytest.mark.parametrize(("precision", "hint"), [("fp32", "f32"), ("bf16", "bf16"), ("fp16", "f16")])
 def test_how_every_model_is_compiled(precision: Any, hint: str) -> None:
+    """One request at a time, on all processors that the process may use."""
     assert openvino_model.session_settings(3, precision) == {**_SESSION, "INFERENCE_PRECISION_HINT": hint}
 
 
 def test_floats_are_fp32_unless_told() -> None:
+    """OpenVINO itself would take bfloat16 where the CPU has it."""
     assert openvino_model.session_settings(3) == {**_SESSION, "INFERENCE_PRECISION_HINT": "f32"}
 
 
@@ -73,6 +75,7 @@ def test_what_a_model_says_of_itself() -> None:
 
 
 def test_floats_that_the_cpu_does_not_multiply_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 bits alone; with the reason and the way out."""
     monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
     openvino_model._require_instructions("fp32")
     with pytest.raises(CaseSkipped, match=r"^no bf16; run this bf16 file on a CPU that multiplies bf16$"):
@@ -82,6 +85,7 @@ def test_floats_that_the_cpu_does_not_multiply_are_skipped(monkeypatch: pytest.M
 
 
 def test_floats_that_openvino_takes_for_others_are_skipped() -> None:
+    """Of 16 bits alone: what fp32 becomes is not asked."""
     taken = SimpleNamespace(get_property={"INFERENCE_PRECISION_HINT": Said("f16")}.__getitem__)
     openvino_model._require_precision(taken, "fp16")
     openvino_model._require_precision(taken, "fp32")
@@ -148,6 +152,7 @@ def test_settings_are_read_from_a_pair_alone(monkeypatch: pytest.MonkeyPatch, tm
 def test_why_openvino_does_not_load(
     monkeypatch: pytest.MonkeyPatch, message: str, kind: type[Exception], told: str
 ) -> None:
+    """In its own words; operators that it does not know are no fault of the suite's."""
     use(monkeypatch, Marked(), RuntimeError(message))
     with pytest.raises(kind) as raised:
         openvino_model.compile_content(b"x", threads=1)
@@ -155,6 +160,7 @@ def test_why_openvino_does_not_load(
 
 
 def test_a_model_that_is_run_in_other_floats_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is compiled where the CPU has no instructions, else by what was taken."""
     use(monkeypatch, Marked(inference_precision="bf16"))
     with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f32;"):
         openvino_model.compile_content(b"x", threads=1)
@@ -189,6 +195,7 @@ def test_two_files_travel_as_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_message_on_one_line(message: str, told: str) -> None:
+    """Without the places in OpenVINO's sources, and no longer than it may be."""
     assert openvino_model.shorten(RuntimeError(message)) == told
 
 
@@ -273,12 +280,14 @@ def test_what_is_asked_of_nncf_for_weights(
 
 
 def test_what_nncf_cannot_compress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An error without words is told by its kind."""
     use_tools(monkeypatch)
     with pytest.raises(BuildError, match=r"^NNCF cannot compress .* model: ValueError: no message; take another group"):
         openvino_model.compress_weights(tmp_path / "m.onnx", tmp_path / "pair", Recipe(bits=4, symmetric=False), [])
 
 
 def test_a_model_of_halves_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its weights are stored in 16 bits, and the format that multiplies is written into it."""
     use_tools(monkeypatch)
     openvino_model.store_half(tmp_path / "m.onnx", tmp_path / "pair", "bf16")
     source = str(tmp_path / "m.onnx")
@@ -298,6 +307,7 @@ def constant(kind: str, size: str = 'size="256"') -> str:
 
 @pytest.mark.parametrize("kind", ["i8", "u8", "i4", "u4", "nf4"])
 def test_weights_of_bytes(tmp_path: Path, kind: str) -> None:
+    """A constant of such a type that is large enough, among others."""
     assert openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", constant("f32"), constant(kind)))
 
 
@@ -312,10 +322,12 @@ def test_weights_of_bytes(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_what_is_no_weight_of_bytes(tmp_path: Path, layer: str) -> None:
+    """By its type, its size, or its kind of layer."""
     assert not openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", layer))
 
 
 def test_the_layers_that_quantize(tmp_path: Path) -> None:
+    """By name and in order; the weights must be there."""
     file = own_form(
         tmp_path / "m.xml", '<layer name="a" type="FakeQuantize"/>', '<layer name="b" type="Relu"/>',
         '<layer name="c" type="FakeQuantize"/>',
@@ -335,5 +347,6 @@ def test_the_layers_that_quantize(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_model(tmp_path: Path, body: str, why: str) -> None:
+    """Neither what is no XML nor XML of another kind."""
     with pytest.raises(ModelError, match=why):
         openvino_ir.list_quantized(own_form(tmp_path / "m.xml", body=body))

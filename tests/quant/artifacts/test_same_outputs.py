@@ -50,6 +50,7 @@ def spread(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
 
 
 def test_twice_what_rounding_moves_is_allowed_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first difference beyond both is an error that tells all of them."""
     spread(monkeypatch, 0.5)
     assert require(off_by(0, 2, 0)) is None
     with pytest.raises(BuildError) as raised:
@@ -68,12 +69,14 @@ def test_the_first_difference_over_the_limit_is_an_error(difference: float) -> N
 
 
 def test_kernels_that_overflow_are_told_instead() -> None:
+    """Of a difference over the limit alone."""
     told = "sums of 16 bits do overflow (outputs off by up to 2, at up to 4)"
     assert require(off_by(2, 0, 0), saturates=True) == told
     assert require(off_by(1, 0, 0), saturates=True) is None
 
 
 def test_a_module_that_does_not_repeat_is_named_itself() -> None:
+    """Before the artifact is blamed, or its kernels."""
     calls = iter(range(100))
     with pytest.raises(BuildError) as raised:
         same_outputs.require(lambda x: x + next(calls), lambda x: x[0], PROBES[:1], tolerance=0.25, saturates=True)

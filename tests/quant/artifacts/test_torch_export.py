@@ -252,6 +252,7 @@ def test_the_batch_axis_of_an_export() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
 def test_what_export_cannot_trace() -> None:
+    """Control flow by values, and TorchScript: each with its way out."""
     x = (torch.ones(1, 2),)
     with pytest.raises(ModeImpossible, match="cannot trace this network .*rewrite that part"):
         torch_export.export(ByValue(), x)

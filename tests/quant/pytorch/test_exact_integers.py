@@ -34,6 +34,7 @@ def test_layers_whose_kernels_cannot_be_used() -> None:
 
 
 def test_what_differs_is_told_by_its_worst_layer() -> None:
+    """With its share, and how many layers differ; nothing where none does."""
     assert exact_integers._of_differences(Compared(layers=5, examples=4)) is None
     assert exact_integers._of_differences(COMPARED) == (
         "on 4 calibration examples 3 of 5 int8 layers differ from exact integers by more than rounding, b in 25.0% of "
@@ -90,6 +91,7 @@ def is_fast(**shape: Any) -> bool:
     ],
 )
 def test_grouped_convolutions_that_fbgemm_has_kernels_for(shape: dict[str, Any]) -> None:
+    """Depthwise of some sizes, and groups of 4, 8 or 16 channels of 3 x 3."""
     assert is_fast(**shape)
 
 
@@ -112,6 +114,7 @@ def test_grouped_convolutions_that_fbgemm_has_kernels_for(shape: dict[str, Any])
     ],
 )
 def test_grouped_convolutions_that_fbgemm_computes_group_by_group(shape: dict[str, Any]) -> None:
+    """One rule of its fast path is broken in each."""
     assert not is_fast(**shape)
 
 
@@ -152,5 +155,6 @@ def test_which_convolutions_are_slow(
     ],
 )  # fmt: skip
 def test_what_is_said_of_slow_convolutions(monkeypatch: pytest.MonkeyPatch, slow: list[Any], note: str | None) -> None:
+    """One, or the first three of several, with their shapes."""
     monkeypatch.setattr(exact_integers, "layers", lambda _module: slow)
     assert exact_integers.slow_note(None, "fbgemm") == note

@@ -413,6 +413,7 @@ class Never(Limited):
 
 
 def test_a_layer_that_no_step_mends_is_left_as_it_was():
+    """It is named as left, and none of its channels counts as wider."""
     sums, weight = narrow_weights.Sums(), rounded(WEIGHT, per_channel=True)
     assert narrow_weights.ask(sums, Never(), "a", LayerKernel(kind="linear"), weight, WEIGHT, narrow=True) is weight
     assert sums == narrow_weights.Sums(layers=1, overflowing=["a"], left=["a"], of_channels=3)
