@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,8 @@ def match_globs(keys: list[CaseKey], only: str) -> list[CaseKey]:
 
 def sort_cells(cells: Iterable[CaseKey], backends: Mapping[str, Backend], listed: Iterable[CaseKey]) -> list[CaseKey]:
     """The cells by model, threads, batch size, host, runtime, fp32 first, then backend and mode, each as it comes among
-    those that are ``listed``."""
-    ranks: dict[str, dict[object, int]] = {name: {} for name in (*CASE_KEYS, "runtime")}
+    those that are ``listed``; before these what is not, such as a reference's backend or host."""
+    ranks: dict[str, dict[object, int]] = {name: defaultdict(lambda: -1) for name in (*CASE_KEYS, "runtime")}
     for key in listed:
         for name in CASE_KEYS:
             ranks[name].setdefault(getattr(key, name), len(ranks[name]))
@@ -48,12 +49,12 @@ def sort_cells(cells: Iterable[CaseKey], backends: Mapping[str, Backend], listed
             ranks["model"][key.model],
             ranks["threads"][key.threads],
             ranks["batch_size"][key.batch_size],
-            ranks["host"].get(key.host, -1),  # the reference of a host that does not time is native
+            ranks["host"][key.host],
             ranks["runtime"][backends[key.backend].runtime],
             key.mode != "fp32",
-            ranks["backend"].get(key.backend, -1),  # a reference's backend may stand nowhere in the suite
-            ranks["mode"].get(key.mode, -1),
-            ranks["recipe"].get(key.recipe, -1),
+            ranks["backend"][key.backend],
+            ranks["mode"][key.mode],
+            ranks["recipe"][key.recipe],
         )
 
     return sorted(cells, key=rank_key)

@@ -9,9 +9,9 @@ import pytest
 from made_records import accuracy, failed, fp32, info, int8
 from made_runs import run_folder
 
-from qbench.portability.compare_hosts import compare_hosts, compare_outputs, find_remedy
-from qbench.record.schema import HostFacts, TargetFacts, read_case_id
-from qbench.record.stored_run import SuiteInfo, read_run
+from qbench.portability.compare_hosts import compare_hosts, compare_outputs, find_remedy, is_other_file, judge_change
+from qbench.record.schema import EmulatedExamples, HostFacts, TargetFacts, read_case_id
+from qbench.record.stored_run import MetricInfo, SuiteInfo, read_run
 from qbench.report.build import judge
 
 TEXT = """
@@ -206,3 +206,145 @@ def test_examples_that_a_host_left_out_are_not_compared(run_of):
     assert (change.n, change.differing, change.agreement, change.other_class) == (2, 1, 0.5, ("5",))
     np.savez(file, **stored | {"positions": np.array([3, N])})
     assert compare_outputs(run, limited, native) is None
+
+
+def test_a_remedy_is_for_sums_of_a_case_that_ran():
+    """Without the facts of a host, without a run, or without an artifact to tell its target."""
+    there = replace(on(int8(STATIC), "avx2"), host=HostFacts(kind="limited", int8_sums="16 bits"))
+    assert find_remedy(replace(there, host=None)) is None
+    assert find_remedy(replace(there, status="failed")) is None
+    assert find_remedy(replace(there, artifact=None)) == "`quantize.target: [avx2]`"
+    assert there.artifact is not None
+    other = replace(there.artifact, target=TargetFacts(cpus=("avx512",)))
+    assert find_remedy(replace(there, artifact=other)) == "`quantize.target: [avx2]`"
+    own = replace(there, case=replace(there.case, recipe="file"))
+    assert str(find_remedy(own)).startswith("int8 built by qbench")
+    named = replace(there, case=replace(there.case, recipe="files"))
+    assert find_remedy(named) == "`quantize.target: [avx2]`"
+
+
+def test_files_are_other_ones_only_where_both_are_known():
+    """One that is not known says nothing."""
+    record = int8(STATIC)
+    assert record.artifact is not None
+    changed = replace(record, artifact=replace(record.artifact, sha256="f" * 64))
+    bare = replace(record, artifact=None)
+    assert [is_other_file(*pair) for pair in ((record, record), (record, changed), (record, bare), (bare, record))] == [
+        *(False, True, False, False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "margin", "outcome"),
+    [
+        (MetricInfo(name="top1"), 3.0, "PASS"),
+        (MetricInfo(name="top1"), 1.0, "FAIL"),
+        (MetricInfo(name="error", higher_is_better=False), 1.0, "PASS"),
+        (MetricInfo(name="score", percent=False), 0.03, "PASS"),
+        (MetricInfo(name="score", percent=False), 0.01, "FAIL"),
+    ],
+)
+@pytest.mark.parametrize("right", [1.0, 0.99])
+def test_a_loss_is_held_against_the_margin_in_the_metrics_own_direction(metric, margin, outcome, right):
+    """20 of 1,000 that were right are wrong: a loss of 2 points of a score, and none of an error; of right or wrong by
+    the flips, of other values by their mean."""
+    old = np.full(1000, right)
+    new = old.copy()
+    new[:20] = 0.0
+    verdict = judge_change(new, old, metric, margin)
+    assert verdict.outcome == outcome
+    assert verdict.delta.value == pytest.approx(-0.02 * right * metric.sign)
+
+
+def place(run, record, **arrays):
+    """Other predictions of a record."""
+    np.savez(run.folder / str(record.predictions), **arrays)
+
+
+def of_case(run, case):
+    """The record of a case."""
+    return next(record for record in run.records if record.case.id == case)
+
+
+@pytest.mark.parametrize(
+    ("native", "limited", "expected"),
+    [
+        ([[1, np.nan]], [[1, np.nan]], (0, 0.0)),
+        ([[1, np.nan]], [[3, np.nan]], (1, 2.0)),
+        ([[1, 2]], [[1, 2, 3]], None),
+        (np.zeros((0, 2)), np.zeros((0, 2)), None),
+        ([[200], [3]], np.array([[100], [3]], np.uint8), (1, 100.0)),
+    ],
+)
+def test_outputs_are_compared_bit_by_bit(run_of, native, limited, expected):
+    """What is no number on both is the same; of other shapes, or of nothing, nothing is known."""
+    run = run_of(right_answers(), right_answers())
+    ours, theirs = of_case(run, f"{STATIC}/avx2"), of_case(run, STATIC)
+    place(run, ours, outputs=np.asarray(limited))
+    place(run, theirs, outputs=np.asarray(native, np.uint8 if np.asarray(limited).dtype == np.uint8 else float))
+    change = compare_outputs(run, ours, replace(theirs, accuracy=None))
+    assert (None if change is None else (change.differing, change.largest)) == expected
+
+
+def test_outputs_that_are_kept_of_a_few_are_compared_as_far_as_both_go(run_of):
+    """Where one host has no answers of all examples beside them."""
+    run = run_of(right_answers(), right_answers())
+    ours, theirs = of_case(run, f"{STATIC}/avx2"), of_case(run, STATIC)
+    rows = np.eye(4, 6)
+    place(run, ours, outputs=rows[:3], answers=np.zeros((9, 1, 6)))
+    place(run, theirs, outputs=rows)
+    change = compare_outputs(run, ours, replace(theirs, accuracy=None))
+    assert change is not None
+    assert (change.n, change.differing) == (3, 0)
+    place(run, theirs, labels=np.zeros(4))
+    assert compare_outputs(run, ours, theirs) is None
+
+
+def test_an_emulated_host_tells_which_others_give_its_bits(run_of):
+    """Of those that answered the same examples, this machine and other emulated ones aside; it is judged by no
+    margin."""
+    answers = right_answers()
+    run = run_of(answers, answers * 0.5)
+    avx2 = of_case(run, f"{STATIC}/avx2")
+    examples = EmulatedExamples(n=2, of=N, chosen="nearest to flipping")
+    emulated = replace(
+        on(int8(STATIC), "qemu:max"),
+        host=HostFacts(kind="emulated", examples=examples),
+        predictions="predictions/4.npz",
+    )
+    np.savez(run.folder / "predictions/4.npz", outputs=answers[[3, 5]] * 0.5, positions=np.array([3, 5]))
+    failed_there = replace(on(int8(STATIC), "avx512"), status="failed", predictions=avx2.predictions)
+    twin = replace(emulated, case=read_case_id(f"{STATIC}/qemu:Haswell"))
+    (artifact,) = compare(replace(run, records=[*run.records, emulated, failed_there, twin]))
+    assert [answer.host for answer in artifact.hosts] == ["native", "avx2", "qemu:max", "avx512", "qemu:Haswell"]
+    by_host = {answer.host: answer for answer in artifact.hosts}
+    assert by_host["qemu:max"].same_as == ("avx2",)
+    assert by_host["avx2"].same_as == ()
+    assert by_host["qemu:max"].against_native is None
+    assert by_host["avx2"].against_native is not None
+    assert by_host["qemu:max"].outputs is not None
+    assert by_host["qemu:max"].outputs.differing == 2
+    np.savez(run.folder / "predictions/4.npz", outputs=answers[[3, 5]], positions=np.array([3, 5]))
+    (artifact,) = compare(replace(run, records=[*run.records, emulated]))
+    assert artifact.hosts[2].same_as == ()
+
+
+def test_artifacts_are_grouped_by_what_answers(run_of):
+    """Threads and batches of a static one are one, this machine's answer first; a dynamic one answers by the batch, and
+    an fp32 is none."""
+    run = run_of(right_answers(), right_answers())
+    more = [
+        on(int8("net/static/onednn/t2/b8"), "avx2"),
+        *(on(int8(f"net/dynamic/onednn/t1/b{batch}"), "avx2") for batch in (1, 8)),
+        int8("net/dynamic/onednn/t1/b8"),
+    ]
+    artifacts = compare(replace(run, records=[*more, *run.records]))
+    told = [(artifact.case, [answer.case for answer in artifact.hosts]) for artifact in artifacts]
+    dynamic = "net/dynamic/onednn/t1/b8"
+    assert sorted(told) == sorted(
+        [
+            (dynamic, [dynamic, f"{dynamic}/avx2"]),
+            (STATIC, [STATIC, "net/static/onednn/t2/b8/avx2"]),
+            ("net/dynamic/onednn/t1/b1/avx2", ["net/dynamic/onednn/t1/b1/avx2"]),
+        ]
+    )

@@ -16,9 +16,11 @@ from qbench.portability.text import (
     explain_nothing,
     is_safe,
     list_other_classes,
+    list_sentences,
     list_speed_orders,
     make_table,
 )
+from qbench.progress.table import align
 from qbench.record.schema import EmulatedExamples, HostFacts, SaturatingLayer, TargetFacts
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import noninferiority
@@ -252,3 +254,48 @@ def test_a_few_emulated_examples_show_no_artifact_safe(answers, start, said):
     row = make_table((artifact(answers[-1]),), TOP1).rows[0]
     assert row[2] == f"{20 - answers[-1].outputs.differing} of 20 same"
     assert row[6] == ""
+
+
+TABLE = [
+    "artifact               host    bits     largest  same class               top1  vs native  vs fp32",
+    "net · static · onednn  avx2    other        5.4      85.0 %  -6.0 [-7.6, -4.6]  FAIL       FAIL",
+    "net · static · onednn  avx512  other        5.4                              —",
+    "net · static · onednn  vnni    unknown                                       —",
+    "net · static · onednn  arm     failed",
+]
+
+
+def test_a_row_tells_bits_sizes_and_both_verdicts():
+    """What is not known is left out; a host that did not run has its status alone."""
+    test = noninferiority.assess_counts(10, 70, 1000, 0.01)
+    answers = (
+        on_avx2(outputs=OTHER, against_native=test, against_fp32="FAIL"),
+        on_avx2(host="avx512", outputs=replace(OTHER, agreement=None)),
+        on_avx2(host="vnni"),
+        on_avx2(host="arm", status="failed", reason="SIGILL", outputs=SAME, against_fp32="PASS"),
+    )
+    assert align(make_table([artifact(*answers)], TOP1)).splitlines() == TABLE
+    assert make_table([artifact(*answers)], None).columns[5] == "metric"
+    assert list_sentences([artifact(answers[3])], None) == ("net, static · onednn: failed on arm (SIGILL).",)
+
+
+def test_the_order_of_speed_is_that_of_what_was_timed_everywhere():
+    """An artifact that was timed on some hosts alone is left out, and one host, or one artifact, has no order."""
+    both = [
+        artifact(on_avx2(p50_seconds=seconds), variant=name) for name, seconds in (("slow", 0.004), ("fast", 0.003))
+    ]
+    both = [
+        replace(each, hosts=(replace(NATIVE, p50_seconds=each.hosts[1].p50_seconds), each.hosts[1])) for each in both
+    ]
+    same = ("net: the order of speed is the same on native and avx2: fast < slow",)
+    assert list_speed_orders(both) == same
+    assert list_speed_orders([*both, artifact(variant="here alone")]) == same
+    assert list_speed_orders([both[0], replace(both[1], model="other")]) == ()
+    assert list_speed_orders([replace(each, hosts=each.hosts[:1]) for each in both]) == ()
+
+
+def test_the_json_has_what_is_known_alone():
+    """Without a metric none is named."""
+    data = json.loads(as_json("demo", (artifact(on_avx2(outputs=SAME)),), None))
+    assert (data["schema"], data["suite"], data["metric"], data["order_of_speed"]) == (1, "demo", None, [])
+    assert json.loads(as_json("demo", (), TOP1))["metric"] == "top1"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
+from made_records import info, int8
+from made_runs import run_folder
 
+import qbench
 from qbench.backends.program import Program
-from qbench.ship.provenance import list_requirements
+from qbench.record.stored_run import SuiteInfo, read_run
+from qbench.ship.provenance import describe, list_requirements
 
 PROGRAM = Program(file="net.pt", libraries=("torch",), imports=(), load=(), call=())
 
@@ -36,3 +42,29 @@ def test_the_build_of_torch_is_said_beside_its_line() -> None:
     assert (numpy, torch) == ("numpy==2.4.6", "torch==2.13.0")
     assert remark.startswith("# torch: its build for CPUs alone is enough")
     assert list_requirements(replace(PROGRAM, libraries=("openvino",)), {}) == ["numpy", "openvino"]
+
+
+def test_where_a_folder_came_from(tmp_path: Path) -> None:
+    """The run, the suite with its digest and overrides, the digests of the data and of this model alone, versions,
+    machine and record."""
+    digests = {"data": "1", "model net": "2", "weights of net": "3", "model other": "4", "weights of other": "5",
+               "model net2": "6"}  # fmt: skip
+    suite = SuiteInfo(name="demo", file="s.yaml", text="suite: demo", overrides=("a=1",))
+    described = info(suite=suite, digests=digests, versions={"numpy": "2"}, commit=None)
+    run = read_run(run_folder(tmp_path / "run", [int8()], described))
+    told = describe(run, run.records[0])
+    assert told == {
+        "schema": 1,
+        "qbench": qbench.__version__,
+        "run": "run",
+        "suite": {
+            "name": "demo",
+            "sha256": hashlib.sha256(b"suite: demo").hexdigest(),
+            "overrides": ["a=1"],
+            "commit": None,
+        },
+        "digests": {"data": "1", "model net": "2", "weights of net": "3"},
+        "versions": {"numpy": "2"},
+        "machine": described.environment,
+        "record": asdict(run.records[0]),
+    }

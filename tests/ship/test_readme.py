@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_records import int8
+from made_records import fp32, info, int8, same_as_golden
 from made_runs import run_folder
 
 from qbench.backends.program import Program
 from qbench.record.schema import Record, TargetFacts
-from qbench.record.stored_run import read_run
+from qbench.record.stored_run import ExamplesInfo, MetricInfo, read_run
 from qbench.ship.readme import write_readme
 
 PROGRAM = Program(file="net.onnx", libraries=("onnxruntime",), imports=(), load=(), call=())
@@ -70,3 +70,25 @@ def test_the_change_against_fp32_is_a_figure(tmp_path: Path) -> None:
     assert "change against fp32" not in page(
         tmp_path / "b", replace(record, accuracy=replace(record.accuracy, delta=None))
     )
+
+
+def test_whole_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's pick by its answer, and a case that was named by hand of a run that tells less: as they are written.
+    ``QBENCH_WRITE_GOLDEN=1`` writes them anew."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    several = ExamplesInfo(types=("uint8", "float32"), shapes=((3, 8, 8), (5,)))
+    environment = {"cpu": "CPU A", "python": "3.11.7"}
+    told = read_run(run_folder(tmp_path / "told", [fp32(), int8()], info(environment=environment, examples=several)))
+    torch = replace(PROGRAM, file="net.pt", libraries=("torch",))
+    pages = [write_readme(told, told.records[1], torch, "Ship **static** int8.")]
+    bare = int8("net/dynamic/inductor/t2/b8", latency=None, speedup=None)
+    assert bare.artifact is not None
+    bare = replace(bare, artifact=replace(bare.artifact, target=TargetFacts(cpus=("avx2",), overflowing=("fc",))))
+    less = info(environment={}, started=None, metric=MetricInfo(name="mae", percent=False, own_unit="mm"))
+    silent = read_run(run_folder(tmp_path / "silent", [bare], less))
+    pages.append(write_readme(silent, silent.records[0], PROGRAM, None))
+    alone = replace(int8(), accuracy=None, artifact=None)
+    single = info(examples=ExamplesInfo(types=("float32",), shapes=((4,),)))
+    run = read_run(run_folder(tmp_path / "alone", [alone], single))
+    pages.append(write_readme(run, run.records[0], PROGRAM, None))
+    assert same_as_golden("shipped_readme.md", "\n---\n\n".join(pages))

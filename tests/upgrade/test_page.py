@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from made_changes import CHANGE, make_upgraded
 from made_runs import HOSTILE, Page
-from made_verdicts import GONE, SAME, SLOW, UNSURE
+from made_verdicts import FASTER, GONE, SAME, SIZE, SLOW, UNSURE
 
 from qbench.foreign_text import CONTROL
 from qbench.gating.verdict import Verdict
+from qbench.report.plots.canvas import MARKERS
+from qbench.stats.interval_type import Interval
 from qbench.upgrade import page, picture
 from qbench.upgrade.sentence import write_sentence
 from qbench.upgrade.upgrade import ANEW, Upgraded
@@ -80,3 +82,47 @@ def test_a_page_of_what_was_not_timed_has_no_picture() -> None:
     source = page.render(judge([GONE], [GONE], gone))
     assert "<svg" not in source
     assert "(same, anew) does not run: opset 21" in source
+
+
+def test_each_time_is_marked_by_its_verdict() -> None:
+    """A circle that passes, a square that fails, a diamond that is open; one that nothing judged as it is, without a
+    limit, and without an interval where there is none."""
+    other = replace(CHANGE, case="other", time=Interval(value=0.9))
+    upgraded = judge([SLOW], [SAME], (*CHANGES, other))
+    rows = picture.list_rows(upgraded)
+    unsure = picture.list_rows(judge([UNSURE], [SIZE], CHANGES))
+    assert [row.label for row in rows] == [CHANGE.case, "same file", "built anew", "other", "same file"]
+    marks = []
+    for listed in (rows, unsure):
+        (axes,) = picture.draw(listed).axes
+        marks.append(
+            [
+                (round(float(line.get_xdata()[0]), 2), float(line.get_ydata()[0]), line.get_marker())
+                for line in axes.lines
+                if len(line.get_xdata()) == 1
+            ]
+        )
+    good, bad, unsure_mark = (MARKERS[name] for name in ("circle", "square", "diamond"))
+    assert marks == [[(4, 1, bad), (4, 2, good), (-10, 4, good)], [(4, 1, unsure_mark), (4, 2, good)]]
+    (axes,) = picture.draw(rows).axes
+    dashed = [(round(float(line.get_xdata()[0]), 2), round(float(line.get_ydata()[0]), 2)) for line in axes.lines
+              if line.get_linestyle() == "--"]  # fmt: skip
+    assert dashed == [(5, 0.58), (5, 1.58)]
+    assert len([line for line in axes.lines if line.get_linewidth() == 2]) == 2
+    assert axes.get_ylim()[0] == len(rows) - 0.5
+    assert axes.get_xlabel() == "time, %, beside the old side"
+
+
+def test_the_tables_of_a_page() -> None:
+    """Each case and way with the verdict that weighs most, those of the gate that are no PASS apart from those that
+    are."""
+    upgraded = judge([SAME, SLOW], [FASTER], CHANGES)
+    table = page._tabulate_cases(upgraded)
+    assert [row[:3] for row in table.rows] == [(CHANGE.case, "FAIL", "same"), (CHANGE.case, "IMPROVED", "anew")]
+    assert (table.columns[:3], len(table.columns)) == (("case", "gate", "file"), len(table.rows[0]))
+    bare = page._tabulate_cases(judge([], [], CHANGES))
+    assert [row[1] for row in bare.rows] == ["not judged"] * 2
+    tones = [page._choose_tone(verdict) for verdict in (None, SAME, SLOW, UNSURE)]
+    assert tones == ["", "good", "bad", page._TONES.get(UNSURE.effect, "")]
+    (row,) = page._tabulate_verdicts([replace(SLOW, reason="two\nlines")]).rows
+    assert row == (SLOW.case, "FAIL", SLOW.rule, SLOW.text, "two lines", SLOW.source)

@@ -64,6 +64,14 @@ def test_where_one_way_holds_it_is_named_and_why_not_the_other() -> None:
             "as long",
         ),
         (
+            replace(CHANGE, now_float=("a", "b", "c")),
+            f"Do not: a, b, c of {NAME} (digits-cnn) now run in float, 1.040 [1.030, 1.050] times as long",
+        ),
+        (
+            replace(CHANGE, time=None),
+            f"Do not: {NAME} (digits-cnn): {SLOW.rule}  {SLOW.text}  {SLOW.reason}",
+        ),
+        (
             replace(CHANGE, reason="cannot load\nopset 21"),
             f"Do not: {NAME} (digits-cnn) does not run: cannot load opset 21",
         ),
@@ -100,6 +108,17 @@ def test_the_fp32_that_does_not_run_is_named() -> None:
         ((0.5, 0.4, 0.6), "100 % faster"),
         ((1.05, 1.04, 1.06), "5.0 % slower"),
         ((1.31, 1.2, 1.4), "1.3 times as slow"),
+        ((1.2, 1.15, 1.25), "1.2 times as slow"),
+        ((1.19, 1.15, 1.25), "19 % slower"),
+        ((1.04, 1.0, 1.0499), "as fast as before"),
+        ((0.97, 1 / 1.0499, 1.0), "as fast as before"),
+        ((0.97, 0.9, 1.0), "as fast as before within 11 %"),
+        ((1.03, 1.0, 1.06), "as fast as before within 6.0 %"),
+        ((0.999, 0.99, 0.9999), "0.1 % faster"),
+        ((1.02, None, 1.03), "as fast as before"),
+        ((1.02, 1.01, None), "as fast as before"),
+        ((1.096, 1.09, 1.1), "10 % slower"),
+        ((1.0949, 1.09, 1.1), "9.5 % slower"),
     ],
 )
 def test_a_time_in_words(limits: tuple[float, float | None, float | None], said: str) -> None:
@@ -124,6 +143,16 @@ OTHER_BITS = OutputChange(n=450, differing=9, largest=0.1, agreement=1.0)
             "answer otherwise on 4 of 900 (3 worse, 1 better)",
         ),
         ([replace(CHANGE, outputs=OTHER_BITS, flips=None)], "gives other bits"),
+        (
+            [CHANGE, replace(CHANGE, outputs=OTHER_BITS, flips=None, first_layer="a")],
+            "give other bits (in other bits, from a on)",
+        ),
+        ([replace(CHANGE, outputs=None), replace(CHANGE, outputs=OTHER_BITS)], "answer the same on all 450 examples"),
+        (
+            [replace(CHANGE, outputs=replace(OTHER_BITS, n=2000), flips=Flips(harmful=0, beneficial=1200))],
+            "answers otherwise on 1,200 of 2,000 (0 worse, 1,200 better)",
+        ),
+        ([CHANGE, replace(CHANGE, outputs=replace(OTHER_BITS, n=1000))], "answer the same on all 1,000 examples"),
     ],
 )
 def test_answers_in_words(changes: Sequence[CaseChange], said: str) -> None:
@@ -135,3 +164,18 @@ def test_cases_that_nothing_timed_are_counted() -> None:
     """As where only a tool that builds was named."""
     said = write_sentence(make_upgraded([SAME], [SAME], changes=[replace(CHANGE, time=None)]))
     assert said.startswith("Upgrade: 1 int8 case was not timed again; answers the same")
+
+
+def test_an_open_time_is_told_with_what_leaves_it_open() -> None:
+    """And one of another case than the upgrade's, or of a rule, by its text or its reason."""
+    unsure = of_case(UNSURE)
+    said = write_sentence(make_upgraded([unsure], [unsure], changes=[CHANGE]))  # type: ignore[list-item]
+    assert said == f"Undecided: {NAME} (digits-cnn): 1.040 [1.030, 1.050] times as long, {UNSURE.reason}"
+    slow = replace(SLOW, case="net/fp32/onnxruntime/t1/b1", reason=None)
+    assert write_sentence(make_upgraded([slow], [slow])) == (
+        f"Do not: net/fp32/onnxruntime/t1/b1: {' '.join(SLOW.text.split())}"
+    )
+    two = [replace(CHANGE, time=None), replace(CHANGE, time=None, case="other")]
+    assert write_sentence(make_upgraded([SAME], [SAME], changes=two)).startswith(
+        "Upgrade: 2 int8 cases were not timed again; answer the same"
+    )

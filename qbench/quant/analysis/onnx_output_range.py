@@ -136,7 +136,7 @@ class _Graph:
         if len(readers) != 1 or name in self._outputs or readers[0].op_type not in _FOLLOWED:
             return None
         reader = readers[0]
-        if reader.op_type == "Add" and not any(operand in self._fixed for operand in reader.input if operand != name):
+        if reader.op_type == "Add" and self._fixed.isdisjoint(reader.input):
             return None
         return reader
 

@@ -85,11 +85,11 @@ def lower(module: Any, example: tuple[Any, ...], file: Path) -> tuple[Layer, ...
 def _list_products(graph_module: Any) -> Iterator[Layer]:
     """The products of a lowered graph, those of a part that XNNPACK takes (``xnnpack::``) where the part is called."""
     for node in graph_module.graph.nodes:
-        if node.op == "call_function" and "executorch_call_delegate" in str(node.target):
+        if "executorch_call_delegate" in str(node.target):
             part = getattr(graph_module, node.args[0].target)
             for inner in part.original_module.graph_module.graph.nodes:
                 yield from _name_product(inner, _XNNPACK)
-        elif node.op == "call_function":
+        else:
             yield from _name_product(node, "aten::")
 
 

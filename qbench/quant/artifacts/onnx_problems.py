@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 
-# Bits of an element where they are not numpy's; what is not here has 8 times its itemsize.
-_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6, "BOOL": 8}
+# Bits of an element where several share a byte; what is not here has 8 times numpy's itemsize.
+_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}
 # The field of a TensorProto that holds its values where these are no raw bytes.
 _FIELDS = {
     "FLOAT": "float_data", "COMPLEX64": "float_data", "DOUBLE": "double_data", "COMPLEX128": "double_data",

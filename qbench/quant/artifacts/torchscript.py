@@ -253,13 +253,11 @@ def unpack_weight(name: str, packed: Any) -> Any:
 _PACKED_CONVOLUTIONS = (
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv1d", "conv2d", "conv3d"
 )  # fmt: skip
-_QINT8_CODE = 12  # c10::ScalarType::QInt8, as the graph of a saved quantized LSTM holds it
 
 
 def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
-    """Gates x hidden x (input + hidden) for each position, layer and direction."""
-    import torch
-
+    """Gates x hidden x (input + hidden) for each position, layer and direction; the weights may be fp16 in place of
+    int8, which the packed ones tell."""
     gates = 4 if name == "quantized_lstm" else 3
     state = args[1][0] if isinstance(args[1], list | tuple) else args[1]
     hidden = int(state.shape[-1])
@@ -270,8 +268,7 @@ def _quantized_recurrent(name: str, args: Any) -> tuple[int, bool]:
     for layer in range(layer_count):
         inputs = width if layer == 0 else hidden * directions
         macs += directions * gates * hidden * (inputs + hidden)
-    int8 = name == "quantized_gru" or len(args) < 10 or args[9] in (torch.qint8, _QINT8_CODE)
-    return positions * macs, int8
+    return positions * macs, not any(cell.__getstate__()[0][0] == "quantized_fp16" for cell in args[2])
 
 
 def _counted_by_torch(function: Any, args: Any, kwargs: Any, result: Any) -> tuple[int, bool] | None:

@@ -76,13 +76,12 @@ def _known() -> dict[Any, str]:
 
 
 def _in_place(node: Any) -> bool:
-    most = {"relu": 1, "relu6": 1, "hardtanh": 3, "hardsigmoid": 1}.get(_known().get(node.target, ""))
-    positional = most is not None and len(node.args) > most and bool(node.args[most])
-    return _written(node).endswith("_") or positional or bool(node.kwargs.get("inplace", False))
+    """torch.nn.functional hands ``inplace`` on to FX by name, however it was given."""
+    return _written(node).endswith("_") or bool(node.kwargs.get("inplace"))
 
 
 def _written(node: Any) -> str:
-    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+    return str(getattr(node.target, "__name__", node.target))
 
 
 def replace_arithmetic(graph: Any) -> list[Rewrite]:

@@ -103,3 +103,66 @@ def test_several_variants_share_a_pass(tmp_path):
 def test_what_is_not_known_has_no_row(tmp_path, facts):
     """A layer whose output stays float, and one that fp32's file does not have."""
     assert onnx_output_range.find_layer_ranges(int8(tmp_path, **facts), fp32(tmp_path)) == ()
+
+
+CONV = helper.make_node("Conv", ["x", "w"], ["c"], name="conv")
+LAST = helper.make_node("Conv", ["x", "w"], ["end"], name="conv")
+QUANTIZE = helper.make_node("QuantizeLinear", ["end", "scale", "zero"], ["q"], name="quantize")
+POOL = helper.make_node("GlobalAveragePool", ["p"], ["y"], name="pool")
+BIAS = helper.make_node("Add", ["c", "b"], ["end"], name="add")
+HELD = helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["held"], name="held")
+RELU, CLIP = (helper.make_node(kind, ["c"], ["end"], name=kind.lower()) for kind in ("Relu", "Clip"))
+GIVEN = {"w": WEIGHT, "scale": np.float32(0.1), "zero": np.uint8(0)}
+
+
+def clip_of(tensor, output, name=""):
+    """A clamp from one tensor to another."""
+    return helper.make_node("Clip", [tensor], [output], name=name)
+
+
+@pytest.mark.parametrize(
+    ("plain", "quantized", "constants", "tensor"),
+    [
+        ([CONV, BIAS], [CONV, BIAS, QUANTIZE], {"b": WEIGHT}, "end"),
+        ([CONV, BIAS], [HELD, CONV, helper.make_node("Add", ["held", "c"], ["end"], name="add"), QUANTIZE],
+         {"b": WEIGHT}, "end"),
+        ([CONV, BIAS], [helper.make_node("Relu", ["x"], ["b"], name="r"), CONV, BIAS, QUANTIZE], {}, None),
+        ([CONV], [CONV, BIAS, QUANTIZE], {"b": WEIGHT}, "c"),
+        ([CONV, helper.make_node("Add", ["c", "b"], ["end"], name="more")], [CONV, BIAS, QUANTIZE], {"b": WEIGHT}, "c"),
+        ([CONV, RELU], [CONV, RELU, helper.make_node("Abs", ["c"], ["y"]), QUANTIZE], {}, None),
+        ([CONV, RELU], [CONV, RELU, QUANTIZE, helper.make_node("Abs", ["end"], ["y"])], {}, "end"),
+        ([CONV], [CONV, helper.make_node("Abs", ["c"], ["end"]), QUANTIZE], {}, None),
+        ([CONV], [helper.make_node("Conv", ["x", "w"], ["y"], name="conv"),
+                  helper.make_node("Relu", ["y"], ["end"], name="r"), QUANTIZE], {}, None),
+        ([CONV, CLIP, clip_of("end", "p")], [CONV, clip_of("c", "end", "other"), QUANTIZE], {}, "c"),
+        ([CONV, clip_of("c", "d"), clip_of("d", "p"), POOL], [LAST, QUANTIZE], {}, "p"),
+        ([CONV, clip_of("c", "d"), clip_of("d", "p"), POOL], [LAST, QUANTIZE, clip_of("q", "p")], {}, "d"),
+        ([CONV, clip_of("c", "d"), POOL, helper.make_node("Abs", ["c"], ["e"])],
+         [LAST, QUANTIZE], {}, "c"),
+        ([RELU], [RELU, QUANTIZE], {}, None),
+    ],
+)  # fmt: skip
+def test_an_output_is_looked_at_where_it_is_quantized(tmp_path, plain, quantized, constants, tensor):
+    """Behind what follows as its only reader, changes it value by value and is no output of the file: additions of
+    constants, stored in int8 or not; in fp32's file as far as the nodes are the same, and behind the clamps that int8
+    has no node of."""
+    sides = {"int8": quantized, "fp32": plain}
+    files = [save(tmp_path / f"{side}.onnx", nodes, GIVEN | constants) for side, nodes in sides.items()]
+    outputs = onnx_output_range.find_layer_ranges(*files)
+    assert [output.tensor for output in outputs] == ([] if tensor is None else [tensor])
+
+
+@pytest.mark.parametrize("kind", onnx_output_range.LAYERS)
+def test_a_scale_may_stand_in_a_node_and_layers_need_no_names(tmp_path, kind):
+    """A nameless layer is called after its output; a row tells its range, and the share that is clipped where known."""
+    layer = helper.make_node(kind, ["x", "w"], ["end"])
+    scale = helper.make_node("Constant", [], ["scale"], value=numpy_helper.from_array(np.float32(0.5), "s"))
+    files = [
+        save(tmp_path / f"{side}.onnx", nodes, {"w": WEIGHT, "zero": np.uint8(2)})
+        for side, nodes in (("int8", [scale, layer, QUANTIZE]), ("fp32", [layer]))
+    ]
+    outputs = onnx_output_range.find_layer_ranges(*files)
+    (row,) = onnx_output_range.as_rows(outputs, {})
+    assert row["ranges"] == [{"low": -1.0, "high": 126.5, "step": 0.5}]
+    assert (row["name"], row["sqnr_db"], row["cosine"], row["n"], row["clipped"]) == ("end", None, None, 0, None)
+    assert onnx_output_range.as_rows(outputs, {"end": 0.25})[0]["clipped"] == 0.25

@@ -49,3 +49,47 @@ def test_the_sources_tell_kernels_threads_and_watching(tmp_path: Path) -> None:
     assert aoti.count_int8_calls(other) == 0
     assert aoti.read_threads(other) == {2, 16}
     assert aoti.is_watched(other)
+
+
+@pytest.mark.parametrize(
+    ("values", "limits", "scale", "zero_point"),
+    [
+        ([-1.0, 3.0], (0, 255), 4 / 255, 64),
+        ([1.0, 3.0], (0, 255), 3 / 255, 0),  # 0 is in the range, whatever the values are
+        ([-3.0, -1.0], (0, 255), 3 / 255, 255),
+        ([-3.0, -1.0], (-128, 127), 3 / 255, 127),
+        ([0.0, 0.0], (0, 255), 0.01, 0),
+    ],
+)
+def test_scale_and_zero_point_of_a_range(
+    values: list[float], limits: tuple[int, int], scale: float, zero_point: int
+) -> None:
+    """As torch's operator has them: Inductor's rule for it has not, for values of one sign."""
+    import torch
+
+    found = aoti._choose_qparams(torch.tensor(values), *limits, 0.01, torch.uint8)
+    assert [tensor.dtype for tensor in found] == [torch.float64, torch.int64]
+    assert float(found[0]) == pytest.approx(scale)
+    assert int(found[1]) == zero_point
+
+
+def test_the_compilers_paths_begin_below_the_folder() -> None:
+    """In messages and for debuggers, only while it compiles."""
+    from torch._inductor import cpp_builder
+
+    plain = cpp_builder._get_os_related_cpp_cflags
+    with aoti._paths_from("/tmp/x"):
+        flags = cpp_builder._get_os_related_cpp_cflags("g++")
+        assert flags == [*plain("g++"), "fmacro-prefix-map=/tmp/x=.", "fdebug-prefix-map=/tmp/x=."]
+    assert cpp_builder._get_os_related_cpp_cflags is plain
+
+
+@pytest.mark.parametrize("name", ["plain", "with space"])
+def test_the_cache_of_a_compilation_is_beside_its_file(tmp_path: Path, name: str) -> None:
+    """Unless Inductor could not quote the path; it is gone afterwards."""
+    (folder := tmp_path / name).mkdir()
+    with aoti._cache_beside(folder / "m.pt2") as cache:
+        assert Path(cache).is_dir()
+        assert Path(cache).name.startswith(".inductor-")
+        assert (Path(cache).parent == folder) == (name == "plain")
+    assert not Path(cache).exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import GraphProto, TensorProto, helper
@@ -10,6 +12,7 @@ from qbench.modes import Precision
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.onnx import onnxruntime_layers
 from qbench.quant.onnx.onnxruntime_layers import Executed
+from qbench.quant.onnx.onnxruntime_profile import RuntimeProfile
 
 EVENT = {
     "op_name": "Gemm",
@@ -113,3 +116,65 @@ def test_layers_of_an_int8_file_as_a_reference_are_floats() -> None:
     """What is seen to run marks them."""
     (layer,) = onnxruntime_layers.as_float([ran("a", 10, precision="int8")])
     assert (layer.layer.precision, layer.layer.weight_bits, layer.layer.macs) == ("fp32", None, 10)
+
+
+def event(operator: str, seconds: float, *shapes: list[int]) -> dict[str, Any]:
+    """What the profile tells of an execution; the last shape is that of the output."""
+    typed = [{"float": each} for each in shapes]
+    arguments = {"op_name": operator, "input_type_shape": typed[:-1], "output_type_shape": typed[-1:]}
+    return {"args": arguments, "dur": seconds * 1e6}
+
+
+def test_the_time_of_a_call_is_that_of_its_nodes() -> None:
+    """By kind, each the median over the calls that are looked at; what holds other nodes has none of its own."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="a.weight_nhwc"), helper.make_node("If", ["c"], ["z"])]
+    graph = helper.make_graph(nodes, "g", [], [])
+
+    def call(seconds: float) -> list[tuple[str, Any]]:
+        return [
+            ("a_nhwc", event("MatMul", seconds, [2, 8], [8, 4], [2, 4])),
+            ("q", event("QuantizeLinear", 2 * seconds, [2, 4], [1], [2, 4])),
+            ("i", event("MatMulInteger", 3 * seconds, [2, 8], [8, 4], [2, 4])),
+            ("r", event("Relu", 4 * seconds, [2, 4], [2, 4])),
+            ("if", event("If", 100 * seconds, [1], [1])),
+        ]
+
+    profile = RuntimeProfile(graph=graph, calls=(call(50), call(1), call(2), call(4)), call_seconds=(99, 20, 10, 30))
+    bare = onnxruntime_layers._take_times(profile, 1, 15.0)
+    assert [(node.layer, node.kind, node.seconds) for node in bare.nodes] == [
+        ("a", "float product", pytest.approx(2)),
+        ("q", "conversion", pytest.approx(4)),
+        ("i", "int8 product", pytest.approx(6)),
+        ("r", "other", pytest.approx(8)),
+    ]
+    assert (bare.call_seconds, bare.watched_seconds) == (15.0, 20)
+    assert onnxruntime_layers._take_times(profile, 1, None).call_seconds == 20
+    layers = onnxruntime_layers._list_executed(profile, 2)
+    assert [(each.layer.name, each.layer.macs, each.layer.int8) for each in layers] == [
+        ("a", 32, False),
+        ("i", 32, True),
+    ]
+    assert layers[0].names == {"a_nhwc", "a"}
+
+
+def test_a_weight_that_a_kernel_packed_is_known_from_the_graph() -> None:
+    """The event leaves it out, and has an activation of its shape in its place."""
+    graph = helper.make_graph(
+        [], "g", [], [], [helper.make_tensor(name, TensorProto.FLOAT, [4, 4], [0.0] * 16) for name in "wv"]
+    )
+    shapes = onnxruntime_layers._Shapes(graph)
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"])
+    for given, expected in (
+        ([(2, 4), (4, 4), (4,)], ((2, 4), (4, 4), (4,))),
+        ([(2, 4), (4,)], ((2, 4), (4, 4), (4,))),
+        ([(2, 4)], ((2, 4), (4, 4), None)),
+    ):
+        assert onnxruntime_layers._in_place(node, given, shapes) == expected
+
+
+def test_numbers_and_texts_of_a_node_are_its_attributes() -> None:
+    """Lists and tensors are left out; a text need not be one."""
+    node = helper.make_node("N", [], [], f=0.5, i=3, s="text", many=[1, 2])
+    node.attribute.add(name="strange", type=3, s=b"\xff")
+    told = onnxruntime_layers._attributes(node)
+    assert told == {"f": 0.5, "i": 3, "s": "text", "strange": "\ufffd"}

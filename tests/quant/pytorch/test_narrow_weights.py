@@ -348,6 +348,87 @@ def test_a_note_names_the_layers_that_no_step_mends():
     assert narrow_weights.note(found_sites, "fbgemm", narrow=True).endswith("with which no sum overflows")
 
 
+def test_what_is_said_of_sums_that_could_overflow():
+    """Nothing where none can; the older CPUs of a target by name; what to ask for where weights are left alone."""
+    sums = narrow_weights.Sums(layers=9, overflowing=["a", "b", "c", "d"], left=["a", "d"], channels=3, of_channels=8)
+    assert narrow_weights.note(narrow_weights.Sums(layers=9), "x86", narrow=True) is None
+    assert narrow_weights.note(sums, "x86", narrow=False, target=("avx2", "vnni")) == (
+        "x86 adds products in 16 bits on avx2 in 4 of 9 layers (a, b, c and 1 more), which activations and weights of "
+        "8 bits may overflow; narrow_weights: true avoids it"
+    )
+    facts = narrow_weights.facts(sums, ("avx2", "vnni"))
+    assert (facts.cpus, facts.layers, facts.layers_narrowed) == (("avx2", "vnni"), 9, 2)
+    assert (facts.channels_narrowed, facts.overflowing) == (3, ("a", "d"))
+    sums.channels = 0
+    assert narrow_weights.facts(sums, ("avx2",)).layers_narrowed == 0
+    assert narrow_weights.facts(sums, ()) is None
+
+
+class Limited(narrow_weights.Kernels):
+    """Kernels whose sums hold where no level of a channel is larger than 100, and whose steps grow to the double."""
+
+    def overflow(self, kernel, levels):
+        return levels.flatten(1).int().abs().amax(1) > 100
+
+    def widen(self, kernel, levels):
+        return torch.full((len(levels),), 2.0, dtype=torch.double)
+
+
+def rounded(weight, *, per_channel):
+    if not per_channel:
+        return torch.quantize_per_tensor(weight, 1.0, 0, torch.qint8)
+    count = len(weight)
+    return torch.quantize_per_channel(
+        weight, torch.ones(count, dtype=torch.double), torch.zeros(count, dtype=torch.long), 0, torch.qint8
+    )
+
+
+WEIGHT = torch.tensor([[100.0, 2.4], [-101.0, 2.6], [10.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("per_channel", "channels", "levels", "steps"),
+    [
+        (True, 1, [[100, 2], [-50, 1], [10, 1]], [1.0, 2.0, 1.0]),
+        (False, 3, [[50, 1], [-50, 1], [5, 0]], [2.0]),
+    ],
+)
+def test_only_channels_that_overflow_get_a_wider_step(per_channel, channels, levels, steps):
+    """All where they have one step together; of the others no integer changes."""
+    sums, kernel, weight = narrow_weights.Sums(), LayerKernel(kind="linear"), rounded(WEIGHT, per_channel=per_channel)
+    new = narrow_weights.ask(sums, Limited(), "a", kernel, weight, WEIGHT, narrow=True)
+    assert new.int_repr().tolist() == levels
+    assert packed_layers.scales(new)[1].tolist() == steps
+    assert sums == narrow_weights.Sums(layers=1, overflowing=["a"], channels=channels, of_channels=3)
+    assert narrow_weights.ask(sums, Limited(), "b", kernel, weight, None, narrow=False) is weight
+    assert narrow_weights.ask(sums, Limited(), "c", kernel, new, None, narrow=True) is new
+    assert (sums.layers, sums.overflowing, sums.left, sums.of_channels) == (3, ["a", "b"], ["b"], 6)
+
+
+class Never(Limited):
+    """Kernels whose sums of the second channel never hold."""
+
+    def overflow(self, kernel, levels):
+        return torch.tensor([False, True, False])
+
+
+def test_a_layer_that_no_step_mends_is_left_as_it_was():
+    """It is named as left, and none of its channels counts as wider."""
+    sums, weight = narrow_weights.Sums(), rounded(WEIGHT, per_channel=True)
+    assert narrow_weights.ask(sums, Never(), "a", LayerKernel(kind="linear"), weight, WEIGHT, narrow=True) is weight
+    assert sums == narrow_weights.Sums(layers=1, overflowing=["a"], left=["a"], of_channels=3)
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_the_float_weight_is_known_by_its_integers(per_channel):
+    """In whichever shape and type; half a step off, and no more, in every value."""
+    weight = rounded(torch.tensor([[3.0, 2.0], [-5.0, 0.0]]), per_channel=per_channel)
+    near = torch.tensor([[3.5, 2.0], [-5.0, -0.5]])
+    assert torch.equal(narrow_weights._source(weight, near.double().flatten()), near)
+    for other in (None, torch.ones(3), near + torch.tensor([0.0, 0.6])):
+        assert torch.equal(narrow_weights._source(weight, other), weight.dequantize())
+
+
 @pytest.mark.parametrize(
     ("side", "stride", "padding", "more"),
     [(16, 16, 0, 0), (2, 2, 0, 0), (3, 2, 1, 1), (4, 2, 1, 0), (9, 4, 4, 3), (3, 1, 1, 0), (7, 3, 2, 1), (5, 8, 0, 3)],

@@ -1,0 +1,134 @@
+"""Rules of qbench/backends/torch_runner.py: arrays and tensors, one example a call, and how a file is deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from qbench.backends import torch_runner
+from qbench.backends.base import BuildJob
+from qbench.backends.torch_runner import SingleExampleRunner, TorchScriptBackend, TorchScriptRunner
+from qbench.models.base import Network
+from qbench.quant.artifacts import tracing
+from qbench.quant.recipe import Recipe
+
+ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def job(labels: Any = None) -> BuildJob:
+    """A job that trains on three examples."""
+    return BuildJob(network=Network(module=None, kind="module"), mode="qat", recipe=Recipe(), calibration=(ROWS, ROWS),
+                    training=((ROWS,), labels), folder=Path())  # fmt: skip
+
+
+def test_tensors_have_memory_of_their_own() -> None:
+    """A memory-mapped array may not be written to."""
+    array = ROWS.copy()
+    array.flags.writeable = False
+    (tensor,) = torch_runner.tensors((array,))
+    tensor += 1
+    assert np.array_equal(array, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (np.zeros(3, np.uint8), torch.int64),
+        (np.zeros(3, np.float64), torch.float32),
+        (np.zeros(3, bool), torch.int64),
+    ],
+)
+def test_labels_are_as_losses_take_them(labels: Any, kind: torch.dtype) -> None:
+    """Whole numbers as 64 bits, others as 32."""
+    inputs, given = torch_runner.training_tensors(job(labels))
+    assert (given.dtype, len(inputs)) == (kind, 1)
+    assert torch_runner.training_tensors(job())[1] is None
+
+
+def test_calibration_examples_are_listed_one_by_one() -> None:
+    """Each as a batch of 1 of every input."""
+    listed = list(torch_runner.list_examples(job()))
+    assert [[tensor.tolist() for tensor in example] for example in listed] == [[[row]] * 2 for row in ROWS.tolist()]
+
+
+def test_examples_that_are_called_one_by_one_are_answered_together() -> None:
+    """An output that has no row for its example is left out of all of them."""
+    calls: list[list[Any]] = []
+
+    def run(example: list[Any]) -> tuple[Any, ...]:
+        calls.append(example)
+        return example[0] * 2, torch.zeros(5, 2), (example[0] + 1,)
+
+    class Read(SingleExampleRunner):
+        def observed(self) -> dict[str, Any]:
+            return {}
+
+    runner = Read(run)
+    result = runner(runner.prepare((ROWS, ROWS)))
+    assert [len(example) for example in calls] == [2, 2, 2]
+    assert all(tensor.shape == (1, 2) for example in calls for tensor in example)
+    assert np.array_equal(runner.outputs(result), ROWS * 2)
+    assert [output.tolist() for output in runner.all_outputs(result)] == [(ROWS * 2).tolist(), (ROWS + 1).tolist()]
+
+
+class Two(torch.nn.Module):
+    """Two outputs, or one."""
+
+    def __init__(self, several: bool) -> None:
+        super().__init__()
+        self.several = several
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """By what it was told."""
+        return (x * 2, x + 1) if self.several else x * 2
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("engine", [None, "qnnpack"])
+def test_a_file_runs_on_its_engine(several: bool, engine: str | None, tmp_path: Path) -> None:
+    """The first output, and all; what is read back of threads and engine."""
+    before = torch.backends.quantized.engine
+    with tracing.known_warnings():
+        torch.jit.save(torch.jit.trace(Two(several), torch.zeros(1, 2)), str(tmp_path / "m.pt"))
+    try:
+        runner = TorchScriptRunner(tmp_path / "m.pt", threads=1, engine=engine)
+        with runner.context():
+            assert torch.is_inference_mode_enabled()
+            result = runner(runner.prepare((ROWS,)))
+        assert np.array_equal(runner.outputs(result), ROWS * 2)
+        assert len(runner.all_outputs(result)) == 1 + several
+        told = runner.observed()
+        assert (told["threads"], told["engine"]) == (1, engine)
+    finally:
+        torch.backends.quantized.engine = before
+
+
+@pytest.mark.parametrize("engine", [None, "x86"])
+def test_a_deployed_file_sets_its_engine_before_it_is_loaded(engine: str | None, tmp_path: Path) -> None:
+    """fp32 needs none, and warns of nothing."""
+
+    class Of(TorchScriptBackend):
+        pass
+
+    Of.engine, Of.__abstractmethods__ = engine, frozenset()  # type: ignore[attr-defined]
+    (tmp_path / "model.pt").write_bytes(b"model")
+    program = Of().deploy(tmp_path / "model.pt", tmp_path, "net")  # type: ignore[abstract]
+    packed = ['torch.backends.quantized.engine = "x86"'] if engine else []
+    assert list(program.load) == ["torch.set_num_threads(THREADS)", *packed, "model = torch.jit.load(FILE)"]
+    assert program.imports == (
+        (*("import os", 'os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")'), "import torch")
+        if engine
+        else ("import torch",)
+    )
+    assert (program.file, (tmp_path / "net.pt").read_bytes(), program.single) == ("net.pt", b"model", False)
+
+
+def test_a_backend_of_torch_says_how_torch_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without importing it."""
+    assert torch_runner.torch_missing() is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert torch_runner.torch_missing() == torch_runner.MISSING

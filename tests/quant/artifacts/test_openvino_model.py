@@ -1,0 +1,352 @@
+"""OpenVINO's settings, pairs of files and words, without OpenVINO; and its own form, read as text."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qbench.errors import BuildError, CaseSkipped, ModeImpossible, ModelError
+from qbench.machine import half_floats
+from qbench.quant.artifacts import openvino_ir, openvino_model
+from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, pack, unpack_pair
+from qbench.quant.recipe import Recipe
+
+_SESSION = {
+    "PERFORMANCE_HINT": "LATENCY",
+    "NUM_STREAMS": 1,
+    "INFERENCE_NUM_THREADS": 3,
+    "ENABLE_CPU_PINNING": False,
+    "ENABLE_HYPER_THREADING": True,
+    "SCHEDULING_CORE_TYPE": "ANY_CORE",
+}
+
+
+class Said(str):
+    """A value as OpenVINO keeps it, under its word."""
+
+    def astype(self, kind: type) -> Any:
+        return kind(self)
+
+    def to_string(self) -> str:
+        return str(self)
+
+
+class Marked:
+    """A model with the marks that a pair of files carries."""
+
+    def __init__(self, **marks: str) -> None:
+        self._marks = {("qbench", name): Said(value) for name, value in marks.items()}
+
+    def has_rt_info(self, place: Sequence[str]) -> bool:
+        return tuple(place) in self._marks
+
+    def get_rt_info(self, place: Sequence[str]) -> Said:
+        return self._marks[tuple(place)]
+
+
+@pytest.mark.parametrize(("precision", "hint"), [("fp32", "f32"), ("bf16", "bf16"), ("fp16", "f16")])
+def test_how_every_model_is_compiled(precision: Any, hint: str) -> None:
+    """One request at a time, on all processors that the process may use."""
+    assert openvino_model.session_settings(3, precision) == {**_SESSION, "INFERENCE_PRECISION_HINT": hint}
+
+
+def test_floats_are_fp32_unless_told() -> None:
+    """OpenVINO itself would take bfloat16 where the CPU has it."""
+    assert openvino_model.session_settings(3) == {**_SESSION, "INFERENCE_PRECISION_HINT": "f32"}
+
+
+def test_what_a_model_says_of_itself() -> None:
+    """Of its floats, where the word is known; of inputs made bytes, unless the caller says another."""
+    name = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
+    assert openvino_model.read_marks(Marked()) == {}
+    assert openvino_model.read_marks(Marked(), 64) == {}
+    assert openvino_model.read_marks(Marked(dynamic_quantization_group_size="32")) == {name: 32}
+    assert openvino_model.read_marks(Marked(dynamic_quantization_group_size="32"), 0) == {name: 0}
+    said = [openvino_model._precision_of(Marked(inference_precision=word)) for word in ("bf16", "fp16", "fp32", "f64")]
+    assert said == ["bf16", "fp16", "fp32", "fp32"]
+    assert openvino_model._precision_of(Marked()) == "fp32"
+
+
+def test_floats_that_the_cpu_does_not_multiply_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 bits alone; with the reason and the way out."""
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
+    openvino_model._require_instructions("fp32")
+    with pytest.raises(CaseSkipped, match=r"^no bf16; run this bf16 file on a CPU that multiplies bf16$"):
+        openvino_model._require_instructions("bf16")
+    monkeypatch.setattr(half_floats, "explain_missing", lambda _precision: None)
+    openvino_model._require_instructions("bf16")
+
+
+def test_floats_that_openvino_takes_for_others_are_skipped() -> None:
+    """Of 16 bits alone: what fp32 becomes is not asked."""
+    taken = SimpleNamespace(get_property={"INFERENCE_PRECISION_HINT": Said("f16")}.__getitem__)
+    openvino_model._require_precision(taken, "fp16")
+    openvino_model._require_precision(taken, "fp32")
+    with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f16; run this bf16 file"):
+        openvino_model._require_precision(taken, "bf16")
+
+
+class Core:
+    """OpenVINO, for which every file is ``model``; it compiles into what was asked of it, or raises ``error``."""
+
+    def __init__(self, model: Any, error: Exception | None = None) -> None:
+        self.model, self.error = model, error
+
+    def read_model(self, *_sources: Any) -> Any:
+        return self.model
+
+    def compile_model(self, model: Any, device: str, settings: dict[str, Any]) -> Any:
+        if self.error is not None:
+            raise self.error
+        taken = Said(settings["INFERENCE_PRECISION_HINT"].replace("bf16", "f32"))
+        return SimpleNamespace(asked=(model, device, settings), get_property={"INFERENCE_PRECISION_HINT": taken}.get)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, model: Any, error: Exception | None = None) -> Any:
+    monkeypatch.setattr(half_floats, "explain_missing", lambda _precision: None)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: Core(model, error)))
+    return model
+
+
+def test_what_is_asked_of_openvino(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The settings of every model, what the model says, and what the caller says."""
+    (file := tmp_path / "m.onnx").write_bytes(b"x")
+    model = use(monkeypatch, Marked(dynamic_quantization_group_size="32", inference_precision="fp16"))
+    expected = {**_SESSION, "INFERENCE_PRECISION_HINT": "f16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32}
+    told = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": False}
+    assert openvino_model.compile_file(file).asked == (model, "CPU", {**expected, **told})
+    told = {"PERF_COUNT": True, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    compiled = openvino_model.compile_file(file, threads=3, profile=True, dynamic_group=0)
+    assert compiled.asked == (model, "CPU", {**expected, **told})
+    assert openvino_model.compile_content(b"x", threads=3).asked[2] == {**expected, "PERF_COUNT": False}
+
+
+def test_settings_are_read_from_a_pair_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An ONNX file has no marks, and is not read for them."""
+    (file := tmp_path / "m.onnx").write_bytes(b"x")
+    use(monkeypatch, Marked(inference_precision="bf16", dynamic_quantization_group_size="8"))
+    session = {**_SESSION, "INFERENCE_NUM_THREADS": 0}
+    assert openvino_model.read_settings(file) == {**session, "INFERENCE_PRECISION_HINT": "f32"}
+    pack(file, file, tmp_path / "pair")
+    marked = {"INFERENCE_PRECISION_HINT": "bf16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 8}
+    assert openvino_model.read_settings(tmp_path / "pair") == session | marked
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "told"),
+    [
+        ("It is odd.", BuildError, "OpenVINO cannot load the model: It is odd."),
+        ("std::bad_alloc", RuntimeError, "std::bad_alloc"),  # memory ran out: no fault of the model
+        ("OpConversionFailure\n-- Conversion is failed for: A-1\n-- No conversion rule found for operations: B, C",
+         ModeImpossible, "it does not know A-1, B, C as it stands there (OpConversionFailure -- Conversion"),
+        ("OpConversionFailure", ModeImpossible, "does not know an operator as it stands there (OpConversionFailure)"),
+    ],
+)  # fmt: skip
+def test_why_openvino_does_not_load(
+    monkeypatch: pytest.MonkeyPatch, message: str, kind: type[Exception], told: str
+) -> None:
+    """In its own words; operators that it does not know are no fault of the suite's."""
+    use(monkeypatch, Marked(), RuntimeError(message))
+    with pytest.raises(kind) as raised:
+        openvino_model.compile_content(b"x", threads=1)
+    assert told in str(raised.value)
+
+
+def test_a_model_that_is_run_in_other_floats_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is compiled where the CPU has no instructions, else by what was taken."""
+    use(monkeypatch, Marked(inference_precision="bf16"))
+    with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f32;"):
+        openvino_model.compile_content(b"x", threads=1)
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
+    with pytest.raises(CaseSkipped, match=r"^no bf16;"):
+        openvino_model.compile_content(b"x", threads=1)
+
+
+def test_two_files_travel_as_one(tmp_path: Path) -> None:
+    """Not compressed, as the same bytes whenever they are made."""
+    (tmp_path / "a.xml").write_bytes(b"<net/>" * 100)
+    (tmp_path / "a.bin").write_bytes(bytes(1000))
+    for name in ("one", "two"):
+        pack(tmp_path / "a.xml", tmp_path / "a.bin", tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one") as pair:
+        stored = [(info.filename, info.compress_type, info.date_time) for info in pair.infolist()]
+    assert stored == [(name, zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0)) for name in (GRAPH, WEIGHTS)]
+    assert unpack_pair(tmp_path / "one", tmp_path, "b") == "b.xml"
+    assert [(tmp_path / f"b.{end}").read_bytes() for end in ("xml", "bin")] == [b"<net/>" * 100, bytes(1000)]
+    assert unpack_pair(tmp_path / "a.xml", tmp_path, "c") is None
+    assert not list(tmp_path.glob("c.*"))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Exception from src/core.cpp:120:\nCheck 'a == b' failed:\n\n  It is odd. \nTruly.", "It is odd. Truly."),
+        ("Check 'a == b' failed", "Check 'a == b' failed"),  # better than nothing
+        ("x" * 401, "x" * 400),
+        ("", "no message"),
+    ],
+)
+def test_a_message_on_one_line(message: str, told: str) -> None:
+    """Without the places in OpenVINO's sources, and no longer than it may be."""
+    assert openvino_model.shorten(RuntimeError(message)) == told
+
+
+def operator(name: str, kind: str, *outputs: set[str]) -> Any:
+    values = [SimpleNamespace(get_names=lambda names=names: names) for names in outputs]
+    return SimpleNamespace(outputs=lambda: values, get_type_name=lambda: kind, get_friendly_name=lambda: name)
+
+
+def test_the_operators_that_make_a_tensor() -> None:
+    """By any of its names, at any of their outputs; not the constant or the model's output of that name."""
+    operators = [
+        operator("first", "MatMul", {"a", "b"}),
+        operator("other", "MatMul", {"c"}),
+        operator("split", "Split", {"d"}, {"e"}),
+        operator("weight", "Constant", {"a"}),
+        operator("output", "Result", {"e"}),
+    ]
+    model = SimpleNamespace(get_ops=lambda: operators)
+    assert openvino_model._name_makers(model, ["b", "e", "gone"]) == ["first", "split"]
+
+
+class Written:
+    """A model that OpenVINO or NNCF made, which tells what was asked for."""
+
+    def __init__(self, **asked: Any) -> None:
+        self.asked = asked
+
+    def set_rt_info(self, value: str, place: Sequence[str]) -> None:
+        self.asked["/".join(place)] = value
+
+    def get_ops(self) -> list[Any]:
+        return [operator("first", "MatMul", {"a"})]
+
+
+def save(model: Written, file: str, **more: Any) -> None:
+    Path(file).write_text(repr(model.asked | more))
+    Path(file).with_suffix(".bin").write_bytes(b"")
+
+
+def compress(_model: Any, **asked: Any) -> Written:
+    if asked["mode"] == "INT4_ASYM":
+        raise ValueError
+    return Written(**asked)
+
+
+def use_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = SimpleNamespace(**{mode: mode for mode in ("INT8_SYM", "INT8_ASYM", "INT4_SYM", "INT4_ASYM")})
+    nncf = SimpleNamespace(
+        set_log_level=int, CompressWeightsMode=modes, IgnoredScope=lambda names: names, compress_weights=compress
+    )
+    core = SimpleNamespace(read_model=lambda source: Written(source=source))
+    monkeypatch.setitem(sys.modules, "nncf", nncf)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: core, save_model=save))
+
+
+def read_written(pair: Path) -> Any:
+    with zipfile.ZipFile(pair) as archive:
+        assert archive.read(WEIGHTS) == b""
+        return ast.literal_eval(archive.read(GRAPH).decode())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "asked"),
+    [
+        ({}, {"mode": "INT8_ASYM", "group_size": 128, "ratio": 1.0, "all_layers": True, "dynamic": "32"}),
+        ({"bits": 8, "symmetric": True}, {"mode": "INT8_SYM", "dynamic": "32"}),
+        ({"bits": 4, "symmetric": True, "group": 64, "arithmetic": "fp32"},
+         {"mode": "INT4_SYM", "group_size": 64, "ratio": 1.0, "all_layers": True, "dynamic": "0"}),
+        ({"bits": 4, "symmetric": True, "group": "channel"},
+         {"mode": "INT4_SYM", "group_size": -1, "ratio": 1.0, "all_layers": True, "dynamic": "32"}),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_nncf_for_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recipe: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """Sizes of groups only for weights of few bits; inputs are made bytes unless the recipe has floats."""
+    use_tools(monkeypatch)
+    dynamic = {"qbench/dynamic_quantization_group_size": asked.pop("dynamic"), "compress_to_fp16": False}
+    for skipped, scope in (([], None), (["a"], ["first"])):
+        openvino_model.compress_weights(tmp_path / "m.onnx", tmp_path / "pair", Recipe(**recipe), skipped)
+        assert read_written(tmp_path / "pair") == {**asked, **dynamic, "ignored_scope": scope}
+
+
+def test_what_nncf_cannot_compress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An error without words is told by its kind."""
+    use_tools(monkeypatch)
+    with pytest.raises(BuildError, match=r"^NNCF cannot compress .* model: ValueError: no message; take another group"):
+        openvino_model.compress_weights(tmp_path / "m.onnx", tmp_path / "pair", Recipe(bits=4, symmetric=False), [])
+
+
+def test_a_model_of_halves_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its weights are stored in 16 bits, and the format that multiplies is written into it."""
+    use_tools(monkeypatch)
+    openvino_model.store_half(tmp_path / "m.onnx", tmp_path / "pair", "bf16")
+    source = str(tmp_path / "m.onnx")
+    written = {"source": source, "qbench/inference_precision": "bf16", "compress_to_fp16": True}
+    assert read_written(tmp_path / "pair") == written
+
+
+def own_form(file: Path, *layers: str, body: str = "<net><layers>{}</layers></net>") -> Path:
+    file.write_text(body.format("".join(layers)))
+    openvino_ir.find_weights(file).write_bytes(b"weights")
+    return file
+
+
+def constant(kind: str, size: str = 'size="256"') -> str:
+    return f'<layer type="Const"><data element_type="{kind}" {size}/></layer>'
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "i4", "u4", "nf4"])
+def test_weights_of_bytes(tmp_path: Path, kind: str) -> None:
+    """A constant of such a type that is large enough, among others."""
+    assert openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", constant("f32"), constant(kind)))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        constant("f32"),
+        constant("i8", 'size="255"'),  # too small for a weight
+        constant("i8", ""),
+        constant("i8").replace("Const", "Convert"),
+        '<layer type="Const"/>',
+    ],
+)
+def test_what_is_no_weight_of_bytes(tmp_path: Path, layer: str) -> None:
+    """By its type, its size, or its kind of layer."""
+    assert not openvino_ir.has_compressed_weights(own_form(tmp_path / "m.xml", layer))
+
+
+def test_the_layers_that_quantize(tmp_path: Path) -> None:
+    """By name and in order; the weights must be there."""
+    file = own_form(
+        tmp_path / "m.xml", '<layer name="a" type="FakeQuantize"/>', '<layer name="b" type="Relu"/>',
+        '<layer name="c" type="FakeQuantize"/>',
+    )  # fmt: skip
+    assert openvino_ir.list_quantized(file) == ("a", "c")
+    openvino_ir.find_weights(file).unlink()
+    with pytest.raises(ModelError, match="its weights are not beside it: .*m.bin$"):
+        openvino_ir.list_quantized(file)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("<net>", "cannot read this .xml"),
+        ("<net></net>", "is no model of OpenVINO's"),
+        ("<other><layers/></other>", "is no model of OpenVINO's"),
+    ],
+)
+def test_what_is_no_model(tmp_path: Path, body: str, why: str) -> None:
+    """Neither what is no XML nor XML of another kind."""
+    with pytest.raises(ModelError, match=why):
+        openvino_ir.list_quantized(own_form(tmp_path / "m.xml", body=body))

@@ -1,0 +1,152 @@
+"""Rules of qbench/quant/onnx/graph/gemm.py and pads.py: what a layer takes into its constants and its own pads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from qbench.quant.onnx.graph import gemm, pads
+from qbench.quant.onnx.graph.graph import Graph
+
+RNG = np.random.default_rng(0)
+
+
+def build(nodes: list[onnx.NodeProto], shape: list[int], **constants: Any) -> Graph:
+    """A graph from x to y."""
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]  # fmt: skip
+    held = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
+    return Graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+
+
+def answer(graph: Graph, shape: list[int]) -> Any:
+    """What a graph gives."""
+    x = np.random.default_rng(1).random(shape, dtype=np.float32)
+    return ReferenceEvaluator(graph.model).run(None, {"x": x})[0]
+
+
+def attributes(node: onnx.NodeProto) -> set[str]:
+    """Their names."""
+    return {attribute.name for attribute in node.attribute}
+
+
+@pytest.mark.parametrize(
+    ("given", "bias", "left", "shape"),
+    [
+        ({}, None, set(), None),
+        ({}, (5,), set(), (5,)),
+        ({"transB": 1}, (5,), set(), (5,)),
+        ({"alpha": 2.0}, (5,), set(), (5,)),
+        ({"transB": 1, "alpha": 0.5, "beta": 2.0}, (5,), set(), (5,)),
+        ({"beta": 3.0}, None, set(), None),
+        ({"beta": 3.0}, (1, 5), set(), (5,)),
+        ({}, (1,), set(), (5,)),
+        ({}, (), set(), (5,)),
+        ({"beta": 3.0}, (2, 5), {"beta"}, (2, 5)),
+        ({"beta": 1.0}, (5,), set(), (5,)),
+        ({"transA": 0, "alpha": 2.0}, (5,), {"transA"}, (5,)),
+        ({"alpha": 1.0}, (5,), {"alpha"}, (5,)),
+    ],
+)
+def test_a_gemm_has_its_numbers_in_its_constants(given: Any, bias: Any, left: set[str], shape: Any) -> None:
+    """The weight (in, out) times alpha, the bias (out,) times beta; a bias of rows stays, and so does what it gives."""
+    weight = RNG.random((5, 3) if given.get("transB") else (3, 5), dtype=np.float32)
+    held = {} if bias is None else {"b": RNG.random(bias, dtype=np.float32)}
+    node = helper.make_node("Gemm", ["x", "w", *held], ["y"], name="fc", **given)
+    graph = build([node], [2, 3], w=weight, **held)
+    expected = answer(graph, [2, 3])
+    gemm.normalise(graph)
+    (node,) = graph.nodes
+    assert attributes(node) == left
+    assert graph.constant(node.input[1]).shape == (3, 5)
+    assert (graph.constant(node.input[2]).shape if shape is not None else len(node.input)) == (shape or 2)
+    np.testing.assert_allclose(answer(graph, [2, 3]), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["computed weight", "float64", "another domain"])
+def test_a_gemm_that_cannot_be_written_anew_stays(kind: str) -> None:
+    """Where the weight is no constant of float32, or the operator somebody else's."""
+    node = helper.make_node("Gemm", ["x", "x" if kind == "computed weight" else "w"], ["y"], transB=1, alpha=2.0)
+    node.domain = "mine" if kind == "another domain" else ""
+    graph = build([node], [3, 3], w=np.ones((5, 3), np.float64 if kind == "float64" else np.float32))
+    before = graph.model.SerializeToString()
+    gemm.normalise(graph)
+    assert graph.model.SerializeToString() == before
+
+
+def test_a_bias_that_is_computed_keeps_its_beta() -> None:
+    """The weight is written anew all the same."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["m"], keepdims=0),
+        helper.make_node("Gemm", ["x", "w", "m"], ["y"], transB=1, beta=2.0),
+    ]
+    graph = build(nodes, [2, 3], w=RNG.random((5, 3), dtype=np.float32))
+    expected = answer(graph, [2, 3])
+    gemm.normalise(graph)
+    assert attributes(graph.nodes[1]) == {"beta"}
+    np.testing.assert_allclose(answer(graph, [2, 3]), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pad", "own", "constants", "expected"),
+    [
+        ({}, {}, {"p": [0, 0, 1, 2, 0, 0, 3, 4]}, [1, 2, 3, 4]),
+        ({}, {"pads": [1, 1, 1, 1]}, {"p": [0, 0, 1, 2, 0, 0, 3, 4]}, [2, 3, 4, 5]),
+        ({"mode": "constant"}, {"auto_pad": "NOTSET"}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, [1, 1, 1, 1]),
+        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1], "v": np.float32(0)}, [1, 1, 1, 1]),
+        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1], "v": np.float32(1)}, None),
+        ({"mode": "reflect"}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
+        ({}, {"auto_pad": "SAME_UPPER"}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
+        ({}, {}, {"p": [0, 0, -1, 1, 0, 0, 1, 1]}, None),
+        ({}, {}, {"p": [1, 0, 0, 0, 0, 0, 0, 0]}, None),
+        ({}, {}, {"p": [0, 0, 0, 0, 0, 1, 0, 0]}, None),
+        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [3]}, [0, 1, 0, 2]),
+        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [-2]}, [1, 0, 2, 0]),
+        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [1]}, None),
+        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [4]}, None),
+        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [-5]}, None),
+        ({}, {}, {"p": [1, 2, 3], "v": np.float32(0), "a": [3]}, None),
+        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 2**31]}, [1, 1, 1, 2**31]),
+        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 2**31 + 1]}, None),
+        ({}, {"pads": [0, 0, 0, 2**31]}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, [1, 1, 1, 2**31 + 1]),
+        ({}, {"pads": [0, 0, 0, 2**31 + 1]}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
+    ],
+)
+def test_zeros_around_a_convolution_become_its_own(pad: Any, own: Any, constants: Any, expected: Any) -> None:
+    """Beside those that it has; not other values, channels, cuts, or more than a file can hold."""
+    nodes = [
+        helper.make_node("Pad", ["x", *constants], ["padded"], name="pad", **pad),
+        helper.make_node("Conv", ["padded", "w"], ["y"], name="conv", **own),
+    ]
+    graph = build(nodes, [1, 1, 5, 5], w=np.ones((1, 1, 1, 1), np.float32), **constants)
+    assert pads.take_in(graph) == ((("conv", "pad"),) if expected is not None else ())
+    *rest, conv = graph.nodes
+    assert len(rest) == (expected is None)
+    if expected is not None:
+        assert next(list(entry.ints) for entry in conv.attribute if entry.name == "pads") == expected
+        assert conv.input[0] == "x"
+
+
+@pytest.mark.parametrize("name", ["conv", "pad"])
+def test_a_padding_that_is_to_stay_stays(name: str) -> None:
+    """By its own name or its layer's; one that others read, too, stays for these."""
+    nodes = [
+        helper.make_node("Pad", ["x", "p"], ["padded"], name="pad"),
+        helper.make_node("Conv", ["padded", "w"], ["y"], name="conv"),
+        helper.make_node("Abs", ["padded"], ["z"], name="abs"),
+    ]
+    held = {"w": np.ones((1, 1, 1, 1), np.float32), "p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+    graph = build(nodes, [1, 1, 5, 5], **held)
+    graph.model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    graph.reindex()
+    assert pads.take_in(graph, [name]) == ()
+    expected = answer(graph, [1, 1, 5, 5])
+    assert pads.take_in(graph) == (("conv", "pad"),)
+    assert [node.name for node in graph.nodes] == ["pad", "conv", "abs"]
+    np.testing.assert_allclose(answer(graph, [1, 1, 5, 5]), expected)

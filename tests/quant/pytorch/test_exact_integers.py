@@ -1,0 +1,160 @@
+"""What is said of int8 layers that were held against exact integers; which grouped convolutions are slow on fbgemm."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from qbench.machine import fingerprint
+from qbench.quant.pytorch import exact_integers
+from qbench.quant.pytorch.exact_integers import Compared, Proof
+from qbench.quant.pytorch.narrow_weights import Sums
+from qbench.quant.recipe import Recipe
+
+COMPARED = Compared(layers=5, examples=4, off={"a": 0.001, "b": 0.25, "c": 0.0004})
+
+
+def proof(**recipe: Any) -> Proof:
+    return Proof(sums=Sums(layers=5, left=["b", "d"]), compared=COMPARED, engine="fbgemm", recipe=Recipe(**recipe))
+
+
+def test_layers_whose_kernels_cannot_be_used() -> None:
+    """Those that differ; those whose sums overflow only where weights were to be narrowed; of torch's default none."""
+    differs = {
+        "a": "its int8 kernel differs from exact integers in 0.1% of its outputs on this CPU",
+        "c": "its int8 kernel differs from exact integers in 0.0004 of its outputs on this CPU",
+    }
+    assert proof().wrong() == differs
+    adds = "its int8 kernel adds up wrongly here or on a CPU of its target, whatever its weights"
+    assert proof(narrow_weights=True).wrong() == differs | {"b": adds, "d": adds}
+    assert proof(framework_default=True, narrow_weights=True).wrong() == {}
+
+
+def test_what_differs_is_told_by_its_worst_layer() -> None:
+    """With its share, and how many layers differ; nothing where none does."""
+    assert exact_integers._of_differences(Compared(layers=5, examples=4)) is None
+    assert exact_integers._of_differences(COMPARED) == (
+        "on 4 calibration examples 3 of 5 int8 layers differ from exact integers by more than rounding, b in 25.0% of "
+        "its outputs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "recipe", "level"),
+    [
+        ("fbgemm", {"framework_default": True, "reduce_range": False}, 127),
+        ("x86", {"framework_default": True}, 127),
+        ("onednn", {"framework_default": True, "reduce_range": True}, 255),
+        ("fbgemm", {"reduce_range": False}, 255),
+        ("onednn", {"reduce_range": True}, 127),
+    ],
+)
+def test_the_largest_level(engine: str, recipe: dict[str, Any], level: int) -> None:
+    """Torch's own default of these engines has 7 bits; else it is the recipe's."""
+    assert exact_integers.largest_level(engine, Recipe(**recipe)) == level
+
+
+def layer(
+    name: str = "a", *, groups: int = 8, each_in: int = 1, each_out: int = 1, kernel: tuple[int, ...] = (3, 3),
+    stride: tuple[int, ...] = (1, 1), padding: tuple[int, ...] = (1, 1), dilation: tuple[int, ...] = (1, 1),
+    kind: str = "conv",
+) -> Any:  # fmt: skip
+    """A convolution as its packed parameters tell it."""
+    said = {"groups": groups, "stride": stride, "padding": padding, "dilation": dilation}
+    return SimpleNamespace(
+        name=name,
+        parameters=SimpleNamespace(**{key: lambda value=value: value for key, value in said.items()}),
+        weight=torch.zeros(groups * each_out, each_in, *kernel),
+        kernel=SimpleNamespace(kind=kind),
+    )
+
+
+def is_fast(**shape: Any) -> bool:
+    one = layer(**shape)
+    return exact_integers._fast(one.parameters, one.weight)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"stride": (2, 1)},
+        {"groups": 16, "kernel": (5, 5), "padding": (2, 2)},
+        {"kernel": (7, 7), "padding": (3, 3)},
+        {"kernel": (3, 3, 3), "stride": (1, 1, 1), "padding": (1, 1, 1), "dilation": (1, 1, 1)},
+        {"groups": 3, "each_in": 4, "each_out": 4},
+        {"groups": 2, "each_in": 8, "each_out": 8},
+        {"groups": 2, "each_in": 16, "each_out": 16, "stride": (2, 2)},
+    ],
+)
+def test_grouped_convolutions_that_fbgemm_has_kernels_for(shape: dict[str, Any]) -> None:
+    """Depthwise of some sizes, and groups of 4, 8 or 16 channels of 3 x 3."""
+    assert is_fast(**shape)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"stride": (3, 1)},
+        {"dilation": (1, 2)},
+        {"padding": (1, 0)},
+        {"groups": 12},
+        {"kernel": (3, 5), "padding": (1, 1)},
+        {"kernel": (9, 9), "padding": (4, 4)},
+        {"kernel": (1, 1), "padding": (0, 0)},
+        {"kernel": (5, 5, 5), "stride": (1, 1, 1), "padding": (2, 2, 2), "dilation": (1, 1, 1)},
+        {"each_out": 2},
+        {"groups": 2, "each_in": 4, "each_out": 8},
+        {"groups": 2, "each_in": 2, "each_out": 2},
+        {"groups": 2, "each_in": 4, "each_out": 4, "kernel": (5, 5), "padding": (2, 2)},
+        {"groups": 2, "each_in": 4, "each_out": 4, "padding": (0, 0)},
+    ],
+)
+def test_grouped_convolutions_that_fbgemm_computes_group_by_group(shape: dict[str, Any]) -> None:
+    """One rule of its fast path is broken in each."""
+    assert not is_fast(**shape)
+
+
+SLOW = [layer(name, groups=12, stride=(2, 1), padding=(0, 1)) for name in "abcd"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "slow"),
+    [
+        ("fbgemm", ["avx512_vnni"], ["few", "many"]),
+        ("x86", [], ["few", "many"]),
+        ("x86", ["avx512_vnni"], ["many"]),  # oneDNN has the other
+        ("onednn", [], []),
+    ],
+)
+def test_which_convolutions_are_slow(
+    monkeypatch: pytest.MonkeyPatch, engine: str, words: list[str], slow: list[str]
+) -> None:
+    """Grouped ones alone, and none that fbgemm has a kernel for."""
+    every = [
+        layer("linear", groups=12, kind="linear"), layer("one", groups=1, stride=(3, 3)), layer("fast"),
+        layer("few", groups=100, stride=(3, 3)), layer("many", groups=101, stride=(3, 3)),
+    ]  # fmt: skip
+    monkeypatch.setattr(exact_integers, "layers", lambda _module: every)
+    monkeypatch.setattr(fingerprint, "isa", lambda: words)
+    assert [name for name, _ in exact_integers.slow_convolutions(None, engine)] == slow
+
+
+@pytest.mark.parametrize(
+    ("slow", "note"),
+    [
+        ([], None),
+        (SLOW[:1], "1 grouped convolution takes fbgemm's slow path, many times slower than fp32: a (12 groups, kernel "
+         "3x3, stride 2x1, padding 0x1); the engine onednn has fast kernels for them"),
+        (SLOW, "4 grouped convolutions take fbgemm's slow path, many times slower than fp32: "
+         + ", ".join(f"{name} (12 groups, kernel 3x3, stride 2x1, padding 0x1)" for name in "abc")
+         + " and 1 more; the engine onednn has fast kernels for them"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_slow_convolutions(monkeypatch: pytest.MonkeyPatch, slow: list[Any], note: str | None) -> None:
+    """One, or the first three of several, with their shapes."""
+    monkeypatch.setattr(exact_integers, "layers", lambda _module: slow)
+    assert exact_integers.slow_note(None, "fbgemm") == note
