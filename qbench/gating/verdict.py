@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from qbench.compare import text as compare_text
 from qbench.decide.limits import AccuracyFloor, LimitCheck
@@ -12,9 +12,6 @@ from qbench.gating.exit_codes import OUTCOMES, Effect, Outcome
 from qbench.record.schema import Flips
 from qbench.stats import examples_needed, mcnemar, multiple_testing, thresholds
 from qbench.stats.noninferiority import NonInferiority
-
-if TYPE_CHECKING:
-    pass
 
 HARM = 0.05
 # What a rule is about; tests of one kind on one case share their error (Holm).

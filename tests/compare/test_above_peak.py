@@ -22,6 +22,11 @@ def roofed(record: Record, fraction: float | None, shared: bool | None = False) 
     [
         (roofed(int8(), 0.87), False, "87.0 %"),
         (roofed(int8(), 1.05), False, "105 %"),
+        (roofed(int8(), 1.1), False, "110 %"),
+        (roofed(int8(), 1.11), True, "111 %: not possible"),
+        (roofed(fp32(), 0.9), False, "90.0 %"),
+        (roofed(fp32(), 1.0), False, "100 %"),
+        (roofed(fp32(), 1.01), False, "101 % (Winograd does fewer multiplications than counted)"),
         (roofed(int8(), 1.3), True, "130 %: not possible"),
         (roofed(int8(), 1.3, None), True, "130 %: not possible"),
         (roofed(int8(), 1.3, True), False, "130 % (the peak was read on a shared core: too low)"),

@@ -47,6 +47,9 @@ def test_one_seed_has_no_spread() -> None:
     """A case that was calibrated once says nothing of it, nor does one whose further seeds all failed."""
     assert of(int8()) is None
     assert of(drawn()) is None
+    assert calibration_seeds.measure_spread(drawn(0.9), fp32(), TOP1, None) == calibration_seeds.SeedSpread(
+        seeds=(0, 1), values=(0.97, 0.9), worst=1
+    )
 
 
 def test_the_worst_seed_is_found_and_judged() -> None:

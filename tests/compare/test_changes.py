@@ -63,6 +63,14 @@ def test_a_lower_score_is_better_where_the_metric_says_so() -> None:
     assert change(int8(accuracy=accuracy(harmful=20)), int8(), error).verdict == "less accurate"
 
 
+def test_without_a_metric_a_higher_score_is_better() -> None:
+    """As most are; and a file that grew or shrank by 1 in 1,000 is the same network."""
+    deltas = compare.compare([int8()], [int8(accuracy=accuracy(harmful=80))])
+    assert find_changes(deltas, None)[0].words == ("less accurate",)
+    for ratio, words in ((1.0009, ()), (1.0011, ("larger",)), (0.9991, ()), (0.9989, ("smaller",))):
+        assert find_changes([replace(deltas[0], accuracy=None, size_ratio=ratio)], None)[0].words == words
+
+
 def measured(rng: np.random.Generator) -> Record:
     """A case of which three processes were measured, whose limits are those of Student's t over them."""
     ratio = intervals.exp(intervals.t_interval(rng.normal(0.0, 0.01, 3), 0.95))

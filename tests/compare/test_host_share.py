@@ -30,7 +30,10 @@ def watched(
             watched(0.97, "all"),
             "137 us over all blocks, too few are undisturbed; the host shared the core 97 % of the time",
         ),
+        (watched(0.6, None), "the host shared the core 60 % of the time"),
         (watched(None, None), None),
+        (watched(None), None),
+        (replace(watched(0.6), latency=None), None),
         (int8(), None),
     ],
 )

@@ -107,7 +107,17 @@ def test_only_shared_examples_are_compared_and_that_is_said() -> None:
     """Half of the examples are others."""
     delta = only(scores([1.0] * 100), scores([1.0] * 50 + [0.0] * 50, first=50))
     assert delta.paired == 50
-    assert any("50 shared examples" in note for note in delta.notes)
+    assert "accuracy on 50 shared examples (this run 100, other 100)" in delta.notes
+    same = only(scores([1.0] * 100), scores([1.0] * 100))
+    assert not any("shared examples" in note for note in same.notes)
+
+
+def test_right_or_wrong_is_tested_by_mcnemar_where_both_sides_are() -> None:
+    """5 of 100 that turn right have p = 1 / 32, 5 to wrong the same; beside numbers between 0 and 1 limits decide."""
+    wrong, right = scores([0.0] * 5 + [1.0] * 95), scores([1.0] * 100)
+    assert only(wrong, right).accuracy_p == only(right, wrong).accuracy_p == pytest.approx(1 / 32)
+    for pair in ((scores([0.5] * 5 + [1.0] * 95), right), (right, scores([0.5] * 5 + [1.0] * 95))):
+        assert only(*pair).accuracy_p != pytest.approx(1 / 32)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_records import speedup
 
-from qbench.compare.speedup_doubt import find_doubt, room_to_promise
+from qbench.compare.speedup_doubt import find_doubt, find_unsteadiness, room_to_promise
 from qbench.stats.interval_type import Interval
 
 
@@ -20,10 +20,16 @@ from qbench.stats.interval_type import Interval
         ({"protocol": "sequential", "control": None}, "protocol sequential has no control"),
         ({"control": None}, "was not measured"),
         ({"control": Interval(value=1.01)}, "was not measured"),
-        ({"control": Interval(value=1.03, low=1.01, high=1.05)}, "too noisy"),
+        ({"control": Interval(value=1.01, low=1.0)}, "was not measured"),
+        ({"control": Interval(value=1.01, high=1.02)}, "was not measured"),
+        ({"control": Interval(value=1.0, low=0.98, high=1.024)}, None),
+        ({"control": Interval(value=1.0, low=0.98, high=1.026)}, "must lie within half the tolerance, 2.5 %"),
+        ({"control": Interval(value=1.0, low=0.97, high=1.01)}, "must lie within half the tolerance, 2.5 %"),
         ({"steady": False}, "not steady"),
         ({"steady": None}, "cannot be told from so few blocks"),
         ({"stopped": "screened", "processes": 1, "control": None, "steady": None}, None),
+        ({"stopped": "screened", "processes": 3, "control": None, "steady": None}, "was not measured"),
+        ({"stopped": "screened", "processes": 3, "steady": None}, None),
         ({"stopped": "left", "processes": 2, "steady": None}, None),
         ({"stopped": "left", "processes": 3, "steady": None}, "cannot be told"),
         ({"stopped": "max_seconds", "processes": 2, "steady": None}, "cannot be told"),
@@ -34,6 +40,13 @@ def test_a_speed_up_is_doubted_for_its_control_and_its_drift(changes: dict[str, 
     race after one or two processes has neither, and limits that allow for both."""
     doubt = find_doubt(speedup(**changes), 0.025, "half the tolerance")
     assert doubt is None if said is None else said in str(doubt)
+
+
+@pytest.mark.parametrize("steady", [True, False, None])
+def test_one_call_after_the_other_is_asked_for_no_steadiness(steady: bool | None) -> None:
+    """Nor is a screening: what they store of it says nothing."""
+    assert find_unsteadiness(speedup(protocol="sequential", steady=steady)) is None
+    assert find_unsteadiness(speedup(stopped="screened", steady=steady)) is None
 
 
 def test_the_room_is_half_the_way_to_the_promise() -> None:

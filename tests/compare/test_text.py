@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qbench.compare.compare import Delta
-from qbench.compare.text import as_json, p_value, unpaired
+from qbench.compare.text import as_json, count_examples, p_value, unpaired
 from qbench.stats.interval_type import Interval
 
 
@@ -40,6 +40,16 @@ def test_a_p_value_has_two_digits_and_no_more_than_three_places(p: float, told: 
     assert p_value(p) == told
 
 
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [(1, "1"), (99, "99"), (100, "100"), (101, "110"), (1782, "1,800"), (1800, "1,800"), (12_001, "13,000")],
+)
+def test_what_would_decide_is_rounded_up_to_two_digits(needed: int, told: str) -> None:
+    """It is known no better; what cannot be counted is only said to be many."""
+    assert count_examples(needed, 5000) == f"about {told} examples"
+    assert count_examples(None, 5000) == "many more examples"
+
+
 def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
     """Whoever reads an interval on accuracy learns that examples were not paired, and why, say since an old baseline
     has to be written again; nothing is said of what was paired or has no accuracy."""
@@ -53,6 +63,7 @@ def test_what_is_not_paired_is_said_with_what_pairs_it() -> None:
         assert text is not None
         assert text.startswith("accuracy of m/static/x86/t1/b1: two scores, their examples not paired")
         assert why in text
+    assert str(unpaired([scored, bare, scored], None)).startswith("accuracy of 2 cases: two scores")
 
 
 def test_two_suites_are_not_compared() -> None:

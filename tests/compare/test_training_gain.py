@@ -33,6 +33,8 @@ def qat(harmful: int, beneficial: int, case: str = QAT, **changes: Any) -> Recor
         (qat(0, 0), False),
         (int8(accuracy=accuracy(beneficial=20)), False),
         (int8(QAT, accuracy=None), False),
+        (qat(8, 60, delta=None), False),
+        (replace(qat(8, 60), status="failed"), False),
         (fp32(), False),
     ],
 )
@@ -41,8 +43,11 @@ def test_only_qat_beyond_chance_has_a_gain(record: Record, expected: bool) -> No
     assert (find_training_gain(record, TOP1) is not None) is expected
 
 
-@pytest.mark.parametrize(("higher_is_better", "low", "expected"), [(True, 0.01, True), (False, 0.01, False)])
-def test_without_flips_the_limits_decide(higher_is_better: bool, low: float, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("higher_is_better", "low", "expected"),
+    [(True, 0.01, True), (True, 0.0, False), (True, None, False), (False, 0.01, False)],
+)
+def test_without_flips_the_limits_decide(higher_is_better: bool, low: float | None, expected: bool) -> None:
     """Of a metric that is no share of right answers: the whole interval lies on the better side."""
     metric = MetricInfo(name="mae", percent=False, higher_is_better=higher_is_better)
     delta = Interval(value=0.02, low=low, high=0.03)

@@ -11,6 +11,7 @@ from made_records import fp32, int8
 
 from qbench.decide.objective import COLD_SPREAD, EXACT, MEMORY_SPREAD, Objective
 from qbench.decide.paired_times import PairedTimes
+from qbench.formatting import DASH
 from qbench.record.schema import ColdStart, Memory, Record
 from qbench.suite.settings import ObjectiveName
 
@@ -44,3 +45,24 @@ def test_bytes_of_a_file_are_exact_and_those_of_a_process_are_not() -> None:
     memory = Memory(loaded_rss_bytes=100_000_000, peak_rss_bytes=None)
     assert error("size", fp32(), int8()) == EXACT
     assert error("memory", replace(fp32(), memory=memory), int8(memory=memory)) == MEMORY_SPREAD
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "words"),
+    [
+        ("latency", "1.00 ms a call", ("latency", "faster", "slower")),
+        ("size", "260 kB in all", ("size", "smaller", "larger")),
+        ("memory", "2.00 MB resident", ("memory", "smaller in memory", "larger in memory")),
+        ("cold_start", "200 ms to load and call once", ("cold start", "faster to start", "slower to start")),
+    ],
+)
+def test_what_is_minimized_is_shown_in_its_unit(name: ObjectiveName, shown: str, words: tuple[str, str, str]) -> None:
+    """Bytes or seconds; a dash where it was not measured, which no comparison holds against anything."""
+    objective = Objective(name=name, times=PairedTimes(records={}, read=lambda record: {}))
+    record = replace(start(), memory=Memory(loaded_rss_bytes=1_000_000, peak_rss_bytes=2_000_000))
+    assert objective.show(record) == shown
+    assert (objective.title, objective.better, objective.worse) == words
+    bare = int8(latency=None, artifact=None)
+    assert (objective.value(bare), objective.show(bare)) == (None, DASH)
+    if name != "latency":
+        assert objective.compare(bare, record) is objective.compare(record, bare) is None

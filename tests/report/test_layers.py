@@ -90,3 +90,21 @@ def test_coverage_that_is_not_known_says_why() -> None:
     reason = "how much b (MoE) multiplies cannot be counted"
     coverage = Coverage(macs_int8=None, layers_int8=1, layers_total=2, unknown=reason)
     assert coverage_text(coverage, "static") == "not known: how much b (MoE) multiplies cannot be counted"
+    assert coverage_text(replace(coverage, macs_int8=0.5), "static") == "50.0 %"
+    assert coverage_text(replace(coverage, unknown=None), "static") == DASH
+
+
+@pytest.mark.parametrize(
+    ("mode", "counted", "share"),
+    [
+        ("static", "12 of 13", "98.0 %"),
+        ("bf16", "12 of 13 in bf16", "98.0 % in bf16"),
+        ("weight_only", "12 of 13 with weights of few bits", "98.0 % with weights of few bits"),
+    ],
+)
+def test_what_is_not_int8_is_said_beside_the_number(mode: str, counted: str, share: str) -> None:
+    """The column's title names int8 alone; a layer without a reason is named, none at all is said."""
+    (row,) = layers([int8(f"net/{mode}/openvino/t1/b1"), replace(int8("net/static/x86/t1/b1"), status="failed")]).rows
+    assert (row[2], row[3], row[4], row[6]) == (counted, share, "fc", "")
+    bare = with_artifact(coverage=Coverage(macs_int8=1.0, layers_int8=1, layers_total=1))
+    assert layers([bare]).rows[0][4] == "none"

@@ -51,6 +51,30 @@ def test_a_table_is_one_row_a_line_with_every_cell_inert() -> None:
     assert words_of(text) == "All a|b n x|y z 1 <b> after"
 
 
+@pytest.mark.parametrize(("room", "kept"), [(200, 5), (121, 5), (120, 4), (99, 1), (93, 1), (92, 0)])
+def test_a_part_keeps_as_many_lines_as_fit(room: int, kept: int) -> None:
+    """Each line takes its letters and a break, beside the frame, what is said of the rest, and 60 letters."""
+    part = list_part(["abcd"] * 5, before="heading")
+    left = f"\n\n… and {5 - kept} more in report.html" if kept < 5 else ""
+    assert part.draw(room) == ("heading" + "\n- abcd" * kept + left if kept else "")
+
+
+@pytest.mark.parametrize(("limit", "whole"), [(8, True), (7, False)])
+def test_a_document_is_shorter_than_its_limit(limit: int, whole: bool) -> None:
+    """Not as long as it: sections that have no room are counted."""
+    told = fit([Part(lines=("one",)), Part(lines=("a",))], limit)
+    assert told == ("one\n\na\n" if whole else "2 more sections are in report.html.\n")
+
+
+def test_words_of_a_table_stand_to_the_left_and_one_row_stands_out() -> None:
+    """Numbers to the right; an empty cell is not set in bold, and nothing is without its number."""
+    content = TextTable(columns=("a", "n"), rows=(("x", "1"), ("y", "")), words=(0,))
+    assert table_part(content, bold=1).draw() == "| a | n |\n|---|---:|\n| x | 1 |\n| **y** |  |"
+    assert table_part(content).draw() == "| a | n |\n|---|---:|\n| x | 1 |\n| y |  |"
+    assert Part(lines=(), after="after").draw() == "after"
+    assert Part(lines=()).draw() == ""
+
+
 @pytest.mark.parametrize("room", [0, 50, 100])
 def test_a_part_without_room_is_left_out_whole(room: int) -> None:
     """A heading without a line under it would promise something."""

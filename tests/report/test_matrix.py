@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from made_records import fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Fastest, Record
-from qbench.record.stored_run import MetricInfo
+from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.report.cards import cards
 from qbench.report.matrix import MOST_CARDS, SettingMatrix, matrix
-from qbench.report.overview import overview
+from qbench.report.overview import describe_state, overview
 from qbench.report.ruling import rule
 
 
@@ -63,6 +65,11 @@ def test_a_matrix_has_models_down_and_threads_across() -> None:
         ((0.5, 0.6, 2.0), "2 of 3 int8 variants are slower than plain fp32 on ONNX Runtime, 1 is faster."),
         ((0.5, 0.6), "Both int8 variants are slower than plain fp32 on ONNX Runtime."),
         ((2.0, 2.1, 2.2), "All 3 int8 variants are faster than plain fp32 on ONNX Runtime."),
+        ((0.5, 1.0), "1 of 2 int8 variants is slower than plain fp32 on ONNX Runtime, 1 is too close to call."),
+        (
+            (1.0, 1.0, 2.0),
+            "2 of 3 int8 variants are too close to call against plain fp32 on ONNX Runtime, 1 is faster.",
+        ),
         ((2.0,), "The int8 variant is faster than plain fp32 on ONNX Runtime."),
     ],
 )
@@ -77,3 +84,26 @@ def test_without_int8_there_is_nothing_to_say() -> None:
     """No sentence about none of none."""
     run = judged(fp32())
     assert overview(run, decide(run), rule(run, decide(run))) == ""
+
+
+def test_several_settings_of_a_model_have_cases_and_not_variants() -> None:
+    """A variant that is measured with two numbers of threads is counted twice."""
+    run = judged(*setting("net", 1), *setting("net", 2))
+    told = overview(run, decide(run), rule(run, decide(run)))
+    assert told == "Both int8 cases are faster than plain fp32 on ONNX Runtime."
+
+
+@pytest.mark.parametrize(
+    ("finished", "missing", "told"),
+    [
+        (True, 0, ""),
+        (True, 1, "This run is not complete: 1 of 3 planned cases have no record yet."),
+        (False, 0, "This run is not complete: 0 of 2 planned cases have no record yet."),
+    ],
+)
+def test_a_run_is_whole_where_it_ended_and_has_every_record(finished: bool, missing: int, told: str) -> None:
+    """Either alone is not enough."""
+    records = setting("net", 1)
+    planned = (*(record.case.id for record in records), *["net/qat/x86/t1/b1"][:missing])
+    facts = info(planned) if finished else info(planned, finished=None)
+    assert describe_state(StoredRun(folder=Path("run"), info=facts, records=tuple(records))) == told

@@ -14,7 +14,9 @@ USUAL = {"flow": "fx", "calibrator": "histogram", "per_channel": True, "symmetri
 def test_the_default_is_called_so() -> None:
     """Of a recipe as it comes only the flow and the calibrator are named; plain fp32 has none."""
     assert describe_recipe(int8(recipe=USUAL)) == "fx, histogram (default)"
-    assert describe_recipe(fp32()) == ""
+    assert describe_recipe(fp32()) == describe_recipe(replace(fp32(), recipe=USUAL)) == ""
+    twin = replace(fp32(), case=replace(fp32().case, recipe="twin"), recipe={"epochs": 3})
+    assert describe_recipe(twin) == "epochs: 3"
 
 
 def test_of_flow_auto_the_one_that_took_the_network_is_named() -> None:
@@ -31,6 +33,9 @@ def test_what_differs_is_told_alone() -> None:
     changed = {**USUAL, "symmetric": True, "skip_layers": ["stem", "fc"]}
     assert describe_recipe(int8(recipe=changed)) == "fx, histogram; skip layers: stem, fc, symmetric: yes"
     assert describe_recipe(int8(recipe={"flow": "fx", "calibrator": "minmax"})) == "fx, minmax"
+    less = {**USUAL, "per_channel": False, "skip_layers": None, "max_layers": 3, "prefix": None}
+    assert describe_recipe(int8(recipe=less)) == "fx, histogram; max layers: 3, per channel: no"
+    assert describe_recipe(int8(recipe={**USUAL, "skip_layers": []})) == "fx, histogram (default)"
 
 
 def test_of_a_plug_in_everything_is_told() -> None:
