@@ -101,15 +101,13 @@ def _prefer_by(
 ) -> PreferenceStep | None:
     """Drops what is shown to be worse than the best in it by more than the tie; what was not measured stays."""
     valued = [record for record in tied if objective.value(record) is not None]
-    if len(valued) < 2 or objective.name == contest.objective.name:
+    if not valued or objective.name == contest.objective.name:
         return None
     best = min(valued, key=lambda record: objective.value(record) or math.inf)
     dropped = [
         record
         for record in valued
-        if record is not best
-        and (comparison := objective.compare(record, best)) is not None
-        and comparison.low > contest.tie
+        if (comparison := objective.compare(record, best)) is not None and comparison.low > contest.tie
     ]
     if not dropped:
         return None

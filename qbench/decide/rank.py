@@ -32,7 +32,7 @@ def rank(candidates: Sequence[Record], contest: Contest) -> Ranking:
     tied, left = find_tied(order, contest)
     steps = []
     for name in contest.spec.prefer:
-        if len(left) > 1 and (step := PREFERENCES[name](left, contest)) is not None:
+        if (step := PREFERENCES[name](left, contest)) is not None:
             steps.append(step)
             left = [record for record in left if record not in step.dropped]
     return Ranking(order=tuple(order), tied=tied, pick=left[0], equals=tuple(left), steps=tuple(steps))
@@ -56,6 +56,3 @@ def _log_over(record: Record, leader: Record, objective: Objective) -> float:
         return 0.0
     comparison = objective.compare(record, leader)
     return math.inf if comparison is None else comparison.value
-
-
-# --- preferences: each drops some of the tied, or says nothing --------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -28,11 +29,11 @@ def right(wrong: range, n: int = 1000) -> Any:
 
 @pytest.mark.parametrize(("lost", "beyond"), [(0, False), (3, False), (8, True)])
 def test_right_or_wrong_is_tested_by_the_flips(lost: int, beyond: bool) -> None:
-    """McNemar's mid-p: three of a thousand may be chance, eight are not."""
+    """McNemar's mid-p: three of a thousand may be chance, eight are not; no flip is no proof that none ever flips."""
     found = difference_of_values(right(range(lost)), right(range(0)))
     assert (found.lost, found.gained, found.beyond_chance) == (lost, 0, beyond)
     assert found.value == -lost / 1000
-    assert found.error > 0
+    assert found.error == pytest.approx(math.sqrt(lost + 1) / 1000)
 
 
 def test_other_values_are_tested_by_their_mean() -> None:
@@ -87,12 +88,18 @@ def test_a_metric_that_is_better_lower_is_turned() -> None:
 
 def test_without_predictions_the_scores_are_compared_as_independent() -> None:
     """Each against its own fp32; no flips are known then."""
-    better = int8(QAT, accuracy=accuracy(beneficial=25))
+    better: Any = int8(QAT, accuracy=accuracy(beneficial=25))
     found = differences([fp32(), int8(), better], lambda record, base: None).compare(better, int8())
     assert found is not None
     assert (found.lost, found.beyond_chance) == (None, True)
-    bare = replace(better, accuracy=None)
-    assert differences([fp32(), int8(), bare], lambda record, base: None).compare(bare, int8()) is None
+    widths = [delta.high - delta.low for delta in (better.accuracy.delta, int8().accuracy.delta)]
+    assert found.error == pytest.approx(math.hypot(*widths) / 2 / 1.96, rel=1e-3)
+    assert found.value == pytest.approx(0.025)
+    bare, other = replace(better, accuracy=None), replace(better, accuracy=replace(better.accuracy, metric="map"))
+    unlimited = replace(better, accuracy=replace(better.accuracy, delta=None))
+    for lacking in (bare, other, unlimited):
+        known = differences([fp32(), int8(), lacking], lambda record, base: None)
+        assert known.compare(lacking, int8()) is known.compare(int8(), lacking) is None
 
 
 def test_damaged_predictions_are_named_once() -> None:
