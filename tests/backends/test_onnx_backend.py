@@ -54,7 +54,7 @@ def test_what_a_recipe_leaves_open_is_chosen(runtime: str) -> None:
     backend = registry.load("backend", runtime)
     static = backend.resolve("static", Recipe())
     assert (static.flow, static.calibrator, static.per_channel, static.symmetric) == ("onnx", "minmax", True, False)
-    assert (static.narrow_weights, static.reduce_range, static.embeddings) == (True, False, False)
+    assert (static.narrow_weights, static.reduce_range, static.embeddings) == (True, False, None)
     told = Recipe(calibrator="mse", per_channel=False, symmetric=True, narrow_weights=False)
     kept = backend.resolve("static", told)
     assert (kept.calibrator, kept.per_channel, kept.symmetric, kept.narrow_weights) == ("mse", False, True, False)

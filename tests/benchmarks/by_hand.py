@@ -3,7 +3,7 @@
     pip install -e '.[openvino]'
     python tests/benchmarks/by_hand.py                            # about ten minutes
     python tests/benchmarks/by_hand.py unet encoder --rounds 10
-    python tests/benchmarks/by_hand.py --forms                    # ONNX Runtime's other forms of a file, too
+    python tests/benchmarks/by_hand.py --forms                    # other forms of the files, too
     python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
@@ -34,6 +34,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -44,6 +45,7 @@ from hand_built import onnxruntime_dynamic, onnxruntime_int8, openvino_int8
 
 from qbench import registry
 from qbench.backends.base import BuildJob
+from qbench.machine import fingerprint
 from qbench.models.base import Network
 from qbench.quant.artifacts import openvino_model
 from qbench.quant.onnx import onnxruntime_session
@@ -144,6 +146,16 @@ def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
     return arms
 
 
+def for_other_cpu(module: Any, seen: np.ndarray, folder: Path) -> tuple[str, Path]:
+    """The arm and file that OpenVINO gets of a network on a CPU without AMX, or with it where this one has none."""
+    own = fingerprint.onednn_isa()
+    has = "amx_int8" in own
+    other = tuple(name for name in own if name != "amx_int8") if has else (*own, "amx_int8")
+    with mock.patch.object(fingerprint, "onednn_isa", return_value=other):
+        file = by_qbench("openvino", "static", module, seen, folder)
+    return ("as without AMX" if has else "as with AMX"), file
+
+
 def files(
     subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
 ) -> dict[str, dict[str, Path]]:
@@ -156,6 +168,7 @@ def files(
     openvino_int8(fp32, folder / "theirs.xml", seen)
     chosen = Recipe(symmetric=True)
     others = {"symmetric": by_qbench("openvino", "static", module, seen, folder / "s", chosen)} if symmetric else {}
+    others |= dict([for_other_cpu(module, seen, folder / "o")]) if forms else {}
     return {
         "onnxruntime": {
             "by hand": folder / "theirs.onnx",
@@ -254,7 +267,9 @@ def main(
     parser = argparse.ArgumentParser()
     parser.add_argument("networks", nargs="*", default=list(names))
     parser.add_argument("--rounds", type=int, default=20, help="blocks of each arm in a generation (default 20)")
-    parser.add_argument("--forms", action="store_true", help="on ONNX Runtime other forms of the file, too")
+    parser.add_argument(
+        "--forms", action="store_true", help="other forms of the file, and for a CPU with or without AMX"
+    )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore")
