@@ -2,8 +2,8 @@
 
 OpenVINO 2026.4 makes x * sigmoid(x) part of the convolution before it. Its kernels for AMX then take 1.8 ns for each
 value, where a step of its own takes 0.9 (a convolution 3x3 of 64 channels at 40 x 40 pixels); those for VNNI take 0.5.
-A YOLO of 320 pixels, one thread, by the same file with SiLU inside = 1: 0.90 with AMX, with VNNI alone 1.22
-(tests/benchmarks/by_hand.py detector).
+A YOLO of 320 pixels, one thread, the file with SiLU inside = 1: 0.89 with AMX, with VNNI alone 1.21
+(``tests/benchmarks/by_hand.py detector --forms``, ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI for the second).
 """
 
 from __future__ import annotations
