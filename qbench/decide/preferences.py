@@ -31,12 +31,16 @@ class PreferenceStep:
 
 def _prefer_accurate(tied: Sequence[Record], contest: Contest) -> PreferenceStep | None:
     """Drops what is less accurate than the most accurate one beyond chance, and by more than the tie in accuracy."""
-    best = tied[0]
-    for record in tied[1:]:
-        difference = contest.differences.compare(record, best)
+    compare = contest.differences.compare
+    known = [each for each in tied if any(compare(each, rival) is not None for rival in tied if rival is not each)]
+    if not known:
+        return None
+    best = known[0]
+    for record in known[1:]:
+        difference = compare(record, best)
         if difference is not None and difference.value > 0:
             best = record
-    against = {record.case.id: contest.differences.compare(best, record) for record in tied if record is not best}
+    against = {record.case.id: compare(best, record) for record in tied if record is not best}
     dropped = [
         record
         for record in tied

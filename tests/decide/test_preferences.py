@@ -106,6 +106,9 @@ def test_accuracy_drops_what_loses_more_than_the_tie_in_it() -> None:
     assert dropped("accuracy", tied, contest(differences=scored(by_chance=True, **scores))) == ([], "")
     assert dropped("accuracy", tied[1:3], contest(differences=scored(**scores))) == ([], "")
     assert dropped("accuracy", [*reversed(tied[:4])], contest(differences=scored(**scores)))[0] == ["d", "a"]
+    unknown_first = [net("unknown"), *tied[:4]]
+    assert sorted(dropped("accuracy", unknown_first, contest(differences=scored(**scores)))[0]) == ["a", "d"]
+    assert dropped("accuracy", [net("unknown"), net("other")], contest(differences=scored())) == ([], "")
 
 
 @pytest.mark.parametrize(
