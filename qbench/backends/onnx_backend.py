@@ -58,8 +58,8 @@ class OnnxBackend(Backend):
     def resolve(self, mode: str, recipe: Recipe) -> Recipe:
         """Every choice that was left open; the framework's default has none, QAT rewrites and clips as torch's FX flow,
         which trains it."""
-        tables = recipe.embeddings is not False if mode == "dynamic" and recipe.file is None else None
-        recipe = replace(recipe, flow="onnx", embeddings=tables)
+        has_tables = mode == "dynamic" and recipe.file is None
+        recipe = replace(recipe, flow="onnx", embeddings=recipe.embeddings is not False if has_tables else None)
         if recipe.file is not None:  # the user's own: there is nothing to choose
             return recipe
         if mode == WEIGHT_ONLY:

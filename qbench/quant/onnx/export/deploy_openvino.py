@@ -93,16 +93,16 @@ def keep_rank(graph: Graph) -> None:
             if index is None or index.ndim == 1:
                 continue
             axis = attribute(node, "axis", 0)
-            shape = None if index.ndim == 0 else _shape_of_places(graph.shape(node.input[0]), index.shape, axis)
-            if index.ndim and shape is None:
+            kind = "Reshape" if index.ndim else "Squeeze"
+            gathered = _shape_of_places(graph.shape(node.input[0]), index.shape, axis)
+            dimensions = gathered if index.ndim else np.array([axis], np.int64)
+            if dimensions is None:
                 continue
             output, several = node.output[0], graph.fresh(f"{node.output[0]}_of_list")
             node.input[1] = graph.add_constant(f"{node.name}.places", index.reshape(-1))
             node.output[0] = several
-            kind = "Squeeze" if shape is None else "Reshape"
-            how = np.array([axis], np.int64) if shape is None else shape
-            inputs = [several, graph.add_constant(f"{node.name}.axes" if shape is None else f"{node.name}.shape", how)]
             name = graph.fresh(f"{node.name}.{kind.lower()}")
+            inputs = [several, graph.add_constant(f"{name}.dimensions", dimensions)]
             nodes.append(onnx.helper.make_node(kind, inputs, [output], name=name))
 
 

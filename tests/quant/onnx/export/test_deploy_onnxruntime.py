@@ -233,12 +233,15 @@ def test_nodes_that_keep_values_run_on_integers_between_two_scales(kind: str) ->
         assert [model.maker(node.input[0]).op_type for node in pools] == ["QuantizeLinear"]
 
 
-def joining(*, mode: str = "nearest", read_elsewhere: bool = False) -> Quantized:
+def joining(*, read_elsewhere: bool = False, **resize: str) -> Quantized:
     """A convolution of an enlarged picture beside another, both of an operator that gives floats."""
     draft = Draft()
     small = draft.add("Elu", [draft.add("AveragePool", ["x"], "pool", kernel_shape=[2, 2], strides=[2, 2])], "small")
-    scales = [draft.constant("roi", np.float32([])), draft.constant("twice", np.float32([1, 1, 2, 2]))]
-    large = draft.add("Resize", [small, *scales], "large", mode=mode)
+    scales = [
+        draft.constant("roi", np.float32([0, 0, 0, 0, 1, 1, 1, 1])),
+        draft.constant("twice", np.float32([1, 1, 2, 2])),
+    ]
+    large = draft.add("Resize", [small, *scales], "large", **resize)
     joined = draft.add("Concat", [large, draft.add("Elu", ["x"], "side")], "join", axis=1)
     if read_elsewhere:
         draft.add("Identity", [joined], "same", outputs=["same"])
@@ -268,9 +271,10 @@ def test_floats_are_joined_and_repeated_as_bytes() -> None:
 
 
 def test_what_changes_values_or_is_read_elsewhere_is_joined_in_float() -> None:
-    """A Resize that mixes pixels is quantized behind; floats that the caller gets are joined as floats, and OpenVINO's
-    file has its own places."""
-    assert quantized_tensors(deployed(joining(mode="linear"))) == {"large_out", "side_out", "join_out"}
+    """A Resize that mixes pixels or adds others is quantized behind; floats that the caller gets are joined as floats,
+    and OpenVINO's file has its own places."""
+    for resize in ({"mode": "linear"}, {"coordinate_transformation_mode": "tf_crop_and_resize"}):
+        assert quantized_tensors(deployed(joining(**resize))) == {"large_out", "side_out", "join_out"}
     network = joining(read_elsewhere=True)
     assert quantized_tensors(deployed(network)) == {"join_out"}
     signed = deploy(network.graph, network.sites, network.record, signed=True)
