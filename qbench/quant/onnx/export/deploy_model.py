@@ -31,8 +31,8 @@ from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
 _APART = (
-    "{count} SiLU stand apart from their convolutions, which is faster with AMX and slower on a CPU without it: for "
-    "that one build it there"
+    "{count} SiLU stand apart from their convolutions, which is faster with AMX and slower without; for a CPU without "
+    "AMX build the file there"
 )
 
 
