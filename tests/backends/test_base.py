@@ -31,9 +31,9 @@ def job(folder: Path, mode: str = "static") -> BuildJob:
 
 def test_a_few_examples_are_tried_and_one_is_traced(tmp_path: Path) -> None:
     """Of every input the first eight, and the first as a batch."""
-    made = job(tmp_path)
-    assert [array.tolist() for array in made.probes] == [array[:8].tolist() for array in INPUTS]
-    assert [array.tolist() for array in made.example] == [[[0, 1]], [0]]
+    build_job = job(tmp_path)
+    assert [array.tolist() for array in build_job.probes] == [array[:8].tolist() for array in INPUTS]
+    assert [array.tolist() for array in build_job.example] == [[[0, 1]], [0]]
 
 
 def layer(macs: int | None) -> Layer:

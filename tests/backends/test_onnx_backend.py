@@ -68,9 +68,9 @@ def test_what_a_recipe_leaves_open_is_chosen(runtime: str) -> None:
 
 def job(shared: Any, tmp_path: Path, **changes: Any) -> BuildJob:
     """A job whose builds share files so."""
-    made = BuildJob(network=Network(module=None, kind="module"), mode="static", recipe=Recipe(name="mine"),
+    build_job = BuildJob(network=Network(module=None, kind="module"), mode="static", recipe=Recipe(name="mine"),
                     calibration=(), training=None, folder=tmp_path, shared=shared)  # fmt: skip
-    return replace(made, **changes)
+    return replace(build_job, **changes)
 
 
 def test_a_file_that_builds_share_is_made_once(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_scales_are_shared_whatever_the_recipe_is_called_and_for(tmp_path: Path)
         return tmp_path / "kept"
 
     def ask(**changes: Any) -> str:
-        made = job(shared, tmp_path, recipe=replace(Recipe(), **changes))
-        with onnx_build._scaled_file(made, {"what": "x"}, lambda path: path.write_text("scales")) as file:  # type: ignore[arg-type, return-value]
+        build_job = job(shared, tmp_path, recipe=replace(Recipe(), **changes))
+        with onnx_build._scaled_file(build_job, {"what": "x"}, lambda path: path.write_text("scales")) as file:  # type: ignore[arg-type, return-value]
             assert file.read_text() == "scales"
         assert not file.exists()
         return asked[-1]

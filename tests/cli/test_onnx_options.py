@@ -55,9 +55,9 @@ def test_what_a_file_of_amcts_says_is_added_to(tmp_path: Path) -> None:
     file.write_text(
         'batch_num: 3 activation_offset: false do_fusion: false skip_layers: "a" skip_layer_types: "MatMul"'
     )
-    made = rules(preset=str(file), skip_layers=["b"], skip_types=["Gemm"])
-    assert (made.skip_layers, made.skip_layer_types) == (("a", "b"), ("MatMul", "Gemm"))
-    assert (made.batch_num, made.activation_offset, made.do_fusion) == (3, False, False)
+    chosen = rules(preset=str(file), skip_layers=["b"], skip_types=["Gemm"])
+    assert (chosen.skip_layers, chosen.skip_layer_types) == (("a", "b"), ("MatMul", "Gemm"))
+    assert (chosen.batch_num, chosen.activation_offset, chosen.do_fusion) == (3, False, False)
     assert rules(preset=str(file), batch_num=5).batch_num == 5
 
 
@@ -83,8 +83,8 @@ def test_the_first_batches_hold_as_many_examples_as_are_asked_for(
     available: int, size: int | None, examples: int, wanted: Wanted, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole batches, one at least, no more than there are."""
-    made = list(from_source(available, monkeypatch, size).first(wanted, examples)())
-    assert [len(batch[0]) for batch in made] == sizes
+    batches = list(from_source(available, monkeypatch, size).first(wanted, examples)())
+    assert [len(batch[0]) for batch in batches] == sizes
 
 
 def test_batches_are_as_many_as_are_asked_for_or_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def test_targets_are_named_once_and_onnxruntime_is_the_first_choice() -> None:
 
 def test_options_of_data_are_read_as_yaml() -> None:
     """Numbers, lists, words; an equals sign belongs to the value."""
-    made = onnx_options._options(["size=224", "mean=[0.5, 1]", "order=bgr", "a=b=c", "none="])
-    assert made == {"size": 224, "mean": [0.5, 1], "order": "bgr", "a": "b=c", "none": None}
+    values = onnx_options._options(["size=224", "mean=[0.5, 1]", "order=bgr", "a=b=c", "none="])
+    assert values == {"size": 224, "mean": [0.5, 1], "order": "bgr", "a": "b=c", "none": None}
     assert onnx_options._options(None) == {}
     for text in ("=1", "size"):
         with pytest.raises(UsageError, match=f"--set {text}: expected KEY=VALUE"):

@@ -94,11 +94,11 @@ def test_settings_of_this_machine_come_first() -> None:
     native, batched = case_key("net/static/x86/t2/b1"), case_key("net/static/x86/t1/b8")
     hosted = replace(native, host="elsewhere")
     records = [replace(int8(), case=key) for key in (hosted, native, native)]
-    found = cases.settings(records, [native, batched])
-    assert found == tuple(cases.setting_of(key) for key in (native, batched, hosted))
-    assert [cases.setting_name(setting) for setting in found] == [
+    shared_settings = cases.settings(records, [native, batched])
+    assert shared_settings == tuple(cases.setting_of(key) for key in (native, batched, hosted))
+    assert [cases.setting_name(setting) for setting in shared_settings] == [
         "net, 2 threads, batch 1",
         "net, 1 thread, batch 8",
         "net, 2 threads, batch 1, on elsewhere",
     ]
-    assert cases.of_setting(found[0], records) == records[1:]
+    assert cases.of_setting(shared_settings[0], records) == records[1:]

@@ -67,10 +67,10 @@ def test_scale_and_zero_point_of_a_range(
     """As torch's operator has them: Inductor's rule for it has not, for values of one sign."""
     import torch
 
-    found = aoti._choose_qparams(torch.tensor(values), *limits, 0.01, torch.uint8)
-    assert [tensor.dtype for tensor in found] == [torch.float64, torch.int64]
-    assert float(found[0]) == pytest.approx(scale)
-    assert int(found[1]) == zero_point
+    qparams = aoti._choose_qparams(torch.tensor(values), *limits, 0.01, torch.uint8)
+    assert [tensor.dtype for tensor in qparams] == [torch.float64, torch.int64]
+    assert float(qparams[0]) == pytest.approx(scale)
+    assert int(qparams[1]) == zero_point
 
 
 def test_the_compilers_paths_begin_below_the_folder() -> None:

@@ -108,9 +108,9 @@ def sparse(values: onnx.TensorProto, dims: list[int]) -> onnx.SparseTensorProto:
 
 
 def as_a_sparse_value() -> onnx.ModelProto:
-    made = model()
-    made.graph.sparse_initializer.append(sparse(broken(), [3]))
-    return made
+    damaged = model()
+    damaged.graph.sparse_initializer.append(sparse(broken(), [3]))
+    return damaged
 
 
 def as_a_sparse_attribute() -> onnx.ModelProto:
@@ -143,10 +143,10 @@ def test_a_tensor_is_found_wherever_it_lies(make: Callable[[], onnx.ModelProto])
 )
 def test_a_sparse_tensor_is_bounded_since_it_is_made_dense(dims: list[int], is_refused: bool) -> None:
     """Below 2**28 elements."""
-    made = model()
+    damaged = model()
     value = numpy_helper.from_array(np.ones(1, np.float32), "s")
-    made.graph.sparse_initializer.append(sparse(value, dims))
-    assert list(find_problems(made, HERE)) == [f"tensor 's': a sparse tensor of the shape {dims}"] * is_refused
+    damaged.graph.sparse_initializer.append(sparse(value, dims))
+    assert list(find_problems(damaged, HERE)) == [f"tensor 's': a sparse tensor of the shape {dims}"] * is_refused
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_types_are_known_however_deep_they_lie(make: Callable[[int], onnx.TypePr
     """In sequences, optional values and maps, of inputs, outputs and values; one that is left out is none."""
     for kind, said in ((99, ["an unknown data type (99)"]), (0, []), (FLOAT, [])):
         for field in ("input", "output", "value_info"):
-            made = model()
-            getattr(made.graph, field).append(onnx.ValueInfoProto(name="v", type=make(kind)))
-            assert list(find_problems(made, HERE)) == [f"{field} 'v': {words}" for words in said]
+            damaged = model()
+            getattr(damaged.graph, field).append(onnx.ValueInfoProto(name="v", type=make(kind)))
+            assert list(find_problems(damaged, HERE)) == [f"{field} 'v': {words}" for words in said]
 
 
 def external(**entries: str) -> onnx.ModelProto:
@@ -199,9 +199,9 @@ def external(**entries: str) -> onnx.ModelProto:
     tensor = TensorProto(name="t", data_type=FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)
-    made = model()
-    made.graph.initializer.append(tensor)
-    return made
+    damaged = model()
+    damaged.graph.initializer.append(tensor)
+    return damaged
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,11 @@ def test_weights_elsewhere_fit_into_memory_together(
     """Two of 1.5 GB take 3; the file is a hole that takes no place on the disk."""
     with (tmp_path / "w.bin").open("wb") as file:
         file.truncate(3 * 2**29)
-    made = external(location="w.bin")
-    made.graph.initializer[0].dims[:] = [3 * 2**27]
-    made.graph.initializer.append(made.graph.initializer[0])
+    damaged = external(location="w.bin")
+    damaged.graph.initializer[0].dims[:] = [3 * 2**27]
+    damaged.graph.initializer.append(damaged.graph.initializer[0])
     monkeypatch.setattr(onnx_problems.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory))
-    said = list(find_problems(made, tmp_path / "m.onnx"))
+    said = list(find_problems(damaged, tmp_path / "m.onnx"))
     assert said == ["its weights take 3.0 GB, this machine has 3.0 GB of memory"] * is_refused
 
 
@@ -275,9 +275,9 @@ def test_functions_unfold_to_a_number_of_nodes(most: int, is_refused: bool, monk
 
 def test_a_function_that_calls_itself_over_another_is_named() -> None:
     """The first by name of those that never end; they are then not counted."""
-    made = chain(1, 1)
-    made.functions[1].node[0].op_type, made.functions[1].node[0].domain = "F0", "mine"
-    assert list(find_problems(made, HERE)) == ["function 'F0' calls itself"]
+    damaged = chain(1, 1)
+    damaged.functions[1].node[0].op_type, damaged.functions[1].node[0].domain = "F0", "mine"
+    assert list(find_problems(damaged, HERE)) == ["function 'F0' calls itself"]
 
 
 def test_long_names_are_cut() -> None:

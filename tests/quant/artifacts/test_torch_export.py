@@ -74,9 +74,9 @@ def calls(module: Any, name: str) -> list[Any]:
 def modes(module: Any) -> tuple[set[bool], set[bool]]:
     """Of BatchNorm and of all dropouts whether they train."""
     dropouts = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
-    found = [node.args[2] for name in dropouts for node in calls(module, name)]
-    assert len(found) == 4
-    return {node.args[5] for node in calls(module, "batch_norm")}, set(found)
+    training_flags = [node.args[2] for name in dropouts for node in calls(module, name)]
+    assert len(training_flags) == 4
+    return {node.args[5] for node in calls(module, "batch_norm")}, set(training_flags)
 
 
 def test_train_and_eval_mode_of_a_graph() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 from torch.nn import functional
 
@@ -16,20 +17,6 @@ from qbench.quant.artifacts.torchscript import find_layers, unpack_weight
 from qbench.quant.pytorch import torch_ao
 
 ONE, PAIR, ROWS, IMAGE = torch.rand(6), torch.rand(2, 6), torch.rand(2, 5, 6), torch.rand(2, 4, 8, 8)
-
-
-class Network(nn.Module):
-    """Layers by name, and a forward given as a function of them."""
-
-    def __init__(self, run: Any, **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.run = run
-
-    def forward(self, x: Any) -> Any:
-        """By the function."""
-        return self.run(self, x)
 
 
 def counted(run: Any, x: Any, **layers: nn.Module) -> list[tuple[str, int | None]]:
@@ -95,8 +82,8 @@ def test_the_work_of_a_recurrent_layer(layer: nn.Module, macs: int) -> None:
         network = Network(lambda m, x: m.rnn(x)[0], rnn=layer).eval()
         with torch_ao.known_warnings():
             for kind in (torch.qint8, torch.float16) if has_halves else (torch.qint8,):
-                made = torch_ao.quantize_dynamic(network, {type(layer)}, dtype=kind)
-                (told,) = find_layers(made, (ROWS,))
+                packed = torch_ao.quantize_dynamic(network, {type(layer)}, dtype=kind)
+                (told,) = find_layers(packed, (ROWS,))
                 assert (told.macs, told.int8) == (macs, kind is torch.qint8)
     finally:
         torch.backends.quantized.engine = before

@@ -7,24 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 from torch.nn import functional
 
 from qbench.quant.canonical.graph_cleanup import drop_idle, lift_constants, separate_shared
-
-
-class Network(nn.Module):
-    """Layers by name, and a forward given as a function of them."""
-
-    def __init__(self, run: Callable[[Any, Any], Any], **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.run = run
-
-    def forward(self, x: Any) -> Any:
-        """By the function."""
-        return self.run(self, x)
 
 
 def trace(run: Callable[[Any, Any], Any], **layers: nn.Module) -> torch.fx.GraphModule:

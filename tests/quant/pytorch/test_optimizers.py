@@ -25,9 +25,9 @@ from qbench.quant.recipe import Recipe
 )  # fmt: skip
 def test_the_optimizer_is_torchs_with_the_recipes_keys(recipe: Recipe, kind: type, facts: dict[str, object]) -> None:
     """At its learning rate, or qbench's own."""
-    made = optimizers.make(recipe, [torch.nn.Parameter(torch.zeros(1))])
-    assert type(made) is kind
-    assert {key: made.defaults[key] for key in facts} == facts
+    built = optimizers.make(recipe, [torch.nn.Parameter(torch.zeros(1))])
+    assert type(built) is kind
+    assert {key: built.defaults[key] for key in facts} == facts
 
 
 @pytest.mark.parametrize(("optimizer", "most"), [("sgd", 3.4028234663852886e38), ("adam", 3.4028234663852886e37)])

@@ -15,14 +15,16 @@ from qbench.quant.onnx.graph.graph import Graph
 def row(*nodes: tuple[Any, ...], opset: int = 17, **shapes: list[Any]) -> Graph:
     """Nodes behind one another from x to t1, t2, …, each an operator, its further inputs, and its attributes; of
     tensors with these shapes."""
-    made = [
+    chain = [
         helper.make_node(kind, [f"t{number}" if number else "x", *more], [f"t{number + 1}"], **attributes)
         for number, (kind, more, attributes) in enumerate(nodes)
     ]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes.get(name)) for name in ("x", f"t{len(made)}")]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes.get(name)) for name in ("x", f"t{len(nodes)}")
+    ]
     known = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     constants = [numpy_helper.from_array(np.ones(1, np.float32), "c")]
-    graph = helper.make_graph(made, "g", ends[:1], ends[1:], constants, value_info=known)
+    graph = helper.make_graph(chain, "g", ends[:1], ends[1:], constants, value_info=known)
     return Graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
 
 
@@ -108,5 +110,5 @@ def test_of_two_branches_the_first_that_tells_decides() -> None:
         helper.make_node("Add", ["mean", "product"], ["y"]),
     ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy"]
-    made = Graph(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:])))
-    assert class_axis(made, "y", 4) == 3
+    network = Graph(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:])))
+    assert class_axis(network, "y", 4) == 3

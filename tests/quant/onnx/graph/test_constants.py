@@ -139,10 +139,10 @@ def test_elements_are_gathered_along_any_axis() -> None:
 
 def known(nodes: list[onnx.NodeProto], name: str, **more: Any) -> Any:
     """The numbers of a tensor, None where one is not known."""
-    found = known_values.values(build(nodes, outputs=(name,), **more), [name]).get(name)
-    return found and [
+    known_value = known_values.values(build(nodes, outputs=(name,), **more), [name]).get(name)
+    return known_value and [
         value if is_known else None
-        for value, is_known in zip(found.values.ravel().tolist(), found.mask.ravel(), strict=True)
+        for value, is_known in zip(known_value.values.ravel().tolist(), known_value.mask.ravel(), strict=True)
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 
 from qbench.quant.pytorch.eager import fusion_patterns, graph
@@ -16,28 +17,14 @@ Run = Callable[[Any, Any], Any]
 IMAGE, ROWS, SERIES, VOLUME = (torch.rand(2, 3, *more) for more in ((4, 4), (), (3,), (2, 2, 2)))
 
 
-class Network(nn.Module):
-    """Layers by name, and a forward given as a function of them."""
-
-    def __init__(self, run: Run, layers: dict[str, nn.Module]) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.run = run
-
-    def forward(self, x: Any) -> Any:
-        """By the function."""
-        return self.run(self, x)
-
-
 def chains(
     run: Run, layers: dict[str, nn.Module], x: Any, *, training: bool = False, clip: Clip | None = None, out: str = ""
 ) -> list[Any]:
     """The names of the nodes of each chain; with what it ends at and whether that goes, where it ends at something."""
-    traced = torch.fx.symbolic_trace(Network(run, layers).eval())
+    traced = torch.fx.symbolic_trace(Network(run, **layers).eval())
     names = [node.name for node in traced.graph.nodes]
-    found = find(traced, graph.values(traced, (x,)), training=training, clip=clip, free=lambda node: node.name != out)
-    told = [(tuple(names[i] for i in chain.nodes), chain.ends, chain.cut) for chain in found]
+    matched = find(traced, graph.values(traced, (x,)), training=training, clip=clip, free=lambda node: node.name != out)
+    told = [(tuple(names[i] for i in chain.nodes), chain.ends, chain.cut) for chain in matched]
     return [nodes if ends is None else (nodes, ends, cut) for nodes, ends, cut in told]
 
 

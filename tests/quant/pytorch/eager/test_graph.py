@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 from torch.nn import functional
 
@@ -53,20 +54,6 @@ def t(*numbers: float, dtype: Any = torch.float32) -> torch.Tensor:
 def test_outputs_are_the_same_up_to_rounding(actual: Any, expected: Any, is_same: bool) -> None:
     """Of the largest finite value of each tensor, in nests of one form; whole numbers and everything else exactly."""
     assert same(actual, expected) == is_same
-
-
-class Network(nn.Module):
-    """Layers, and a forward given as a function of them."""
-
-    def __init__(self, run: Any, **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.run = run
-
-    def forward(self, x: Any) -> Any:
-        """By the function."""
-        return self.run(self, x)
 
 
 def test_what_flows_through_a_graph_is_told_by_its_kind() -> None:
