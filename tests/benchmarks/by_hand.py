@@ -5,6 +5,7 @@
     python tests/benchmarks/by_hand.py unet encoder --rounds 10
     python tests/benchmarks/by_hand.py --forms                    # other forms of the files, too
     python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
+    python tests/benchmarks/by_hand.py unet --profile             # where the time goes, operator by operator
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -15,8 +16,9 @@ process the arms take the caches from each other at each call, and where the wei
 Printed: the median processor time of a call (other programs on the machine cost a share of it, the same of all arms),
 the median over the generations of the ratio to by hand with its 95 % interval (Student's t on the logarithms), and the
 SQNR of the outputs of 16 other examples against fp32 in dB; before that the seconds of each build, and by how much the
-process grew meanwhile. Random weights, BatchNorm's statistics from the data. Networks as people have them, in the size
-that they have: ``python tests/ecosystem/run.py FOLDER --times``.
+process grew meanwhile. ``--profile`` prints below each runtime what its operators take in either file, by the runtime's
+own counters, the largest differences first. Random weights, BatchNorm's statistics from the data. Networks as people
+have them, in the size that they have: ``python tests/ecosystem/run.py FOLDER --times``.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ from qbench.quant.recipe import Recipe
 EXAMPLES = 16
 BLOCK = 10  # calls of an arm, one after the other, behind as many that warm its caches
 GENERATIONS = 5
+PROFILED_CALLS = 40
 DEFAULT = Recipe()
 Run = Callable[[np.ndarray], np.ndarray]
 
@@ -249,6 +252,33 @@ def measured(runtime: str, arms: dict[str, Path], x: np.ndarray, rounds: int) ->
     return seconds
 
 
+def print_profile(runtime: str, arms: dict[str, Path], x: np.ndarray) -> None:
+    """A line for each operator of a runtime: how many there are and the microseconds of all in a call of the file by
+    hand and of qbench's, each file in a process of its own."""
+    names = ("by hand", "qbench")
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        tables = [pool.apply(sum_operators, (runtime, arms[name], x)) for name in names]
+    sums = [{operator: seconds for operator, (_, seconds) in table.items()} for table in tables]
+    operators = sorted(sums[0].keys() | sums[1].keys(), key=lambda o: -abs(sums[1].get(o, 0.0) - sums[0].get(o, 0.0)))
+    for operator in operators:
+        cells = [
+            f"{count:4} x {seconds * 1e6:8.0f} us" for count, seconds in (t.get(operator, (0, 0.0)) for t in tables)
+        ]
+        print(
+            f"    {operator:<60} " + "   ".join(f"{n}{cell}" for n, cell in zip(names, cells, strict=True)), flush=True
+        )
+
+
+def sum_operators(runtime: str, file: Path, x: np.ndarray) -> dict[str, tuple[int, float]]:
+    """Operator -> how many nodes of it one call runs, and the seconds of all."""
+    profile = registry.load("backend", runtime).time_nodes(file, (x,), threads=1, calls=PROFILED_CALLS)
+    table: dict[str, tuple[int, float]] = {}
+    for node in profile.nodes:
+        count, seconds = table.get(node.operator, (0, 0.0))
+        table[node.operator] = (count + 1, seconds + node.seconds)
+    return table
+
+
 def ratio_of(seconds: np.ndarray, by_hand: np.ndarray) -> tuple[float, float, float]:
     """The ratio to by hand, each block over that of its round, and its limits by the generations of processes."""
     from scipy.special import stdtrit
@@ -271,6 +301,7 @@ def main(
         "--forms", action="store_true", help="other forms of the file, and for a CPU with or without AMX"
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
+    parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore")
     for name in options.networks:
@@ -291,6 +322,8 @@ def main(
                         f"[{low:.3f}, {high:.3f}] of by hand  {loss:6.1f} dB",
                         flush=True,
                     )
+                if options.profile:
+                    print_profile(runtime, arms, others[:1])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx import attention
-from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, left_out_ranges
+from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, flat_norms, left_out_ranges
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.export.swish_apart import TINY
 from qbench.quant.onnx.graph import output_ends
@@ -56,6 +56,7 @@ def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False,
     keep_reduced(model)
     own_biases(model)
     read_extremes_twice(model)
+    flat_norms.flatten(model)
     return model
 
 
