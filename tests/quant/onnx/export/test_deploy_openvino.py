@@ -48,6 +48,24 @@ def test_a_nearly_symmetric_range_becomes_symmetric() -> None:
     assert balanced["w"] == Scales()
 
 
+@pytest.mark.parametrize(
+    ("layer", "activation", "kind"),
+    [("Gemm", "LeakyRelu", "int8"), ("Gemm", "Relu", "uint8"), ("Conv", "LeakyRelu", "uint8")],
+)
+def test_matrix_products_read_no_zero_point(layer: str, activation: str, kind: str) -> None:
+    """A range that reaches little below zero is symmetric in front of a matrix product, where a zero point costs a
+    step; convolutions keep it, and what begins at zero has all the bytes above."""
+    draft = Draft()
+    size = ["batch", 8] if layer == "Gemm" else ["batch", 8, 6, 6]
+    tensor = "x"
+    for name in ("one", "two"):
+        tensor = draft.linear(tensor, name, 8, 8) if layer == "Gemm" else draft.conv(tensor, name, 8, 8)
+        tensor = draft.add(activation, [tensor], f"{name}.act")
+    draft.nodes[-1].output[0] = "y"
+    read = types(deployed(of(draft.model({"x": size}, {"y": size}))))
+    assert [str(dtype) for tensor, dtype in read.items() if tensor != "x"] == [kind]
+
+
 def test_signed_and_unsigned_bytes_side_by_side() -> None:
     """What has no offset is signed, what a ReLU gives is unsigned; trained scales stay as they are."""
     draft = Draft()
