@@ -15,7 +15,7 @@ from qbench.backends.base import Array, Backend, BuildJob, Built, Inputs
 from qbench.backends.onnx_build import EXPORTS, FILE, fp32_file, quantize_network
 from qbench.backends.open_choices import choose_ranges, choose_target, choose_weights, find_without_ranges
 from qbench.models.base import NetworkKind
-from qbench.modes import WEIGHT_ONLY, is_int8
+from qbench.modes import WEIGHT_ONLY, is_int8, needs_calibration
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.flow import Conversion
 from qbench.quant.recipe import Recipe
@@ -84,10 +84,13 @@ class OnnxBackend(Backend):
         from qbench.quant.analysis import quantized_range
         from qbench.quant.artifacts import onnx_file
         from qbench.quant.onnx import export_torch
+        from qbench.quant.onnx.export import fast_forms
 
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
             self.take_operators(source)
+            if job.int8_file is None and not needs_calibration(job.mode):
+                fast_forms.arrange(source, self.runtime)
             exported = None if job.network.path is not None else export_torch.read_note(source)
             if job.int8_file is not None:
                 conversion = own_int8_file.take_own_file(job, source, file)

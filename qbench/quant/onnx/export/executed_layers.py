@@ -17,6 +17,7 @@ from typing import Any
 from qbench.quant.onnx import needed_inputs
 from qbench.quant.onnx.export import (
     deploy_onnxruntime,
+    flat_softmax,
     fused_activations,
     global_pool,
     keep_float,
@@ -92,6 +93,7 @@ def _deployed(graph: Graph, sites: Sites, fitted: Fitted, apart: Collection[str]
     keep_float.keep_float(deployed)
     keep_float.set_apart(deployed, apart)
     fused_activations.fuse_activations(deployed)
+    flat_softmax.flatten(deployed)
     return deployed
 
 

@@ -16,25 +16,26 @@ import numpy as np
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.graph.layers import STANDARD
 
+KINDS = ("LayerNormalization",)
 _MOST = 3  # dimensions of a tensor whose last one OpenVINO has a kernel for
 
 
-def flatten(graph: Graph) -> None:
+def flatten(graph: Graph) -> bool:
     """Writes each LayerNormalization over the last of more than three dimensions as one of [n, places, channels],
-    between two Reshapes; no value changes by it.
+    between two Reshapes; no value changes by it. Whether there was any.
 
     Where the batch size is open, a Transpose before it that moves channels last becomes one of [n, channels, places].
     """
     import onnx
 
+    names = {node.name for node in graph.nodes if _is_over_last_of_many(graph, node)}
+    if not names:
+        return False
     with graph.editing() as nodes:
-        for node in [node for node in nodes if node.op_type == "LayerNormalization" and node.domain in STANDARD]:
-            shape = graph.shape(node.input[0])
-            if shape is None or not _is_over_last_of_many(graph, node, shape):
-                continue
-            sizes = [0, *shape[1:]]
+        for node in [node for node in nodes if node.name in names]:
+            sizes = [0, *(graph.shape(node.output[0]) or ())[1:]]
             flat, source = _flat_source(graph, node.input[0], sizes)
-            reshaped = _reshape(graph, nodes, source, flat, f"{node.name}.flat")
+            reshaped = add_reshape(graph, nodes, source, flat, f"{node.name}.flat")
             if source != node.input[0]:
                 moved = graph.fresh(f"{node.name}.moved")
                 nodes.append(onnx.helper.make_node("Transpose", [reshaped], [moved], name=moved, perm=[0, 2, 1]))
@@ -43,13 +44,17 @@ def flatten(graph: Graph) -> None:
                 axis.i = -1
             output, node.input[0] = node.output[0], reshaped
             node.output[0] = graph.fresh(f"{node.name}.normalized")
-            _reshape(graph, nodes, node.output[0], sizes, f"{node.name}.back", output)
+            add_reshape(graph, nodes, node.output[0], sizes, f"{node.name}.back", output)
     graph.drop_unused()
+    return True
 
 
-def _is_over_last_of_many(graph: Graph, node: Any, shape: tuple[int | str | None, ...]) -> bool:
-    """Whether a norm is over the last dimension alone, of more than ``_MOST`` whose sizes are known but for the first;
-    it gives the normalized values and nothing beside."""
+def _is_over_last_of_many(graph: Graph, node: Any) -> bool:
+    """Whether a node is a norm over the last dimension alone, of more than ``_MOST``, all of known sizes but for the
+    first; it gives the normalized values and nothing beside."""
+    shape = graph.shape(node.output[0]) if node.op_type in KINDS and node.domain in STANDARD else None
+    if shape is None:
+        return False
     over_last = attribute(node, "axis", -1) in (-1, len(shape) - 1)
     known = all(isinstance(size, int) for size in shape[1:])
     return over_last and known and len(shape) > _MOST and not any(node.output[1:])
@@ -67,8 +72,9 @@ def _flat_source(graph: Graph, tensor: str, sizes: list[Any]) -> tuple[list[int]
     return [0, -1, sizes[-1]], tensor
 
 
-def _reshape(graph: Graph, nodes: list[Any], tensor: str, sizes: list[Any], name: str, output: str = "") -> str:
-    """Adds a Reshape of a tensor; the name of what it gives."""
+def add_reshape(graph: Graph, nodes: list[Any], tensor: str, sizes: list[Any], name: str, output: str = "") -> str:
+    """Adds a Reshape of a tensor to the nodes of a graph that is edited; the name of what it gives, ``output`` where
+    it is to have that one."""
     import onnx
 
     output = output or graph.fresh(name)
