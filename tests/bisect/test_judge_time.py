@@ -20,6 +20,7 @@ from qbench.bisect.judge_time import (
     measure_change,
     next_look,
 )
+from qbench.bisect.search import Judged
 from qbench.gating.sequential_test import ProcessPair
 from qbench.stats.interval_type import Interval
 
@@ -37,7 +38,7 @@ def test_looks_come_after_ever_more_pairs() -> None:
 
 def test_the_ends_differ_or_do_not() -> None:
     """By more than what is worth a search; without a look nothing is known."""
-    assert judge_end(draw(0.05, 2)).side == "open"
+    assert judge_end(draw(0.05, 2)) == Judged(side="open", p_bad=None, more=True)
     assert judge_end(draw(0.05, 3)).side == "bad"
     same = judge_end(draw(0.0, 12))
     assert same.side == "good"
@@ -69,6 +70,8 @@ def test_a_candidate_is_held_against_half_of_the_change() -> None:
     assert good.p_bad < 0.001
     assert bad.p_bad > 0.999
     assert 0.02 < between.p_bad < 0.98
+    for too_few in ([], draw(0.05, 2)):
+        assert judge_candidate(too_few, change) == Judged(side="open", p_bad=None, more=True)
     assert judge_candidate(draw(change.half, 3, seed=1), change).more
     assert not judge_candidate(draw(change.half, 48, seed=1), change).more
 

@@ -168,7 +168,7 @@ def test_the_first_layer_that_differs_is_named(tmp_path, wrong):
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
     """Both records tell of the other; where nobody can look, that is noted and no case fails."""
-    cases, built, evaluated, notes = [], {}, {}, []
+    cases, built, evaluated, notes, steps = [], {}, {}, [], []
     for backend in ("onnxruntime", "openvino"):
         variant = SimpleNamespace(id=f"net/static/{backend}", model=SimpleNamespace(name="net"), backend=backend)
         key = SimpleNamespace(model="net", threads=1, batch_size=1, host="native")
@@ -178,7 +178,7 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
         evaluated[case.id] = EvaluatedCase(predictions=tmp_path / f"{backend}.npz", accuracy=accuracy(), seconds=1.0)
     context = SimpleNamespace(
         tracker=SimpleNamespace(open_cases=lambda: cases), limits=None, report_under=lambda name: None,
-        progress=SimpleNamespace(stage=lambda *_: None, advance=lambda *_: None),
+        progress=SimpleNamespace(stage=lambda *stage: steps.append(stage), advance=steps.append),
         note_missing=lambda name, reason: notes.append(f"{name}: {reason}"),
     )  # fmt: skip
 
@@ -190,6 +190,7 @@ def test_a_run_keeps_what_differs_with_both_cases(tmp_path, monkeypatch, fails):
     monkeypatch.setattr(runtimes_stage, "difference", difference)
     monkeypatch.setattr(runtimes_stage, "list_differing", lambda variants, **rest: [0])
     compared = runtimes_stage.compare_runtimes(context, SimpleNamespace(data=None), built, evaluated)
+    assert steps == [("runtimes", 1), "net/static/onnxruntime/t1/b1 and openvino"]
     others = [case.accuracy.other_runtime for case in compared.values()]
     assert [case.accuracy.other_runtime for case in evaluated.values()] == [None, None]
     if fails:

@@ -379,9 +379,20 @@ def test_an_interrupt_tells_that_the_checkpoint_is_kept(
 
 
 def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Path) -> None:
-    """Held-out examples without labels give no score, in the text and in JSON."""
+    """Held-out examples without labels give no score, in the text and in JSON; to those who wait the training is one
+    step."""
     of = made(npz(tmp_path, test_labels=None), "[digits-cnn]", tmp_path)
-    report = train.train(of, "digits-cnn", changes={"epochs": 1}, cores=1, progress=Silent())
+    stages, ended = [], []
+
+    class Noted(Silent):
+        def stage(self, name: str, total: int | None) -> None:
+            stages.append((name, total))
+
+        def advance(self, text: str, share: float | None = None) -> None:
+            ended.extend([text] if share is None else [])
+
+    report = train.train(of, "digits-cnn", changes={"epochs": 1}, cores=1, progress=Noted())
+    assert (stages, ended) == ([("train", 1)], ["digits-cnn"])
     text = train_text.text(report, of, changes={}, out=None)
     assert "held out: not measured, since the 12 examples of npz:d.npz/test have no class labels" in text
     assert f"next: qbench run {of.file}, which finds them there" in text
