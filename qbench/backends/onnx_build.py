@@ -53,7 +53,7 @@ def fetch_shared(job: BuildJob, ingredients: Mapping[str, Any], make: Any, file:
 def _export(job: BuildJob, target: Path) -> None:
     from qbench.backends.torch_runner import list_examples, tensors
     from qbench.quant import canonical
-    from qbench.quant.onnx import export_torch
+    from qbench.quant.onnx import export_torch, graph_process
 
     job.progress("export to ONNX", 0.1)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,6 +61,7 @@ def _export(job: BuildJob, target: Path) -> None:
         module = canonical.plain_attention(job.network.module, tensors(job.probes))
         export_torch.export_any_way(module, tensors(job.example), file, lambda: list_examples(job))
         shutil.copyfile(file, target)
+        graph_process.release_memory(file)  # the exporter leaves its copies of the weights in cycles
 
 
 def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -> Conversion:

@@ -7,6 +7,7 @@ something else than the file says: no other variant need be built to see that.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.quant.artifacts import onnx_file, openvino_model
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.export import left_out_ranges
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
@@ -39,11 +40,11 @@ def note(
     if not len(calibration[0]):
         return None
     inputs = tuple(next(iter(onnx_file.Batches(file, calibration, EXAMPLES))).values())
-    float_graph = left_out_ranges.clip(graph, sites, replace(sites, activations=()), record) if learned else graph
-    expected = _run(float_graph, inputs)
+    float_sites = replace(sites, activations=())
+    expected = _run(lambda: left_out_ranges.clip(graph, sites, float_sites, record) if learned else graph, inputs)
     if expected.dtype.kind != "f":
         return None
-    simulated = measure_sqnr(expected, _run(fake_quant(graph, sites, record), inputs))
+    simulated = measure_sqnr(expected, _run(lambda: fake_quant(graph, sites, record), inputs))
     executed = measure_sqnr(expected, _execute(file, inputs, runtime))
     if executed >= min(simulated - GAP, LEAST):
         return None
@@ -54,11 +55,13 @@ def note(
     )
 
 
-def _run(graph: Graph, inputs: tuple[Array, ...]) -> Array:
-    """The first output of a graph in floats."""
+def _run(make: Callable[[], Graph], inputs: tuple[Array, ...]) -> Array:
+    """The first output, in floats, of a graph that is made for it and gone before it runs."""
     with tempfile.TemporaryDirectory() as folder:
-        graph.save(Path(folder) / "model.onnx")
-        return onnxruntime_session.run(Path(folder) / "model.onnx", inputs)
+        file = Path(folder) / "model.onnx"
+        make().save(file)
+        graph_process.release_memory(file)
+        return onnxruntime_session.run(file, inputs)
 
 
 def _execute(file: Path, inputs: tuple[Array, ...], runtime: str) -> Array:

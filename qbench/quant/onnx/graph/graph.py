@@ -17,6 +17,7 @@ from qbench.files.atomic import make_workplace
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx.formats.text_file import restrict_mode
 from qbench.quant.onnx.graph import tensor_proto
+from qbench.quant.onnx.graph.model_writer import write_model
 
 Array = NDArray[Any]
 # protobuf serializes no message above 2 GiB; weights of a larger model lie in a file beside it.
@@ -219,9 +220,8 @@ class Graph:
         return Graph(model)
 
     def byte_size(self) -> int:
-        """The size of the file; for large ones that of the initializers alone (counting serializes the model)."""
-        weights = sum(tensor_proto.byte_size(tensor) for tensor in self.model.graph.initializer)
-        return weights if weights > LARGEST_FILE // 2 else int(self.model.ByteSize())
+        """The size of the initializers, which is that of a large file. The model's own would cost a copy of it."""
+        return sum(tensor_proto.byte_size(tensor) for tensor in self.model.graph.initializer)
 
     def save(self, file: Path) -> None:
         """Writes the file whole or not at all, mode 0640 or what the umask leaves of it; above 2 GB its weights lie
@@ -239,7 +239,7 @@ class Graph:
                 restrict_mode(part, folder / weights)
                 (folder / weights).replace(file.with_name(weights))
             else:
-                onnx.save(self.model, str(part))
+                write_model(self.model, part)
             restrict_mode(part)
             part.replace(file)
         for old in weights_beside(file):
