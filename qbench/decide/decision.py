@@ -128,8 +128,6 @@ def _in_words(decision: Decision, keys: Sequence[CaseKey]) -> Decision:
 
 def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], judged: Judged) -> tuple[Record, ...]:
     """What leads on ``native`` and has no time on the setting's host."""
-    if setting.host == NATIVE:
-        return ()
     native = cases.of_setting(replace(setting, host=NATIVE), judged.records)
     return not_timed.list_untimed_leaders(choice, records, native, judged, make_contest(judged, native))
 

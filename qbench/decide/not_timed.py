@@ -33,8 +33,7 @@ def list_untimed_leaders(
         if not all(may_be_shipped(judged.checks_of(each)) for each in (record, here)):
             continue
         its = None if rival is None else by_variant.get(variant(rival))
-        comparison = None if its is None else contest.objective.compare(here, its)
-        if rival is None or (comparison is not None and comparison.value < 0):
+        if rival is None or (its is not None and contest.objective.compare(here, its).value < 0):
             leaders.append(record)
     return tuple(leaders)
 

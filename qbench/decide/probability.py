@@ -68,18 +68,17 @@ def estimate_probability(
 def _may_lead(record: Record, leader: Record, contest: Contest) -> bool:
     if record is leader:
         return True
-    comparison = contest.objective.compare(record, leader)
-    return comparison is not None and comparison.value <= contest.tie + FAR * max(comparison.difference.error, 1e-12)
+    difference = contest.objective.compare(record, leader).difference
+    return difference.value <= contest.tie + FAR * difference.error
 
 
 def _draw_log(record: Record, leader: Record, contest: Contest, draws: int, random: Generator) -> NDArray[Any]:
     """ln(record / leader) as it may be in truth."""
     import numpy as np
 
-    comparison = None if record is leader else contest.objective.compare(record, leader)
-    if comparison is None:
+    if record is leader:
         return np.zeros(draws)
-    difference = comparison.difference
+    difference = contest.objective.compare(record, leader).difference
     return difference.value + difference.error * random.standard_t(difference.freedom, draws)
 
 

@@ -52,7 +52,4 @@ def sort_by_estimate(candidates: Sequence[Record], objective: Objective) -> list
 
 
 def _log_over(record: Record, leader: Record, objective: Objective) -> float:
-    if record is leader:
-        return 0.0
-    comparison = objective.compare(record, leader)
-    return math.inf if comparison is None else comparison.value
+    return 0.0 if record is leader else objective.compare(record, leader).value

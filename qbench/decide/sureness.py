@@ -68,10 +68,8 @@ def estimate_keep(choice: Choice, contest: Contest) -> float | None:
         return None
     stays = 1.0
     for record in (*choice.good, *choice.open_):
-        comparison = contest.objective.compare(record, choice.fp32)
-        if comparison is None:
-            continue
-        difference = comparison.difference  # another one has an error of its own, so that both errors lie between them
+        # Another measurement has an error of its own, so that both errors lie between them.
+        difference = contest.objective.compare(record, choice.fp32).difference
         needed = difference.value - difference.limits()[0]
         again = replace(
             difference,
