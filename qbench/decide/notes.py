@@ -247,5 +247,6 @@ def describe_accuracy(difference: AccuracyDifference, contest: Contest) -> str:
     """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``; ``-0.4 dB, beside a tie of 1 dB``."""
     if isinstance(contest.bound, AccuracyFloor):
         return f"{describe_difference(difference, contest)}, beside {contest.name_accuracy_tie()}"
-    half = contest.accuracy_tie * (1.0 if contest.metric is None else contest.metric.scale)
+    assert contest.metric is not None
+    half = contest.accuracy_tie * contest.metric.scale
     return f"{describe_difference(difference, contest)}, half the margin is {half:g}"

@@ -12,7 +12,7 @@ from qbench.decide import text
 from qbench.decide.decision import decide
 from qbench.decide.judged import Source, SuiteRules, judge
 from qbench.errors import UsageError
-from qbench.record.schema import ColdStart, Fastest, HostFacts, Interference, Memory, Record, Roofline
+from qbench.record.schema import CalibrationSeeds, ColdStart, Fastest, HostFacts, Interference, Memory, Record, Roofline
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
@@ -329,6 +329,10 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
     ),
     "an output without a name that nobody judged": (
         [fp32(), int8(accuracy=replace(accuracy(), outputs=list_outputs("1")))],
+        {},
+    ),
+    "the choice of calibration examples decides": (
+        [fp32(), int8(accuracy=replace(accuracy(), calibration=CalibrationSeeds(seeds=(0, 1), values=(0.97, 0.9))))],
         {},
     ),
     "measured in one process": (with_samples(fp32(), timed(STATIC, 2.5)), {"samples": stored(processes=1)}),
