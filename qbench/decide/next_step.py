@@ -80,6 +80,8 @@ def _decide_limit(pick: Record, judged: Judged) -> str:
     if needed is not None:
         return add_examples(needed, judged)
     if check is not None and check.outcome == "INCONCLUSIVE":
+        if cases.is_sequential(pick):
+            return f"`qbench run {judged.source.suite} --set measure.protocol=paired` measures its limits."
         processes = 4 * (1 if pick.speedup is None else pick.speedup.processes)
         return f"{_run_with(processes, _expect_seconds(pick, processes), judged)} about halves its limits."
     return f"{_explain(pick, judged)} says what is missing." if is_int8(pick.case.mode) else NOTHING

@@ -99,6 +99,14 @@ def test_without_samples_the_records_decide() -> None:
     assert p50.high - p50.value == pytest.approx(0.22, abs=0.01)
 
 
+def test_races_that_never_met_are_compared_by_their_records() -> None:
+    """What has rounds has no log ratios over a neighbour."""
+    later = blocks(0.002)
+    later["process"] = later["process"] + 3
+    assert compare(int8(STATIC), int8(QAT), {STATIC: blocks(0.001), QAT: later}).evidence == "apart"
+    assert compare(int8(STATIC), fp32(), {STATIC: blocks(0.001), FP32: later}).value == pytest.approx(-math.log(2.5))
+
+
 def test_a_case_of_which_nothing_is_known_is_not_compared() -> None:
     """Null is not 0."""
     bare = int8(STATIC, speedup=None, latency=None)

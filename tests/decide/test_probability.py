@@ -20,6 +20,7 @@ from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.decide.probability import Probability, estimate_probability
 from qbench.record.schema import ColdStart, Record
 from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
@@ -92,6 +93,11 @@ def test_a_margin_holds_as_often_as_the_tested_limits_say(harmful: int, margin: 
     open_ = {**gate, "latency": {"min_speedup": 2.5}}
     assert chance_of(record, open_) == pytest.approx(expected / 2, abs=0.01)
     assert chance_of(replace(record, speedup=None), open_) == 0.0
+
+
+def test_a_change_without_limits_holds_no_margin() -> None:
+    """Nothing is known of how far it may be off."""
+    assert chance_of(int8(accuracy=replace(accuracy(), flips=None, delta=Interval(value=0.0))), {}) == 0.0
 
 
 def test_times_are_drawn_about_their_estimate_by_students_t() -> None:

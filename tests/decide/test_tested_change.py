@@ -133,6 +133,19 @@ def test_a_legend_says_which_limits_stand_there(records: list[Record], rules: Su
     assert describe_levels(judge([fp32(), *named], TOP1, rules), named) == said
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_how_limits_come_about_is_said(stored: bool) -> None:
+    """By the test where the values of examples are there, else as the record has it."""
+    record = scored(MAE, 40, Interval(value=0.0, low=-0.1, high=0.1))
+    assert record.accuracy is not None
+    record = replace(record, accuracy=replace(record.accuracy, interval="bootstrap"))
+    values = np.linspace(0, 1, 400)
+    shown = change_of(judged(record, MAE, 1.0, (lambda record, fp32: (values, values**2)) if stored else None), record)
+    assert shown is not None
+    assert (shown.method == "bootstrap") == (not stored)
+    assert shown.method
+
+
 def test_an_override_gives_its_own_bound() -> None:
     """The margin that an override gives for a case is the one that its limits are held against."""
     rules: dict[str, Any] = {"overrides": [{"mode": "static", "accuracy": {"margin": 2.5}}]}

@@ -147,6 +147,10 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
         [fp32(), timed(STATIC, 2.5), timed(X86, 4.0, accuracy=accuracy(harmful=6, beneficial=1))],
         {},
     ),
+    "a promise, and one call after the other": (
+        [fp32(), timed(STATIC, 2.66, speedup=ALONE)],
+        {"rules": rules({"latency": {"min_speedup": 2.0}})},
+    ),
     "the time of the fastest is open": (
         [fp32(), timed(STATIC, 2.02, 0.2)],
         {"rules": rules({"latency": {"min_speedup": 2.0}})},
