@@ -430,6 +430,44 @@ def test_batches_hold_every_example_and_none_is_alone(examples, size):
     assert min(sizes) > 1 or size == 1 or examples == 1
 
 
+@pytest.mark.parametrize(
+    ("examples", "size", "batches"),
+    [(64, 64, 1), (65, 64, 2), (129, 64, 3), (1, 8, 1), (2, 1, 2), (3, 2, 1), (4, 2, 2), (5, 2, 2), (9, 4, 3)],
+)
+def test_there_are_no_more_batches_than_it_takes(examples, size, batches):
+    """The least number by which none is too large, or one less where an example would be alone."""
+    assert trainer.count_batches(examples, size) == batches
+
+
+def test_a_step_is_made_by_the_gradient_of_its_own_batch(monkeypatch):
+    """Nothing of the batch before is left in it."""
+    computed, taken = [], []
+
+    def prepare(*args):
+        prepared = fx.prepare_qat(*args)
+        next(prepared.parameters()).register_hook(lambda gradient: computed.append(gradient.clone()))
+        return prepared
+
+    class Recording(torch.optim.Adam):
+        def step(self, closure=None):
+            taken.append(self.param_groups[0]["params"][0].grad.clone())
+            return super().step(closure)
+
+    monkeypatch.setattr(torch.optim, "Adam", Recording)
+    fit(perceptron(), spying(prepare_qat=prepare))
+    assert len(taken) == 12
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(taken, computed, strict=True))
+
+
+def test_a_long_epoch_tells_of_every_eighth_step_and_of_its_last():
+    """With the share of all steps."""
+    said = []
+    fit(perceptron(), recipe=changed(epochs=2, batch_size=3), progress=lambda text, share: said.append((text, share)))
+    steps = [8, 16, 22, 30, 38, 44]
+    assert [share for _, share in said] == [pytest.approx(0.1 + 0.7 * step / 44) for step in steps]
+    assert [text.partition(":")[0] for text, _ in said] == [f"QAT epoch {epoch}/2" for epoch in (1, 1, 1, 2, 2, 2)]
+
+
 def test_a_training_is_seeded():
     """The same seed gives the same weights, another seed others."""
     one, other = fit(dropping()).prepared, fit(dropping()).prepared
