@@ -34,6 +34,13 @@ def test_a_latency_without_limits_is_told_alone() -> None:
     assert describe(replace(check, measured=None)) == "has no latency"
 
 
+def test_a_speed_up_has_the_digits_that_its_limits_support() -> None:
+    """None behind the point of one that is known to 25 %."""
+    measured = Interval(value=12, low=9, high=15)
+    check = LimitCheck(record=int8(), limit="speed-up", threshold=20, measured=measured)
+    assert describe(check) == "12 [9, 15] times as fast as its fp32, promised 20"
+
+
 @pytest.mark.parametrize(
     ("value", "most", "outcome"),
     [

@@ -287,7 +287,13 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
         {"rules": rules(minimize="memory")},
     ),
     "the smallest is slower than fp32": (
-        [fp32(), timed(STATIC, 0.5), timed(X86, 0.99, 0.03, size_bytes=261_000), timed(QAT, 0.5, size_bytes=260_010)],
+        [
+            fp32(),
+            timed(STATIC, 0.5),
+            timed(X86, 0.99, 0.03, size_bytes=261_000),
+            timed(QAT, 0.5, size_bytes=260_010),
+            timed("net/static/fbgemm/t1/b1", 0.5),
+        ],
         {"rules": rules(minimize="size", prefer=["accuracy"])},
     ),
     "less memory": (
@@ -345,6 +351,10 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
     "its processes differ": (
         with_samples(fp32(), timed(STATIC, 2.5)),
         {"samples": stored(processes=3, onednn=0.2, torch=0.2)},
+    ),
+    "its processes differ by as much as it gains": (
+        with_samples(fp32(), timed(STATIC, 2.5)),
+        {"samples": stored(processes=3, onednn=0.8, torch=0.8)},
     ),
     "slower for certain, in one process": (
         with_samples(fp32(), timed(STATIC, 0.5)),
