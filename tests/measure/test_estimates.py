@@ -197,6 +197,7 @@ def test_cold_start_is_a_median_over_processes():
     found = estimates.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
     assert (found.load_seconds, found.processes) == (pytest.approx(0.035), 6)
     assert (found.load_low, found.load_high) == (0.01, 0.06)
+    assert (found.first_call_low, found.first_call_seconds, found.first_call_high) == (0.1, pytest.approx(0.35), 0.6)
     assert found.next_calls_seconds < found.first_call_seconds
     few = estimates.cold_start([facts(0.1, 0.2)])
     assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
