@@ -160,3 +160,36 @@ def test_any_first_part_is_spread_over_all_examples(count: int) -> None:
     part = sorted(positions[: max(1, count // 5)])
     gaps = np.diff([-1, *part, count])
     assert gaps.max() <= 4 * count / len(part) + 1
+
+
+def refuse(_: torch.Tensor) -> torch.Tensor:
+    """A trace whose frozen decision does not fit the example."""
+    raise RuntimeError("shape '[1, 4]' is invalid for input of size 3")
+
+
+@pytest.mark.parametrize(
+    ("script", "alike"),
+    [
+        (lambda x: 100 * x, True),
+        (lambda x: 100 * x + 0.9 * 100 * as_called.SAME, True),
+        (lambda x: 100 * x + 1.1 * 100 * as_called.SAME * (x == x[0, -1]), False),
+        (lambda x: 100 * x[:, :1], False),
+        (refuse, False),
+    ],
+)
+def test_a_trace_answers_alike_where_rounding_explains_how_it_differs(script: Any, alike: bool) -> None:
+    """By a share of the largest of all outputs, in each place and for every example."""
+    examples = np.asarray([[0.1, 0.2], [0.3, 1.0]], np.float32)
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (examples[start:stop],))
+    assert as_called._answers_alike(script, data, answers(100 * examples)) is alike
+
+
+@pytest.mark.parametrize(("seconds", "alike"), [(20.0, True), (20.5, False)])
+def test_a_trace_that_takes_too_long_is_not_taken_for_alike(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, alike: bool
+) -> None:
+    """Beyond the time that asking the network itself may take."""
+    clock = iter([0.0, seconds])
+    monkeypatch.setattr(as_called.time, "monotonic", lambda: next(clock))
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (np.ones((1, 2), np.float32),))
+    assert as_called._answers_alike(lambda x: x, data, answers(np.ones((1, 2), np.float32))) is alike
