@@ -696,6 +696,12 @@ def test_what_does_nothing_is_taken_out():
     assert kinds(checked(model, training=True)) == {"a": "Conv2d", "b": "BatchNorm2d", "d": "Dropout"}
 
 
+def test_what_does_nothing_is_taken_out_however_it_is_called():
+    """By the name of its argument, too."""
+    model = net(lambda m, x: m.d(input=m.a(input=x)), a=nn.Conv2d(3, 4, 3), d=nn.Dropout())
+    assert kinds(checked(model)) == {"a": "Conv2d"}
+
+
 # Networks
 
 
@@ -930,6 +936,19 @@ def test_attention_has_a_linear_layer_for_each_tensor_that_it_takes(inputs, laye
     assert spelled_out.keys() == layers
     assert all((layer.bias is not None) == bias for layer in spelled_out.values())
     assert all(parameter.requires_grad for parameter in canonical.module.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_an_encoder_computes_no_weights_of_its_attention(monkeypatch):
+    """Nobody takes them: each layer calls the fused operator once."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    canonical = canonicalize(net(lambda m, x: m.e(x), kind=Unfollowed, e=encoder), (SEQUENCE,))
+    calls, fused = [], functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        functional, "scaled_dot_product_attention", lambda *given, **named: calls.append(1) or fused(*given, **named)
+    )
+    canonical.module(SEQUENCE)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("padding", [True, False])
