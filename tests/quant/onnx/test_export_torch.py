@@ -163,6 +163,29 @@ def test_a_configuration_without_experts_offers_no_way(tmp_path):
     ]
 
 
+def test_the_ways_are_tried_in_order(tmp_path):
+    """The usual one, each part in plain operations, all of them, and the two that cost something; of a network without
+    a configuration no more than it can have."""
+    module = Configured()
+    module.is_concatenated = True
+    module.config._experts_implementation = "grouped_mm"
+    experts, attention = "experts_implementation batched_mm", "attn_implementation eager"
+    last = ["for a batch of 1", "by torch's older exporter"]
+    assert [*export_torch._list_ways(module, list)] == [
+        "", f"with {experts}", f"with {attention}", f"with {experts} and {attention}", *last,
+    ]  # fmt: skip
+    assert [*export_torch._list_ways(Branching(), list)] == ["", *last]
+
+
+def test_why_each_way_failed_is_said_once():
+    """In the order of the ways, the usual one without a name; a reason that several give by the first of them."""
+    refusals = {"": ValueError("a loop"), "with eager": ValueError("no op"), "for a batch of 1": ValueError("a loop")}
+    assert str(export_torch._explain(refusals)) == (
+        "torch.onnx cannot export this model: a loop; with eager: no op; write that part with other tensor operations, "
+        "give an ONNX file of the model, or use a torch engine"
+    )
+
+
 def test_a_trace_that_is_another_network_is_no_way(tmp_path):
     """A decision on values that goes both ways on the examples: each way says why, and what to do stands at the end."""
     torch.manual_seed(0)
