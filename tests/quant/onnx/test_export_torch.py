@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from networks import Branching, Forgetful, residual_cnn
@@ -163,7 +164,50 @@ def test_a_configuration_without_experts_offers_no_way(tmp_path):
     ]
 
 
-def test_the_ways_are_tried_in_order(tmp_path):
+def test_no_file_tells_where_in_the_python_a_node_comes_from(tmp_path):
+    """Nor a node of a branch, or of a function: a comment would give other bytes."""
+    entry = onnx.StringStringEntryProto(key="pkg.torch.onnx.stack_trace", value="net.py:7")
+
+    def traced(kind: str, *given: Any, **attributes: Any) -> onnx.NodeProto:
+        node = onnx.helper.make_node(kind, *given, **attributes)
+        node.metadata_props.append(entry)
+        return node
+
+    value = onnx.helper.make_tensor_value_info
+    branches = {
+        name: onnx.helper.make_graph(
+            [traced(kind, ["x"], [name])], name, [], [value(name, onnx.TensorProto.FLOAT, None)]
+        )
+        for name, kind in (("then", "Relu"), ("else", "Neg"))
+    }
+    nodes = [traced("If", ["which"], ["y"], then_branch=branches["then"], else_branch=branches["else"])]
+    ends = [value("x", onnx.TensorProto.FLOAT, [2]), value("which", onnx.TensorProto.BOOL, [])]
+    graph = onnx.helper.make_graph(nodes, "net", ends, [value("y", onnx.TensorProto.FLOAT, [2])])
+    graph.metadata_props.append(entry)
+    graph.input[0].metadata_props.append(entry)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    function = onnx.helper.make_function("own", "F", ["a"], ["b"], [traced("Relu", ["a"], ["b"])], opset)
+    model = onnx.helper.make_model(graph, functions=[function], opset_imports=opset)
+    file = tmp_path / "m.onnx"
+    onnx.save(model, str(file))
+    assert file.read_bytes().count(b"net.py:7") == 6
+    export_torch._forget_sources(file)
+    assert b"net.py" not in file.read_bytes()
+    assert [node.op_type for node in onnx.load(str(file)).graph.node] == ["If"]
+
+
+def test_memory_that_runs_out_is_no_way_that_fails():
+    """Another way takes as much: the error comes as it is. What else ONNX Runtime says is a reason."""
+    with pytest.raises(MemoryError), export_torch._stated("it does not run"):
+        raise MemoryError
+    with pytest.raises(BuildError, match="^as it is$"), export_torch._stated("it does not run"):
+        raise BuildError("as it is")
+    reason = "^it does not run: ValueError: no such operator"
+    with pytest.raises(export_torch._NotExported, match=reason), export_torch._stated("it does not run"):
+        raise ValueError("no such operator")
+
+
+def test_the_ways_are_tried_in_order():
     """The usual one, each part in plain operations, all of them, and the two that cost something; of a network without
     a configuration no more than it can have."""
     module = Configured()
