@@ -255,6 +255,8 @@ def test_the_literatures_figures_stand_beside():
     found = estimates.sequential(of([200] * 10), of([500] * 10))
     assert (found.mean_seconds, found.n, found.speedup) == (2e-7, 10, 2.5)
     assert estimates.sequential(of(), None) is None
+    for nothing in (None, of()):
+        assert estimates.sequential(of([200] * 10), nothing).speedup is None
 
 
 def test_interference_is_the_sum_over_blocks():
