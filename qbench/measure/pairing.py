@@ -86,7 +86,7 @@ def _list_calm(shared: list[tuple[int, int]], calm: list[tuple[int, int]]) -> li
 
 def list_minima(samples: Samples, calm_ns: float | None) -> Minima:
     """The fastest call of each block; empty where the rounds are not known."""
-    if not len(samples.process) == len(samples.round) > 0:
+    if not len(samples.round) or len(samples.process) != len(samples.round):
         return {}
     timings = list_blocks(samples)
     if len(timings) != len(samples.round):
