@@ -18,7 +18,18 @@ from torch import nn
 
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import checkpoint, eager, fake_quant_sites, fx, kernel_probe, pt2e, qat, torch_ao, trainer
+from qbench.quant.pytorch import (
+    checkpoint,
+    eager,
+    fake_quant_sites,
+    fx,
+    kernel_probe,
+    pt2e,
+    qat,
+    qat_modes,
+    torch_ao,
+    trainer,
+)
 from qbench.quant.recipe import Recipe
 
 ENGINE = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines)
@@ -822,6 +833,43 @@ def test_a_network_without_anything_to_train_is_refused():
     """requires_grad off everywhere trains nothing."""
     with pytest.raises(BuildError, match="requires_grad is off for every parameter"):
         fit(perceptron().requires_grad_(False))
+
+
+@pytest.mark.parametrize(
+    ("module", "skipped", "kind", "none"),
+    [
+        (
+            nn.Sequential(nn.PReLU(), nn.Sequential(nn.LayerNorm(3))),
+            False,
+            ModeImpossible,
+            "none; it has LayerNorm, PReLU",
+        ),
+        (nn.Sequential(nn.Linear(2, 2), nn.ReLU()), True, BuildError, "none that is not skipped; it has Linear"),
+        (nn.ReLU(), False, ModeImpossible, "none"),
+    ],
+)
+def test_a_network_without_fake_quantize_is_told_what_it_has(module, skipped, kind, none):
+    """A skip, unless the recipe left out what there was: then that is to be changed."""
+    refusal = qat_modes.nothing_faked(module, skipped, "T trains Linear")
+    assert type(refusal) is kind
+    assert str(refusal) == (
+        "prepare inserted no fake-quantize on any weight: this would be plain fp32 training; T trains Linear, and this "
+        f"network has {none}; use static instead"
+    )
+
+
+def test_a_frozen_batch_norm_stays_frozen_in_train_mode():
+    """The rest goes from one mode to the other, and so does a copy of it."""
+    module = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Dropout())
+    qat_modes.qat_modes(module, True)
+    assert [part.training for part in module] == [True, True, True]
+    qat_modes.freeze_batch_norm(module)
+    assert [part.training for part in module] == [True, False, True]
+    module = copy.deepcopy(module)
+    for training in (True, False):
+        qat_modes.qat_modes(module, training)
+        assert [part.training for part in module] == [training, False, training]
+    assert qat_modes.FROZEN not in " ".join(module.state_dict())
 
 
 def test_no_examples_are_refused():
