@@ -270,3 +270,16 @@ def test_a_system_without_affinity_has_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert worker.system_view()["affinity"] == [1, 3]
     monkeypatch.delattr(os, "sched_getaffinity")
     assert worker.system_view()["affinity"] is None
+
+
+def test_another_version_of_a_library_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than the one that was asked for, the first that differs is named; where none is asked for, none may be loaded."""
+    loaded = {"a": "1.0", "b": "2.0", "c": None}
+    monkeypatch.setattr(worker, "read_loaded_version", loaded.__getitem__)
+    worker.require_versions({})
+    worker.require_versions(loaded)
+    for asked, told in (({"a": "1.0", "b": "2.1"}, "b 2.1, but 2.0"), ({"c": "1", "a": "2"}, "c 1, but None")):
+        with pytest.raises(MeasureError, match=f"asked for {told} is loaded: not measured"):
+            worker.require_versions(asked)
+    with pytest.raises(MeasureError, match="asked for a None, but 1.0 is loaded"):
+        worker.require_versions({"a": None})
