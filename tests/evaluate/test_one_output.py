@@ -277,3 +277,25 @@ def test_how_far_a_score_is_from_what_fp32_has_by_definition(against, perfect, l
     metric = SimpleNamespace(against=against, perfect=perfect)
     found = score._from_perfect(metric, Interval(value=39.0, low=low, high=high))
     assert (None if found is None else (found.value, found.low, found.high)) == change
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "percent", "answer"),
+    [
+        ([[0, 1], [0, 2]], [0, 1], True, 1),
+        ([[0, 1], [3, 2]], [0, 1], True, None),
+        ([[0, 1]], [0], True, None),
+        ([[0, 1], [0, 2]], [0.5, 1.5], True, None),
+        ([[0, 1], [0, 2]], [[0, 1], [1, 1]], True, None),
+        ([[0, 1], [0, 2]], None, True, 1),
+        ([[0, 1], [0, 2]], None, False, None),
+        ([[1], [2]], [0, 1], False, 1),
+        ([[1], [2]], [0, 2], False, None),
+        ([[1], [2]], None, True, None),
+    ],
+)
+def test_a_network_that_always_says_the_same_class_is_told_by_it(outputs, labels, percent, answer):
+    """Of several examples whose outputs choose classes, by labels or by what is measured."""
+    metric = SimpleNamespace(percent=percent)
+    labels = None if labels is None else np.asarray(labels)
+    assert score._only_answer(metric, np.asarray(outputs, dtype=np.float32), labels) == answer

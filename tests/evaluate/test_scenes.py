@@ -101,6 +101,8 @@ def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
         {},
         {"outputs": np.zeros((3, 10)), "labels": np.zeros(3, int)},
         {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((2, 4, 6))},
+        {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((3, 6))},
+        {"outputs": np.zeros((3, 0, 6)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 4, 5)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 2, 4, 4)), "labels": np.zeros((3, 8, 8), int)},
     ],
@@ -144,6 +146,7 @@ def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
     """The int8 half has the frame of a box that fp32 did not find; a box without an end breaks nothing."""
     found = boxes(*[[box(5)]] * N)
     found[ANSWERS][0, 1] = [np.float32(3e38), 0, np.float32(-3e38), 1, 0.9, 0]
+    found[ANSWERS][0, 2:4] = [[10, 0, 5, 20, 0.9, 0], [0, 20, 30, 10, 0.9, 0]]
     folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
     images = np.full((N, 3, 48, 48), 200, dtype=np.uint8)
     images[:, :, 0, 0] = 0
