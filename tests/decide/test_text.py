@@ -321,6 +321,10 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
         [fp32(), int8(speedup=speedup(control=Interval(value=1.0, low=0.6, high=1.2)))],
         {"rules": rules(minimize="size")},
     ),
+    "no control of two processes, which need none": (
+        [fp32(), int8(speedup=speedup(control=None, processes=2, stopped="screened"))],
+        {},
+    ),
     "no control": ([fp32(), int8(speedup=speedup(control=None))], {}),
     "one call after the other": ([fp32(), int8(speedup=ALONE, latency=latency(0.0025 / 2.66))], {}),
     "a host that shared the core": (
