@@ -111,6 +111,8 @@ def test_what_is_not_tested_has_its_stored_limits() -> None:
     assert (shown.tested, shown.level, shown.bound) == (False, 0.95, None)
     assert shown.interval == accuracy(harmful=1, beneficial=1).delta
     assert change_of(run, fp32()) is None
+    assert run.outcome(int8()) is None
+    assert judge([fp32(), int8()], TOP1, SuiteRules()).outcome(int8()) == "PASS"
     assert write_shown(run, int8(accuracy=None)) == "—"
 
 

@@ -300,6 +300,14 @@ SITUATIONS: dict[str, tuple[list[Record], dict[str, Any]]] = {
         [costing(fp32(), 4.0), costing(timed(STATIC, 2.5), 1.0), costing(timed(QAT, 0.99, 0.03), 1.5)],
         {"rules": rules(minimize="memory")},
     ),
+    "the lightest fp32 is not the fastest": (
+        [
+            costing(fp32(), 4.0),
+            costing(replace(fp32("net/fp32/openvino/t1/b1"), latency=latency(0.001)), 5.0),
+            costing(timed(STATIC, 2.0), 1.0),
+        ],
+        {"rules": rules(minimize="memory")},
+    ),
     "what is faster is wrong or too large": (
         [
             fp32(),
