@@ -11,9 +11,7 @@ from qbench.cli.options import Json
 
 
 def check(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A model: .onnx, .xml, .pt, .pt2 or .pte.", show_default=False)
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A model: .onnx, .xml, .pt, .pt2 or .pte.")],
     against: Annotated[
         Path | None,
         typer.Option(metavar="FP32", help="Its float model. Default: made from an ONNX file by removing Q and DQ."),

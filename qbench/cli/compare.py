@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 def compare(
     base: Annotated[
         str,
-        typer.Argument(
-            metavar="BASE", help="A run, or a baseline's .jsonl.", show_default=False, autocompletion=complete_run
-        ),
+        typer.Argument(metavar="BASE", help="A run, or a baseline's .jsonl.", autocompletion=complete_run),
     ],
     contender: Annotated[
         str,
-        typer.Argument(metavar="CONTENDER", help="The run to judge.", show_default=False, autocompletion=complete_run),
+        typer.Argument(metavar="CONTENDER", help="The run to judge.", autocompletion=complete_run),
     ],
     as_json: Json = False,
 ) -> None:

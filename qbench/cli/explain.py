@@ -43,7 +43,7 @@ _CONCERNS: Mapping[Concerns, tuple[Concern, ...]] = {
 }
 
 
-_Case = Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.", show_default=False)]
+_Case = Annotated[str, typer.Argument(metavar="[CASE]", help="An int8 case's id.")]
 _Every = Annotated[
     bool,
     typer.Option(
@@ -58,12 +58,11 @@ _Below = Annotated[
         metavar="X",
         min=0.01,
         help="With --all: slow is less than X times as fast as fp32 (else the gate's min_speedup, or 2).",
-        show_default=False,
     ),
 ]
 _MaxMinutes = Annotated[
     float | None,
-    typer.Option(metavar="M", min=0.0, help="With --all: begin no further case after M minutes.", show_default=False),
+    typer.Option(metavar="M", min=0.0, help="With --all: begin no further case after M minutes."),
 ]
 _SuiteFile = Annotated[
     Path | None, typer.Option("--suite", metavar="FILE", help="The run's suite, if it is not where the run says.")
@@ -73,7 +72,6 @@ _Of = Annotated[
     typer.Option(
         "--of",
         help="What to explain (time, with --all both); accuracy takes a build and an evaluation for each layer tried.",
-        show_default=False,
     ),
 ]
 _MaxSeconds = Annotated[

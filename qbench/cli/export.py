@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 def export(
     run: Run,
-    form: Annotated[Format, typer.Option("--format", help="What to write.", show_default=False)],
+    form: Annotated[Format, typer.Option("--format", help="What to write.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Where to; default: standard output (parquet needs one)."),

@@ -15,7 +15,6 @@ def init(
         typer.Argument(
             metavar="MODEL",
             help="model.onnx, a TorchScript file, file.py:function, or a built-in model.",
-            show_default=False,
         ),
     ],
     data: Annotated[

@@ -173,7 +173,6 @@ def accuracy(
         typer.Option(
             metavar="FILE.py:FN",
             help="A function that takes the path of an ONNX file and returns its score, higher is better.",
-            show_default=False,
         ),
     ],
     loss: Annotated[float, typer.Option(min=0, help="How far below the float model's score is allowed.")],

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from qbench.quant.onnx.calibration.batches import Batch
     from qbench.quant.onnx.formats.rules import Rules
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An fp32 (or fp16) ONNX file.", show_default=False)]
-Calibration = Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What quantize wrote.", show_default=False)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An fp32 (or fp16) ONNX file.")]
+Calibration = Annotated[Path, typer.Argument(metavar="CALIBRATION", help="What quantize wrote.")]
 Record = Annotated[Path, typer.Option("--record", "-r", metavar="FILE", help="The scales, as protobuf text.")]
 Prefix = Annotated[Path, typer.Option("--out", "-o", metavar="PREFIX", help="How the files begin.")]
 Targets = Annotated[
@@ -219,7 +219,7 @@ _Size = Annotated[int | None, typer.Option("--batch-size", min=1, help="Examples
 
 
 def chosen(
-    data: Annotated[str, typer.Option(metavar="DATA", help=f"Calibration data: {_WHERE}", show_default=False)],
+    data: Annotated[str, typer.Option(metavar="DATA", help=f"Calibration data: {_WHERE}")],
     options: _Options = None,
     split: _Split = None,
     batch_size: _Size = None,

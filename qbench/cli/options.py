@@ -12,13 +12,11 @@ from qbench.cli.completion import complete_run, complete_suite
 
 Suite = Annotated[
     Path,
-    typer.Argument(metavar="SUITE", help="A suite file.", show_default=False, autocompletion=complete_suite),
+    typer.Argument(metavar="SUITE", help="A suite file.", autocompletion=complete_suite),
 ]
 _RUN = "A run's folder, or a suite's name for its latest run with an ok case."
-Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN, show_default=False, autocompletion=complete_run)]
-OptionalRun = Annotated[
-    str, typer.Argument(metavar="[RUN]", help=_RUN, show_default=False, autocompletion=complete_run)
-]
+Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN, autocompletion=complete_run)]
+OptionalRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN, autocompletion=complete_run)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Filter = Annotated[

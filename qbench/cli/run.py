@@ -31,7 +31,6 @@ def run(
         typer.Argument(
             metavar="SUITE|MODEL",
             help="A suite file (--resume finds its own), or a model, of which a first suite is written as init does.",
-            show_default=False,
             autocompletion=complete_suite,
         ),
     ] = None,

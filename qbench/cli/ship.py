@@ -26,9 +26,7 @@ def ship(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="A new folder; default: shipped/<suite>.", show_default=False
-        ),
+        typer.Option("--output", "-o", metavar="DIR", help="A new folder; default: shipped/<suite>."),
     ] = None,
 ) -> None:
     """Write what a run says to ship as a folder that a colleague can deploy without qbench.

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -86,9 +87,8 @@ class EndingSignals:
         """What is written to a terminal that was closed goes nowhere; each line would be an error otherwise."""
         for descriptor in self._terminals:
             if not os.isatty(descriptor):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, descriptor)
-                os.close(nowhere)
+                with Path(os.devnull).open("wb") as nowhere:
+                    os.dup2(nowhere.fileno(), descriptor)
 
 
 def _send_later(number: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import QbenchError
@@ -70,9 +71,8 @@ class GuardedStream:
         try:
             yield
         except OSError as error:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._number)  # what is still held goes there, too, when Python ends
-            os.close(nowhere)
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._number)  # what is still held goes there, too, when Python ends
             if self._number == 1 and not isinstance(error, BrokenPipeError):
                 raise OutputLost(f"standard output cannot be written: {error.strerror or error}") from error
 

@@ -13,7 +13,7 @@ from qbench.cli.options import Json, Quiet, Set, Suite
 
 def train(
     suite: Suite,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A built-in that qbench trains.", show_default=False)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A built-in that qbench trains.")],
     epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Passes over the training split.")] = None,
     learning_rate: Annotated[float | None, typer.Option(metavar="X", help="The highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Another seed.")] = None,

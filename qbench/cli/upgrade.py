@@ -28,7 +28,6 @@ def upgrade(
         typer.Argument(
             metavar="SUITE|RUN",
             help="A suite file, or a run (its folder, or its suite's name), which is then the old side.",
-            show_default=False,
             autocompletion=complete_suite,
         ),
     ],

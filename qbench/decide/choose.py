@@ -6,6 +6,7 @@ better than fp32 is taken for better in at most 2.5 % of runs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -74,9 +75,8 @@ def best_fp32(records: Sequence[Record], contest: Contest) -> Record | None:
     valued = [record for record in measured if contest.objective.value(record) is not None]
     if not valued:
         return None
-    fastest = cases.fastest_fp32(valued)
-    if contest.objective.name == "latency" and fastest is not None:
-        return fastest
+    if contest.objective.name == "latency":
+        return cases.fastest_fp32(valued)
     return sort_by_estimate(valued, contest.objective)[0]
 
 
@@ -84,13 +84,12 @@ def _list_better(tried: Sequence[Record], fp32: Record | None, objective: Object
     """Those that are shown to be better than fp32; all of them where no fp32 was measured."""
     if fp32 is None:
         return tuple(tried)
-    comparisons = [objective.compare(record, fp32) for record in tried]
-    p_values = [1.0 if comparison is None else comparison.p_not_below(0.0) for comparison in comparisons]
-    adjusted = multiple_testing.adjust_by_holm(p_values)
-    return tuple(record for record, p in zip(tried, adjusted, strict=True) if p <= SHOWN_ERROR)
+    p_values = [objective.compare(record, fp32).p_not_below(0.0) for record in tried]
+    shown = [p <= SHOWN_ERROR for p in multiple_testing.adjust_by_holm(p_values)]
+    return tuple(itertools.compress(tried, shown))
 
 
 def _may_be_better(record: Record, fp32: Record | None, objective: Objective) -> bool:
-    """Whether it is not shown to be worse than fp32."""
-    comparison = None if fp32 is None else objective.compare(record, fp32)
-    return comparison is None or comparison.low < 0
+    """Whether it is not shown to be worse than the fp32 that was measured."""
+    assert fp32 is not None
+    return objective.compare(record, fp32).low < 0

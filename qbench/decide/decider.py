@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from qbench.compare import text as compare_text
@@ -29,7 +29,7 @@ Kind = Literal["limit", "examples", "same file", "tied", "processes", "tie's edg
 @dataclass(frozen=True, kw_only=True)
 class Decider:
     """``kind``: a ``limit`` of the rival that is open (``check``); ``examples``, so many in all (``needed``; None: more
-    than can be told) where there are ``there``; ``processes``, as many; nothing, of the ``same file``, of what is
+    than can be told) where there are ``there``; more ``processes``; nothing, of the ``same file``, of what is
     ``tied`` and not told apart by any preference, of a difference at the ``tie's edge``; less ``noise``; or one run,
     of two that were measured ``apart``."""
 
@@ -57,13 +57,13 @@ def find_decider(choice: Choice, rival: Record, judged: Judged, contest: Contest
         return Decider(kind="limit", check=check)
     difference = contest.differences.compare(choice.pick, rival)
     comparison = contest.objective.compare(rival, choice.pick)
-    near = comparison is not None and abs(comparison.value) <= contest.tie
+    near = abs(comparison.value) <= contest.tie
     if near and difference is not None and "accuracy" in contest.spec.prefer:
         room = abs(abs(difference.value) - contest.accuracy_tie)
         if room < 2 * difference.error and choice.pick.accuracy is not None:
             there = choice.pick.accuracy.n
             return Decider(kind="examples", needed=_count_examples(difference, there, contest), there=there)
-    if comparison is not None and max(-comparison.low, comparison.high) <= contest.tie:
+    if max(-comparison.low, comparison.high) <= contest.tie:
         artifacts = [record.artifact.sha256 if record.artifact else None for record in (choice.pick, rival)]
         return Decider(kind="same file" if artifacts[0] is not None and artifacts[0] == artifacts[1] else "tied")
     return _find_processes(comparison, contest)
@@ -75,6 +75,12 @@ def count_processes(difference: PairedDifference, room: float) -> int:
     return math.ceil((DECIDING_Z * spread / room) ** 2) if room > 0 else MOST_PROCESSES + 1
 
 
+def count_more_processes(difference: PairedDifference, pick: Record, room: float) -> tuple[int, int]:
+    """In how many generations of processes the pick was measured, and how many, one more at least, would tell."""
+    there = max(difference.generations, 1 if pick.speedup is None else pick.speedup.processes)
+    return there, max(count_processes(replace(difference, generations=there), room), there + 1)
+
+
 def _count_examples(difference: AccuracyDifference, count: int, contest: Contest) -> int | None:
     """How many would tell whether a difference on ``count`` is beyond half the margin."""
     size, reach = abs(difference.value), intervals.normal_quantile(DECIDED) * difference.error
@@ -82,12 +88,11 @@ def _count_examples(difference: AccuracyDifference, count: int, contest: Contest
     return examples_needed.for_mean(limits, difference.error**2 * count, count, -contest.accuracy_tie, DECIDED)
 
 
-def _find_processes(comparison: Comparison | None, contest: Contest) -> Decider:
-    if comparison is None or comparison.evidence in ("apart", "p50"):
+def _find_processes(comparison: Comparison, contest: Contest) -> Decider:
+    if comparison.evidence in ("apart", "p50"):
         return Decider(kind="apart")
     difference = comparison.difference
     distance = abs(abs(difference.value) - contest.tie)
-    needed = count_processes(difference, distance)
-    if needed > MOST_PROCESSES:
+    if count_processes(difference, distance) > MOST_PROCESSES:
         return Decider(kind="tie's edge" if distance < contest.tie / 2 else "noise")
-    return Decider(kind="processes", needed=max(needed, difference.generations + 1), there=difference.generations)
+    return Decider(kind="processes")

@@ -128,21 +128,18 @@ def _in_words(decision: Decision, keys: Sequence[CaseKey]) -> Decision:
 
 def _find_untimed(setting: Setting, choice: Choice, records: Sequence[Record], judged: Judged) -> tuple[Record, ...]:
     """What leads on ``native`` and has no time on the setting's host."""
-    if setting.host == NATIVE:
-        return ()
     native = cases.of_setting(replace(setting, host=NATIVE), judged.records)
     return not_timed.list_untimed_leaders(choice, records, native, judged, make_contest(judged, native))
 
 
 def _find_sureness(choice: Choice, chance: Probability | None, contest: Contest) -> Sureness | None:
     """How often the same would be shipped, or fp32 kept, again."""
-    if choice.pick is None:
-        return None
     probability = chance.pick if chance is not None else None
     if choice.verdict == "keep fp32":
         probability = estimate_keep(choice, contest)
     if probability is None:
         return None
+    assert choice.pick is not None
     room = notes.find_room(choice, choice.pick, contest)[0] if contest.spec.minimize == "latency" else None
     return limit_sureness(probability, choice.pick, room, contest)
 

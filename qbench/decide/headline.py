@@ -106,19 +106,17 @@ def _name_bound(judged: Judged, records: Sequence[Record]) -> str:
 
 def _explain_fp32(choice: Choice, pick: Record, contest: Contest) -> str:
     objective, fp32 = contest.objective, choice.fp32
-    if fp32 is None:
-        return f"Keep fp32: no {name_formats_of(choice.measured)} variant is shown to be better."
+    assert fp32 is not None
     comparison = objective.compare(pick, fp32)
     holds = "that holds its accuracy" if pick in choice.good else "that may hold its accuracy"
     formats = name_formats_of(choice.measured)
     best = f"the {'fastest' if objective.name == 'latency' else 'best'} {formats}"
     unless = " unless size decides" if objective.name == "latency" else ""
     keep = f"Keep fp32 on {fp32.case.backend} ({objective.show(fp32)})"
-    if comparison is not None and comparison.low > 0:
+    if comparison.low > 0:
         value = objective.show(pick).removesuffix(" a call")
         verb = "takes" if objective.name in ("latency", "cold_start") else "has"
         return f"{keep}{unless}: {best} {holds}, {variant(pick)}, {verb} {value}."
-    gain = "" if comparison is None else f", {formatting.with_limits(as_ratio(comparison))} times as fast"
-    if objective.name != "latency":
-        gain = f", {objective.show(pick)}"
-    return f"{keep}: no {formats} variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}{gain}."
+    ratio = f"{formatting.with_limits(as_ratio(comparison))} times as fast"
+    gain = ratio if objective.name == "latency" else objective.show(pick)
+    return f"{keep}: no {formats} variant is shown to be {objective.better}; {best} {holds} is {variant(pick)}, {gain}."

@@ -56,9 +56,11 @@ def list_differences(decisions: Sequence[Decision]) -> Iterator[HostDifference]:
 
 def _say_answer(decision: Decision) -> str:
     """What to do, in as few words as there are."""
+    if decision.status not in ("ship", "either"):
+        return decision.status
     pick, runner_up = decision.pick, decision.runner_up
-    if decision.status == "ship" and pick is not None:
+    assert pick is not None
+    if decision.status == "ship":
         return f"ship {variant_name(pick)}"
-    if decision.status == "either" and pick is not None and runner_up is not None:
-        return f"either {variant_name(pick)} or {variant_name(runner_up)}"
-    return decision.status
+    assert runner_up is not None
+    return f"either {variant_name(pick)} or {variant_name(runner_up)}"

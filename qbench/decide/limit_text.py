@@ -78,8 +78,11 @@ def _describe_accuracy(check: LimitCheck) -> str:
     if check.key is None:
         return "cannot be judged, since the run's suite, which holds the margin, cannot be read"
     test, metric, accuracy, bound = check.test, check.metric, check.record.accuracy, check.bound
-    if test is None or metric is None or accuracy is None or bound is None:
+    if test is None:
         return "has no accuracy to compare with its fp32's"
+    assert metric is not None
+    assert accuracy is not None
+    assert bound is not None
     if isinstance(bound, AccuracyFloor):
         score = bound.find_score(test.delta, metric)
         amount = _with_limits_beside(score, bound.value, metric.scale, least=metric.least) + score_unit(metric)
@@ -94,24 +97,27 @@ def _describe_accuracy(check: LimitCheck) -> str:
 
 
 def _describe_size(check: LimitCheck) -> str:
-    if check.measured is None or check.threshold is None:
+    if check.measured is None:
         return "has no size to compare with its fp32's"
+    assert check.threshold is not None
     ratio, most = check.measured.value, check.threshold
     decimals = formatting.places_beside([ratio * 100], most * 100, 1)
     return f"{formatting.share(ratio, decimals)} of fp32's bytes, at most {formatting.share(most, decimals)}"
 
 
 def _describe_speedup(check: LimitCheck) -> str:
-    if check.measured is None or check.threshold is None:
+    if check.measured is None:
         return "has no speed-up"
+    assert check.threshold is not None
     promise = check.threshold
     said = f"{_with_limits_beside(check.measured, promise)} times as fast as its fp32, promised {promise:g}"
     return said if check.doubt is None else f"{said}; {check.doubt}"
 
 
 def _describe_latency(check: LimitCheck) -> str:
-    if check.measured is None or check.threshold is None:
+    if check.measured is None:
         return "has no latency"
+    assert check.threshold is not None
     typical, most = check.measured, check.threshold
     value, bound = formatting.beside(typical.value, most, formatting.duration)
     high = "" if typical.high is None else formatting.beside(typical.high, most, formatting.duration)[0]
@@ -119,8 +125,9 @@ def _describe_latency(check: LimitCheck) -> str:
 
 
 def _describe_memory(check: LimitCheck) -> str:
-    if check.measured is None or check.threshold is None:
+    if check.measured is None:
         return "has no memory measured"
+    assert check.threshold is not None
     value, bound = formatting.beside(check.measured.value, check.threshold, formatting.size)
     return f"{value} resident, at most {bound}"
 

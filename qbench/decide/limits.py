@@ -205,16 +205,15 @@ def check_accuracy(
     if rules.gate is None:
         return rules.limit(record, "accuracy")
     bound = find_accuracy_limit(rules.gate.accuracy)
-    scale = 1.0 if metric is None else metric.scale
-    check = replace(rules.limit(record, "accuracy", bound.key, -bound.loss / scale, side="above"), bound=bound)
+    check = replace(rules.limit(record, "accuracy", bound.key, side="above"), bound=bound)
     if metric is None:
         return check
+    check = replace(check, threshold=-bound.loss / metric.scale, metric=metric)
 
     def read() -> tuple[ArrayLike, ArrayLike] | None:
         return None if fp32 is None else pairs(record, fp32)
 
     test = compare.accuracy_test(record, metric, bound.loss, read)
-    check = replace(check, metric=metric)
     return check if test is None else replace(check.hold_test(test), unit=metric.unit or None)
 
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 from qbench import formatting
 from qbench.compare import text as compare_text
 from qbench.decide import cases
 from qbench.decide.choose import Choice
-from qbench.decide.decider import MOST_PROCESSES, count_processes, find_decider
+from qbench.decide.decider import MOST_PROCESSES, count_more_processes, find_decider
 from qbench.decide.judged import Judged
 from qbench.decide.limits import LimitCheck
 from qbench.decide.paired_times import Comparison
@@ -81,6 +80,8 @@ def _decide_limit(pick: Record, judged: Judged) -> str:
     if needed is not None:
         return add_examples(needed, judged)
     if check is not None and check.outcome == "INCONCLUSIVE":
+        if cases.is_sequential(pick):
+            return f"`qbench run {judged.source.suite} --set measure.protocol=paired` measures its limits."
         processes = 4 * (1 if pick.speedup is None else pick.speedup.processes)
         return f"{_run_with(processes, _expect_seconds(pick, processes), judged)} about halves its limits."
     return f"{_explain(pick, judged)} says what is missing." if is_int8(pick.case.mode) else NOTHING
@@ -104,8 +105,9 @@ def add_examples(needed: str, judged: Judged) -> str:
 
 def _decide_gain(choice: Choice, pick: Record, judged: Judged, contest: Contest) -> str:
     """What would show a gain of int8 over the fp32 that stays, where it has one that can be shown."""
-    comparison = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
-    if comparison is None or comparison.value >= 0 or contest.spec.minimize != "latency":
+    assert choice.fp32 is not None
+    comparison = contest.objective.compare(pick, choice.fp32)
+    if comparison.value >= 0 or contest.spec.minimize != "latency":
         why = f"; {_explain(pick, judged)} says why int8 gains no more" if is_int8(pick.case.mode) else ""
         return f"{NOTHING[:-1]}{why}."
     step = _measure_longer(comparison, pick, abs(comparison.value), judged)
@@ -132,15 +134,13 @@ def _decide_between(choice: Choice, pick: Record, rival: Record, judged: Judged,
     if decider.kind == "apart":
         return f"`qbench run {judged.source.suite}` anew measures them side by side."
     comparison = contest.objective.compare(rival, pick)
-    room = 0.0 if comparison is None else abs(abs(comparison.value) - contest.tie)
-    step = None if comparison is None else _measure_longer(comparison, pick, room, judged)
-    return step or wait_for_quiet(judged)
+    room = abs(abs(comparison.value) - contest.tie)
+    return _measure_longer(comparison, pick, room, judged) or wait_for_quiet(judged)
 
 
 def _measure_longer(comparison: Comparison, pick: Record, room: float, judged: Judged) -> str | None:
     """The processes, and the minutes that they take, which would tell a difference; None where no number would."""
-    there = max(comparison.difference.generations, 1 if pick.speedup is None else pick.speedup.processes)
-    needed = max(count_processes(replace(comparison.difference, generations=there), room), there + 1)
+    _, needed = count_more_processes(comparison.difference, pick, room)
     if needed > MOST_PROCESSES or comparison.evidence not in ("rounds", "baseline"):
         return None
     seconds = _expect_seconds(pick, needed)
@@ -150,8 +150,7 @@ def _measure_longer(comparison: Comparison, pick: Record, room: float, judged: J
 def _expect_seconds(pick: Record, processes: int) -> int:
     """What measuring a case like the pick in so many processes takes at most, by what it took."""
     speedup = pick.speedup
-    spent = None if speedup is None else speedup.measured_seconds
-    each = 10.0 if not spent or speedup is None else spent / max(1, speedup.processes)
+    each = speedup.measured_seconds / speedup.processes if speedup and speedup.measured_seconds else 10.0
     return max(30, math.ceil(1.2 * processes * each / 10) * 10)
 
 

@@ -33,8 +33,7 @@ def list_untimed_leaders(
         if not all(may_be_shipped(judged.checks_of(each)) for each in (record, here)):
             continue
         its = None if rival is None else by_variant.get(variant(rival))
-        comparison = None if its is None else contest.objective.compare(here, its)
-        if rival is None or (comparison is not None and comparison.value < 0):
+        if rival is None or (its is not None and contest.objective.compare(here, its).value < 0):
             leaders.append(record)
     return tuple(leaders)
 
@@ -43,25 +42,20 @@ def list_notes(records: Sequence[Record], leaders: Sequence[Record], contest: Co
     """That nothing on another host was held against an fp32 without a time there, where no leader says so."""
     fp32 = [record for record in records if cases.is_plain_fp32(record) and record.case.host != NATIVE]
     left_out = [record for record in fp32 if record.status != "failed" and not _has_value(record, contest)]
-    names = [name_contestant(record) for record in left_out if record not in leaders]
+    names = [variant(record) for record in left_out if record not in leaders]
     return (f"Without a time here, and not part of the decision: {', '.join(names)}.",) if names else ()
 
 
 def explain_untimed(leaders: Sequence[Record], sentence: str) -> str:
     """Why the answer is open, and what ``sentence`` says of those that have a time."""
     host, several = leaders[0].case.host, len(leaders) > 1
-    names = ", ".join(name_contestant(record) for record in leaders[:NAMED])
+    names = ", ".join(variant(record) for record in leaders[:NAMED])
     more = f" and {len(leaders) - NAMED} more" if len(leaders) > NAMED else ""
     why = "; ".join(dict.fromkeys(_explain(record) for record in leaders))
     return (
         f"Undecided: {names}{more} {'lead' if several else 'leads'} on native and {'have' if several else 'has'} no "
         f"time on {host} ({why}). Of those timed there: {sentence[0].lower()}{sentence[1:]}"
     )
-
-
-def name_contestant(record: Record) -> str:
-    """``fp32 on onnxruntime``, ``static · onnxruntime``."""
-    return f"fp32 on {record.case.backend}" if record.case.mode == "fp32" else variant(record)
 
 
 def _explain(record: Record) -> str:

@@ -13,7 +13,7 @@ from qbench.decide import cases, limit_text
 from qbench.decide.accuracy_difference import AccuracyDifference
 from qbench.decide.cases import variant
 from qbench.decide.choose import Choice
-from qbench.decide.decider import MOST_PROCESSES, count_processes
+from qbench.decide.decider import MOST_PROCESSES, count_more_processes
 from qbench.decide.judged import Judged
 from qbench.decide.limits import AccuracyFloor, LimitCheck
 from qbench.decide.paired_times import MOST_LOG, as_ratio
@@ -88,14 +88,13 @@ def _note_small_gain(choice: Choice, pick: Record, contest: Contest) -> Iterator
     if choice.verdict != "keep fp32" or choice.fp32 is None or pick not in choice.good:
         return
     comparison = contest.objective.compare(pick, choice.fp32)
-    if comparison is None or comparison.value >= 0 or comparison.evidence not in ("rounds", "baseline"):
+    if comparison.value >= 0 or comparison.evidence not in ("rounds", "baseline"):
         return
-    needed = count_processes(comparison.difference, abs(comparison.value))
+    there, needed = count_more_processes(comparison.difference, pick, abs(comparison.value))
     gain = formatting.share(math.expm1(-comparison.value))
     if needed <= MOST_PROCESSES:
-        there = comparison.difference.generations
         yield (
-            f"To show its gain of {gain}, about {max(needed, there + 1)} processes would do (measure.processes, "
+            f"To show its gain of {gain}, about {needed} processes would do (measure.processes, "
             f"measure.max_seconds), there are {there}; or let size decide (decide.minimize)."
         )
 
@@ -122,10 +121,7 @@ def _note_apart(choice: Choice, pick: Record, contest: Contest) -> Iterator[str]
     """That variants were not measured against each other, where that matters: among those that tie, and over fp32."""
     close = [] if choice.ranking is None else [record for record in choice.ranking.tied if record is not pick]
     apart = [
-        variant(record)
-        for record in close
-        if (comparison := contest.objective.compare(record, pick)) is not None
-        and comparison.evidence in ("apart", "p50")
+        variant(record) for record in close if contest.objective.compare(record, pick).evidence in ("apart", "p50")
     ]
     if apart:
         yield (
@@ -171,24 +167,18 @@ def _is_shown_worse(choice: Choice, contest: Contest) -> bool:
     """Whether fp32 stays, since even the best int8 is shown to be worse: knowing it finer would change nothing."""
     if choice.verdict != "keep fp32" or choice.pick is None or choice.fp32 is None:
         return False
-    comparison = contest.objective.compare(choice.pick, choice.fp32)
-    return comparison is not None and comparison.low > 0
+    return contest.objective.compare(choice.pick, choice.fp32).low > 0
 
 
 def find_room(choice: Choice, pick: Record, contest: Contest) -> tuple[float, str]:
     """How far the control may be off: half the distance to fp32, or to the nearest rival that does not tie."""
     room, meaning = math.inf, "half the tie"
-    over = None if choice.fp32 is None else contest.objective.compare(pick, choice.fp32)
-    if over is not None:
-        room, meaning = abs(over.value) / 2, "half the distance to fp32"
+    if choice.fp32 is not None:
+        room, meaning = abs(contest.objective.compare(pick, choice.fp32).value) / 2, "half the distance to fp32"
     ranking = choice.ranking
     behind = [] if ranking is None else [record for record in ranking.order if record not in ranking.tied]
-    if (
-        behind
-        and (comparison := contest.objective.compare(behind[0], pick)) is not None
-        and comparison.value / 2 < room
-    ):
-        room, meaning = comparison.value / 2, f"half the distance to {variant(behind[0])}"
+    if behind and (half := contest.objective.compare(behind[0], pick).value / 2) < room:
+        room, meaning = half, f"half the distance to {variant(behind[0])}"
     return (room, meaning) if contest.tie / 2 < room < math.inf else (contest.tie / 2, "half the tie")
 
 
@@ -208,8 +198,7 @@ def _note_fast_but_wrong(choice: Choice, judged: Judged, contest: Contest) -> It
         return
     ahead: dict[str, list[str]] = {}
     for record in sort_by_estimate(choice.measured, contest.objective):
-        comparison = None if record is meant or record in choice.good else contest.objective.compare(record, meant)
-        if comparison is None or comparison.high >= 0:
+        if record is meant or record in choice.good or contest.objective.compare(record, meant).high >= 0:
             continue
         checks = judged.checks_of(record)
         broken = [check for check in checks if check.outcome == "FAIL"] or [c for c in checks if c.outcome != "PASS"]
@@ -258,5 +247,6 @@ def describe_accuracy(difference: AccuracyDifference, contest: Contest) -> str:
     """``+0.7 points (3 examples gained, 0 lost), half the margin is 1``; ``-0.4 dB, beside a tie of 1 dB``."""
     if isinstance(contest.bound, AccuracyFloor):
         return f"{describe_difference(difference, contest)}, beside {contest.name_accuracy_tie()}"
-    half = contest.accuracy_tie * (1.0 if contest.metric is None else contest.metric.scale)
+    assert contest.metric is not None
+    half = contest.accuracy_tie * contest.metric.scale
     return f"{describe_difference(difference, contest)}, half the margin is {half:g}"

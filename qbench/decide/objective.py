@@ -26,7 +26,8 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What is minimized in one setting: ``value`` of a case (None: not measured), and ``compare`` of two."""
+    """What is minimized in one setting: ``value`` of a case (None: not measured), and ``compare`` of two that have
+    one."""
 
     name: ObjectiveName
     times: PairedTimes
@@ -35,13 +36,15 @@ class Objective:
         """Seconds or bytes."""
         return VALUES[self.name](record)
 
-    def compare(self, record: Record, rival: Record) -> Comparison | None:
-        """ln(record / other) with its limits; None where one has no value."""
+    def compare(self, record: Record, rival: Record) -> Comparison:
+        """ln(record / rival) with its limits, of two that have a value."""
         if self.name == "latency":
-            return self.times.compare(record.case.id, rival.case.id)
+            comparison = self.times.compare(record.case.id, rival.case.id)
+            assert comparison is not None
+            return comparison
         value, rival_value = self.value(record), self.value(rival)
-        if value is None or rival_value is None:
-            return None
+        assert value is not None
+        assert rival_value is not None
         error = {"size": EXACT, "memory": MEMORY_SPREAD}.get(self.name)
         if error is None:
             error = math.hypot(_cold_error(record), _cold_error(rival))

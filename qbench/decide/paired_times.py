@@ -237,7 +237,7 @@ def _logs(record: Record) -> list[_Log]:
 def _over_p50(record: Record, rival: Record) -> PairedDifference | None:
     """From two typical calls; from two means where protocol sequential gave one speed-up from these."""
     typical = cases.mean if cases.is_sequential(record) or cases.is_sequential(rival) else cases.p50
-    own, its = typical(record), typical(rival)
+    own, its = (typical(each) or cases.p50(each) for each in (record, rival))
     return None if own is None or its is None else _difference(math.log(own) - math.log(its), P50_SPREAD / 2, NORMAL)
 
 

@@ -108,11 +108,7 @@ def _prefer_by(
     if not valued or objective.name == contest.objective.name:
         return None
     best = min(valued, key=lambda record: objective.value(record) or math.inf)
-    dropped = [
-        record
-        for record in valued
-        if (comparison := objective.compare(record, best)) is not None and comparison.low > contest.tie
-    ]
+    dropped = [record for record in valued if objective.compare(record, best).low > contest.tie]
     if not dropped:
         return None
     figures = (f"{variant(record)} {objective.show(record)}" for record in (best, dropped[0]))

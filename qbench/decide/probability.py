@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.decide.choose import Choice
 from qbench.decide.judged import Judged
+from qbench.decide.limits import LimitCheck
 from qbench.decide.objective import Objective
 from qbench.decide.preferences import NEEDS
 from qbench.decide.tie import Contest
@@ -68,18 +69,17 @@ def estimate_probability(
 def _may_lead(record: Record, leader: Record, contest: Contest) -> bool:
     if record is leader:
         return True
-    comparison = contest.objective.compare(record, leader)
-    return comparison is not None and comparison.value <= contest.tie + FAR * max(comparison.difference.error, 1e-12)
+    difference = contest.objective.compare(record, leader).difference
+    return difference.value <= contest.tie + FAR * difference.error
 
 
 def _draw_log(record: Record, leader: Record, contest: Contest, draws: int, random: Generator) -> NDArray[Any]:
     """ln(record / leader) as it may be in truth."""
     import numpy as np
 
-    comparison = None if record is leader else contest.objective.compare(record, leader)
-    if comparison is None:
+    if record is leader:
         return np.zeros(draws)
-    difference = comparison.difference
+    difference = contest.objective.compare(record, leader).difference
     return difference.value + difference.error * random.standard_t(difference.freedom, draws)
 
 
@@ -92,20 +92,22 @@ def _draw_limits(record: Record, judged: Judged, draws: int, random: Generator) 
         if check.outcome is None:
             return np.zeros(draws, dtype=bool)
         if check.limit == "accuracy":
-            holds &= _draw_margin(record, judged, draws, random)
+            holds &= _draw_margin(check, draws, random)
         elif check.outcome == "INCONCLUSIVE":
             holds &= random.random(draws) < 0.5  # undecided: as good as a toss
     return holds
 
 
-def _draw_margin(record: Record, judged: Judged, draws: int, random: Generator) -> NDArray[Any]:
+def _draw_margin(check: LimitCheck, draws: int, random: Generator) -> NDArray[Any]:
     import numpy as np
 
-    test, metric, bound = judged.test_of(record), judged.metric, judged.bound_of(record)
-    if test is None or metric is None or bound is None or test.delta.low is None or test.delta.high is None:
+    test, margin = check.test, check.threshold
+    assert test is not None
+    assert margin is not None
+    if test.delta.low is None or test.delta.high is None:
         return np.zeros(draws, dtype=bool)
     error = (test.delta.high - test.delta.low) / 2 / intervals.normal_quantile(test.level)
-    return test.delta.value + error * random.standard_normal(draws) > -bound.loss / metric.scale
+    return test.delta.value + error * random.standard_normal(draws) > margin
 
 
 def _draw_accuracy(record: Record, pick: Record, contest: Contest, draws: int, random: Generator) -> NDArray[Any]:

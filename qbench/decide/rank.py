@@ -4,6 +4,7 @@ with it what ``decide.prefer`` says; pure.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,16 +44,10 @@ def sort_by_estimate(candidates: Sequence[Record], objective: Objective) -> list
     by_value = sorted(candidates, key=lambda record: (objective.value(record) or math.inf, record.case.id))
     leader = by_value[0]
     for _ in by_value:  # comparisons are no order: a better one is followed at most once each
-        best = min(by_value, key=lambda record: _log_over(record, leader, objective))
-        if best is leader:
-            break
-        leader = best
+        leader = min(by_value, key=functools.partial(_log_over, leader=leader, objective=objective))
     rest = [record for record in by_value if record is not leader]
     return [leader, *sorted(rest, key=lambda record: _log_over(record, leader, objective))]
 
 
 def _log_over(record: Record, leader: Record, objective: Objective) -> float:
-    if record is leader:
-        return 0.0
-    comparison = objective.compare(record, leader)
-    return math.inf if comparison is None else comparison.value
+    return 0.0 if record is leader else objective.compare(record, leader).value

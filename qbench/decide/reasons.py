@@ -88,8 +88,7 @@ def _find_reason(record: Record, choice: Choice, judged: Judged, contest: Contes
         in_effect = int8_share.is_fp32_in_effect(record)
         return int8_share.FP32_IN_EFFECT if in_effect else BROKEN[name_broken(broken)][1]
     if choice.fp32 is not None and record not in choice.better:
-        comparison = contest.objective.compare(record, choice.fp32)
-        is_worse = comparison is not None and comparison.low > 0
+        is_worse = contest.objective.compare(record, choice.fp32).low > 0
         return f"{contest.objective.worse} than fp32" if is_worse else name_no_gain(contest.objective.name)
     if record not in choice.good:
         return next(OPEN[check.limit] for check in checks if check.outcome != "PASS")
@@ -129,8 +128,6 @@ def describe_tie(choice: Choice, contest: Contest) -> str | None:
 def describe_distance(record: Record, pick: Record, contest: Contest) -> str:
     """``0.3 % slower [-1.5, +2.1]``."""
     comparison = contest.objective.compare(record, pick)
-    if comparison is None:
-        return "not compared"
     ratio = comparison.ratio()
     word = contest.objective.worse if ratio.value >= 1 else contest.objective.better
     if comparison.evidence == "recorded" and contest.spec.minimize in ("size", "memory"):

@@ -61,17 +61,14 @@ def limit_sureness(probability: float, pick: Record, room: float | None, contest
     return sureness
 
 
-def estimate_keep(choice: Choice, contest: Contest) -> float | None:
+def estimate_keep(choice: Choice, contest: Contest) -> float:
     """How often fp32 would stay again: that no int8 variant that may be shipped is shown to be better by another
-    measurement like this one; None where nothing was compared."""
-    if choice.fp32 is None:
-        return None
+    measurement like this one."""
+    assert choice.fp32 is not None
     stays = 1.0
     for record in (*choice.good, *choice.open_):
-        comparison = contest.objective.compare(record, choice.fp32)
-        if comparison is None:
-            continue
-        difference = comparison.difference  # another one has an error of its own, so that both errors lie between them
+        # Another measurement has an error of its own, so that both errors lie between them.
+        difference = contest.objective.compare(record, choice.fp32).difference
         needed = difference.value - difference.limits()[0]
         again = replace(
             difference,

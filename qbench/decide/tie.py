@@ -53,7 +53,7 @@ def find_tied(order: Sequence[Record], contest: Contest) -> tuple[tuple[Record, 
     tied, near = [leader], [leader]
     for record in order[1:]:
         comparison = contest.objective.compare(record, leader)
-        if comparison is not None and comparison.low <= contest.tie:
+        if comparison.low <= contest.tie:
             tied.append(record)
             if comparison.value <= contest.tie:
                 near.append(record)

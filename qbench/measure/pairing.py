@@ -60,13 +60,15 @@ def pair_blocks(case: Minima, other: Minima, *, alike: bool = False) -> PairedBl
     """The rounds that both ran in: those whose blocks are undisturbed, where there are enough. ``alike``: both cases
     are int8, or both fp32."""
     shared = sorted(case.keys() & other.keys())
+    if not shared:
+        return PairedBlocks(log_ratios={})
     calm = _list_calm(shared, [key for key in shared if case[key].calm and other[key].calm])
     used = calm or shared
     log_ratios: dict[int, list[float]] = {}
     for key in used:
         log_ratios.setdefault(key[0], []).append(math.log(case[key].nanoseconds / other[key].nanoseconds))
     disturbed = not calm and any(case[key].calm is not None for key in shared)
-    cut = max((float(np.mean([minima[key].away for key in used])) for minima in (case, other) if used), default=0.0)
+    cut = max(float(np.mean([minima[key].away for key in used])) for minima in (case, other))
     shared_spread, run_spread = (SHARED_ALIKE, 0.0) if alike else (SHARED_SPREAD, RUN_SPREAD)
     return PairedBlocks(
         log_ratios={process: np.asarray(values) for process, values in log_ratios.items()},
@@ -84,7 +86,7 @@ def _list_calm(shared: list[tuple[int, int]], calm: list[tuple[int, int]]) -> li
 
 def list_minima(samples: Samples, calm_ns: float | None) -> Minima:
     """The fastest call of each block; empty where the rounds are not known."""
-    if not len(samples.process) == len(samples.round) > 0:
+    if not len(samples.round) or len(samples.process) != len(samples.round):
         return {}
     timings = list_blocks(samples)
     if len(timings) != len(samples.round):

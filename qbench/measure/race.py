@@ -116,8 +116,8 @@ class _State:
 
     def run_generation(self, arms: Sequence[Arm], standing: Standing, open_worker: OpenWorker) -> None:
         """One generation of these arms, with the control where the screening is over."""
-        number = max((max(series.process, default=-1) for series in self.series.values()), default=-1) + 1
-        number = max(number, self.race.first_process)
+        later = (process + 1 for series in self.series.values() for process in set(series.process))
+        number = max((self.race.first_process, *later))
         entries = [(self.series[arm.case], arm.case) for arm in arms]
         fastest = standing.fastest or (next(iter(_list_fp32(arms)), None) if self.race.rules.everything else None)
         control = Series(case=CONTROL)
@@ -168,7 +168,7 @@ class _State:
         known."""
         for arm in self.race.arms:
             series = self.series[arm.case]
-            if series.error is None or arm.case in self.stopped or arm.case in self.errors:
+            if series.error is None:
                 continue
             self.deaths[arm.case] = self.deaths.get(arm.case, 0) + 1
             if arm.role != "fp32" or not series.timings:

@@ -110,22 +110,22 @@ def judge(
     staying = tuple(arm for arm in arms if arm.case in staying_cases)
     later = generations - (not rules.everything)  # the screening is none of the final's
     longest = max((spent[arm.case] for arm in staying), default=0.0)
-    ended, more = None, rules.least - later
+    end: str | int = rules.least - later
     if later >= rules.least:
         tried = tried or max(1, sum(arm.role == "candidate" for arm in arms))
         gain = find_gain(candidates.leader, fp32.leader, minima)
         unshown = gain is not None and not is_gain_settled(gain, rules.enough, tried)
         ranking = candidates if candidates.leader else fp32
-        ended, more = _find_end(staying, minima, rules, generations, ranking, gain if unshown else None)
-        if ended is None and longest >= rules.max_seconds:
-            ended = "max_seconds"
+        end = _find_end(staying, minima, rules, generations, ranking, gain if unshown else None)
+        if isinstance(end, int) and longest >= rules.max_seconds:
+            end = "max_seconds"
     return Standing(
         staying=staying,
         leaving=tuple(arm.case for arm in arms if arm.case not in staying_cases),
         leader=candidates.leader,
         fastest=fp32.leader,
-        ended={arm.case: _name_end(arm, ended, candidates, rules) for arm in staying} if ended else {},
-        more=0 if ended else more,
+        ended={arm.case: _name_end(arm, end, candidates, rules) for arm in staying} if isinstance(end, str) else {},
+        more=end if isinstance(end, int) else 0,
     )
 
 
@@ -242,9 +242,9 @@ def _find_end(
     generations: int,
     ranking: _Ranking,
     gain: PairedDifference | None,
-) -> tuple[str | None, int]:
-    """Why the race needs no further generation (None: it does), and about how many more there will be. ``gain``: the
-    leader's over the fastest fp32, where that is not settled."""
+) -> str | int:
+    """Why the race needs no further generation, or about how many more there will be. ``gain``: the leader's over the
+    fastest fp32, where that is not settled."""
     if rules.everything:
         open_, most = _list_wide(staying, minima, rules), rules.most
     else:
@@ -252,15 +252,15 @@ def _find_end(
         most = rules.most + 1
     unmet = not rules.everything and bool(ranking.list_apart() & {arm.case for arm in staying})
     if not open_ and not unmet:
-        return "precision", 0
+        return "precision"
     if generations >= most:
-        return "processes", 0
+        return "processes"
     if not open_:
-        return None, 1
+        return 1
     widest = max(difference.half_width_seen() for difference in open_)
     precision = rules.precision if rules.everything else rules.enough
     needed = math.ceil(generations * (widest / math.log1p(precision)) ** 2)
-    return None, max(1, min(most, needed) - generations)
+    return max(1, min(most, needed) - generations)
 
 
 def _list_unsettled(staying: Sequence[Arm], rules: RaceRules, ranking: _Ranking) -> list[PairedDifference]:

@@ -93,8 +93,6 @@ class TimeSpread:
     def complete(self, variance: float, freedom: float) -> TimeSpread:
         """This together with what was observed; where that refutes it, the latter, to which this adds no more than
         ``REMAINS``."""
-        if freedom == 0:
-            return self
         if self.is_refuted_by(variance, freedom):
             return TimeSpread(variance=variance, freedom=freedom + REMAINS)
         total = self.freedom + freedom
@@ -105,8 +103,7 @@ class TimeSpread:
         many calls each stands for, where the mean is that of all calls."""
         from scipy.special import stdtrit
 
-        variance, freedom = _vary(logs)
-        own = self.complete(variance, freedom)
+        own = self.complete(*_vary(logs)) if len(logs) > 1 else self
         weights = np.asarray(counts or [1] * len(logs), dtype=float)
         share = float(np.linalg.norm(weights) / weights.sum())
         return float(stdtrit(own.freedom, (1 + level) / 2)) * math.sqrt(own.variance) * share
@@ -136,5 +133,5 @@ def _pool(observed: Sequence[tuple[float, int]]) -> TimeSpread:
 
 
 def _vary(logs: Sequence[float] | NDArray[np.float64]) -> tuple[float, int]:
-    """The variance of ln(time) over processes, and its degrees of freedom."""
-    return (float(np.var(logs, ddof=1)), len(logs) - 1) if len(logs) > 1 else (0.0, 0)
+    """The variance of ln(time) over several processes, and its degrees of freedom."""
+    return float(np.var(logs, ddof=1)), len(logs) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from rendered_markdown import words_of
 
 from qbench.cli.answer import print_answer, print_files
 from qbench.formatting import one_line
-from qbench.record.schema import Record
-from qbench.record.stored_run import SuiteInfo
+from qbench.record.schema import HostFacts, Record
+from qbench.record.stored_run import QuickInfo, SuiteInfo
 from qbench.report.build import build_report
 
 SUITE = """
@@ -88,3 +89,27 @@ def test_the_last_lines_name_the_file_to_ship_where_it_still_lies(
         f"file: {file}",
         f"to deploy it without qbench: qbench ship {folder}",
     ]
+
+
+def test_a_quick_look_says_so_below_its_answer_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Then the table, then warnings; what failed stands between."""
+    described = info(suite=SuiteInfo(name="demo", text=SUITE), quick=QuickInfo(examples=10, of=100))
+    print_answer(run_folder(tmp_path / "run", [fp32(), int8(), failed("net/qat/onednn/t1/b1")], described), wide=False)
+    out = capsys.readouterr().out
+    assert out.count("coarse timing in one process") == 1
+    places = [out.index(words) for words in ("quick look at net: ship", "coarse timing", "\nnet, 1 thread", "signal 9")]
+    assert places == sorted(places)
+
+
+def test_what_depends_on_the_machine_is_said_behind_the_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each setting that was decided on several hosts."""
+    there = [
+        replace(each, case=replace(each.case, id=f"{each.case.id}/ray:b", host="ray:b"), host=HostFacts(kind="node"))
+        for each in (fp32(), int8(latency=latency(0.005), speedup=speedup(0.5, baseline="net/fp32/torch/t1/b1/ray:b")))
+    ]
+    suite = SuiteInfo(name="demo", text=SUITE)
+    print_answer(run_folder(tmp_path / "run", [fp32(), int8(), *there], info(suite=suite)), wide=False)
+    out = one_line(capsys.readouterr().out)
+    assert "it depends on the machine: ship static int8 on oneDNN (PyTorch) on native, keep fp32 on ray:b." in out

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from qbench.cli import completion
+
 HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "pandas")
 
 
@@ -60,3 +62,42 @@ def test_the_list_of_commands_fits_80_columns(words: list[str]) -> None:
     lines = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert len(lines) == (6 if words else 21)
     assert all(len(line) <= 79 and not line.endswith("...") and line[2] != " " for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", ["suites/a.yaml", "suites/deep/b.yml", "inner/", "mine.yaml", "reports/", "suites/"]),
+        ("mi", ["mine.yaml"]),
+        ("suites/d", ["suites/deep/b.yml", "suites/deep/"]),
+        ("./m", ["./mine.yaml"]),
+        ("inner/", ["inner/c.yaml"]),
+        (".", [".git/", ".hidden.yaml"]),
+        ("inner/.", ["inner/.d.yml"]),
+        ("gone/", []),
+        ("notes", []),
+    ],
+)
+def test_what_is_offered_for_a_suite(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    """Those below suites/, then what lies beside what was typed, each once; what is hidden where a dot is typed."""
+    for file in (".hidden.yaml", ".git/e.yaml", "inner/c.yaml", "inner/.d.yml", "inner/f.txt"):
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).touch()
+    monkeypatch.chdir(folder)
+    assert completion.complete_suite(typed) == offered
+
+
+def test_a_path_from_the_root_is_offered_as_one(folder: Path) -> None:
+    """Wherever the shell works."""
+    assert completion.complete_suite(f"{folder}/m") == [f"{folder}/mine.yaml"]
+    assert f"/{folder.parts[1]}/" in completion.complete_suite(f"/{folder.parts[1]}")
+
+
+def test_where_there_are_no_runs_none_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a suite whose runs are gone."""
+    monkeypatch.chdir(tmp_path)
+    assert completion.complete_run("") == []
+    (tmp_path / "reports" / "mine" / "2026-1").mkdir(parents=True)
+    assert completion.complete_run("") == []

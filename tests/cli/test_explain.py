@@ -12,7 +12,7 @@ from made_records import accuracy, failed, fp32, info, int8, latency, speedup
 from made_runs import run_folder
 
 from qbench.cli import explain
-from qbench.errors import CaseError
+from qbench.errors import CaseError, UsageError
 from qbench.explain import story
 from qbench.record.explained import ErrorFigures, TimeFigures, keep_explained, read_explained
 from qbench.record.stored_run import SuiteInfo
@@ -107,6 +107,28 @@ def test_a_case_that_cannot_be_explained_stops_no_other(folder, explainer, capsy
     assert explainer.asked == SLOW[:1]
 
 
+def test_what_was_and_what_was_not_explained_is_counted(folder, explainer, capsys, monkeypatch):
+    """With the time that is up, what is left, and the report where anything is new in it."""
+    explainer.fail[SLOW[0]] = CaseError("it cannot be built")
+    clock = iter([0.0, 1.0, 59.0, 60.0])
+    monkeypatch.setattr(explain.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("qbench.report.build.build_report", lambda folder: folder / "report.html")
+    explain_all(folder, max_minutes=1.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "answered 1 of 3 questions",
+        f"{SLOW[0]}, time: not explained: it cannot be built",
+        f"time is up; the same command goes on with {SLOW[2]}",
+        f"report: {folder / 'report.html'}",
+    ]
+
+
+@pytest.mark.parametrize(("case", "every"), [("", False), ("net/static/x86/t1/b1", True)])
+def test_either_a_case_is_named_or_all_are(case, every):
+    """Neither, or both, is no question."""
+    with pytest.raises(UsageError, match="name one CASE, or --all for every slow or wrong one"):
+        explain.explain("run", case, every=every)
+
+
 def test_where_all_is_explained_nothing_is_done(folder, explainer, capsys):
     """Nor the report built."""
     for case in SLOW:
@@ -173,3 +195,82 @@ def test_what_is_explained_is_kept_in_the_run(tmp_path, monkeypatch, of):
     explain._Answers(folder=tmp_path, as_json=True).show(SimpleNamespace(opened=None, **asked))
     assert read_explained(tmp_path, TimeFigures) == ((timed,) if asked["time"] else ())
     assert read_explained(tmp_path, ErrorFigures) == ((ACCURACY,) if asked["losses"] else ())
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Each part of an explanation is its name in the place of its words; keys and variables are those of a change."""
+    from qbench.explain import suite_text, tables, text
+
+    lists = ("time_head", "other_formats", "causes", "other_times", "costs", "other_errors")
+    for name in (f"list_{part}" for part in lists):
+        monkeypatch.setattr(text, name, lambda *_, name=name: [name.removeprefix("list_")])
+    for name in ("describe_watching", "describe_error_head"):
+        monkeypatch.setattr(text, name, lambda *_, name=name: name.removeprefix("describe_"))
+    monkeypatch.setattr(text, "describe_not_covered", lambda not_covered: not_covered)
+    for name in ("make_kind_table", "make_time_table", "make_error_table"):
+        monkeypatch.setattr(tables, name, lambda *_, name=name: name.removeprefix("make_"))
+    monkeypatch.setattr("qbench.progress.table.format_table", lambda table, width: table)
+    monkeypatch.setattr(suite_text, "write_suite_keys", lambda change, *_: change and f"{change}: keys")
+    monkeypatch.setattr(suite_text, "list_environment", lambda change, case: [f"{change}: variable"])
+
+
+def explained(*, losses=True, floor=None, **changes):
+    """Of a case whose time and accuracy were asked for, or one of the two."""
+    accuracy_gate = SimpleNamespace(margin=1.5, floor=floor)
+    opened = SimpleNamespace(
+        notes=["note"], record=None, run=SimpleNamespace(records=()), metric_info=None,
+        case=SimpleNamespace(id="net/case"), suite=SimpleNamespace(gate=SimpleNamespace(accuracy=accuracy_gate)),
+    )  # fmt: skip
+    alternative = SimpleNamespace(trial=SimpleNamespace(counterfactual=SimpleNamespace(change="other")))
+    timed = {
+        "explanation": SimpleNamespace(single="one", change="all"), "times": "times", "no_times": "nobody looked",
+        "not_covered": "not covered", "alternative": alternative,
+    } | changes  # fmt: skip
+    lost = SimpleNamespace(tried=(), layers=("layer",), change="mended")
+    time = SimpleNamespace(**timed) if changes.get("asked", True) else None
+    return SimpleNamespace(opened=opened, time=time, losses=lost if losses else None, loses_little=False)
+
+
+KEYS = "In the suite (into the sections that it has; a list in place of the list there):"
+
+
+def lines_of(shown, capsys):
+    """What is printed, without empty lines."""
+    explain._show(shown, {}, None)
+    return [line for line in capsys.readouterr().out.splitlines() if line]
+
+
+def test_an_explanation_of_time_and_accuracy_is_told_in_order(parts, capsys):
+    """Head, where the time goes, causes, what was tried besides, what to write; then the same of accuracy."""
+    of_time = [
+        "time_head", "other_formats", "kind_table", "watching", "time_table", "causes", "other_times", "not covered",
+        KEYS, "one: keys", "one: variable", "costs", KEYS, "other: keys", "other: variable",
+    ]  # fmt: skip
+    of_accuracy = ["net/case, accuracy", "error_head", "causes", "other_errors", "error_table", KEYS, "mended: keys"]
+    assert lines_of(explained(), capsys) == ["note", *of_time, *of_accuracy]
+    assert lines_of(explained(losses=False), capsys) == ["note", *of_time]
+    assert lines_of(explained(asked=False), capsys) == ["note", *of_accuracy]
+
+
+def test_what_is_not_known_of_time_is_not_told(parts, capsys):
+    """But why nobody knows where it goes."""
+    bare = explained(losses=False, times=None, not_covered=None, alternative=None)
+    bare.time.explanation.single = None
+    unknown = "Where its time goes is not known: nobody looked."
+    assert lines_of(bare, capsys) == [
+        "note", "time_head", "other_formats", unknown, "causes", "other_times", "None: variable", "costs",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("floor", "held"), [(None, "lose no more than the margin of 1.5"), (98.5, "reach the least score of 98.5")]
+)
+def test_a_loss_within_the_limit_needs_no_change(parts, capsys, floor, held):
+    """Nothing is to be written into the suite then; without layers there is no table of them."""
+    little = explained(asked=False, floor=floor)
+    little.loses_little, little.losses.layers = True, ()
+    assert lines_of(little, capsys)[1:] == [
+        "net/case, accuracy", "error_head", "causes", "other_errors",
+        f"It is shown to {held}: nothing needs to be done.",
+    ]  # fmt: skip

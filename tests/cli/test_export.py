@@ -49,6 +49,14 @@ def test_csv_goes_to_standard_output(export: Export, tmp_path: Path) -> None:
     assert list(pd.read_csv(io.StringIO(out))["case.id"]) == [FP32, CASE]
 
 
+def test_a_file_takes_the_place_of_an_earlier_one(export: Export, tmp_path: Path) -> None:
+    """In a folder that is there, with the rows that would be printed."""
+    run, file = run_folder(tmp_path / "run", [fp32(), int8()]), tmp_path / "rows.csv"
+    file.write_text("earlier")
+    assert export(run, "--format", "csv", "--output", file) == (0, "", "")
+    assert file.read_text(encoding="utf-8") == export(run, "--format", "csv")[1]
+
+
 def test_parquet_keeps_values_and_types(export: Export, tmp_path: Path) -> None:
     """Numbers are numbers, what was not measured is null, and the rows are those of the csv."""
     pytest.importorskip("pyarrow")

@@ -78,3 +78,35 @@ def test_without_a_job_there_is_no_summary(monkeypatch: pytest.MonkeyPatch, caps
     commands = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\s*::|.*##\[", line)]
     assert len(commands) == 1
     assert commands[0].startswith("::error file=suites/demo.yaml,line=6,")
+
+
+@pytest.mark.parametrize(
+    ("top", "here", "below"),
+    [
+        (None, "a/b", ""),
+        ("", "a/b", ""),
+        (".", "a/b", "a/b"),
+        ("a", "a/b", "b"),
+        ("a/b", "a/b", ""),
+        ("a/c", "a/b", ""),
+    ],
+)
+def test_a_file_is_named_from_the_top_of_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str | None, here: str, below: str
+) -> None:
+    """Where GitHub says that it lies there; else by where this process works."""
+    for folder in ("a/b", "a/c"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / here)
+    environment = {} if top is None else {gate_output.WORKSPACE: str(tmp_path / top) if top else ""}
+    assert gate_output._folder_below(environment) == below
+
+
+def test_a_summary_that_cannot_be_written_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict counts, not the page that shows it."""
+    gate_output._add_to_summary(str(tmp_path / "gone" / "summary.md"), "text")
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"note: GITHUB_STEP_SUMMARY: {tmp_path}/gone/summary.md: cannot be written: ")
+    gate_output._add_to_summary(None, "text")
+    gate_output._add_to_summary("", "text")
+    assert capsys.readouterr().err == ""

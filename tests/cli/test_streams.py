@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import onnx_networks
 import pytest
 
-from qbench.cli import streams
+from qbench.cli import main, streams
+from qbench.errors import UsageError
 
 QBENCH = [sys.executable, "-m", "qbench"]
 ROOT = Path(__file__).parents[2]
@@ -143,3 +145,39 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     text = streams.cut("a" * 20_000 + "z" * 5_000, 16_000)
     assert text == "a" * 12_000 + "\n… 9,000 letters left out …\n" + "z" * 4_000
     assert streams.cut("a" * 16_000) == "a" * 16_000
+
+
+def test_a_terminal_that_lacks_a_letter_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows another in its place."""
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="ascii") for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+    monkeypatch.setattr(sys, "argv", ["qbench", "plan", "größe.yaml"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    streams["stderr"].flush()
+    assert ended.value.code == 2
+    assert b"gr??e.yaml" in streams["stderr"].buffer.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["run", "s.yaml", "--set", "a=1\nb=2"], False),
+        (["run", "s.yaml", "--set=a=1\nb=2"], False),
+        (["run", "s.yaml", "--out", "a\nb"], True),
+        (["run", "s.yaml", "--set", "a=1", "b\nc"], True),
+        (["run", "--out="], True),
+        (["run", "--set=a="], False),
+        (["run", ""], True),
+        (["run", "-o="], False),
+        (["run", "a="], False),
+    ],
+)
+def test_which_arguments_are_no_names(words: list[str], refused: bool) -> None:
+    """Empty ones, and those of several lines that are no text for a suite."""
+    if refused:
+        with pytest.raises(UsageError):
+            main._require_names(words)
+    else:
+        main._require_names(words)

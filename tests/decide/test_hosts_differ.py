@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from made_records import FP32, fp32, int8, latency, speedup
+from made_records import FP32, accuracy, fp32, int8, latency, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.hosts_differ import list_differences
@@ -53,6 +53,20 @@ def test_what_is_shipped_on_one_class_and_not_on_the_other_is_said() -> None:
     )
 
 
+def test_what_is_open_on_one_host_is_named_as_it_is() -> None:
+    """Both of two that may be the best; what has no variant to name by its verdict, and a host without an answer not
+    at all."""
+    open_rival = int8(QAT, latency=latency(0.0025 / 4), speedup=speedup(4), accuracy=accuracy(harmful=6, beneficial=1))
+    here = [fp32(FP32), measured(STATIC, 2.5), open_rival]
+    there = [on_host(each, "ray:b") for each in (fp32(FP32), measured(STATIC, 0.5))]
+    nowhere = [on_host(fp32(FP32), "ray:c"), on_host(replace(int8(), latency=None, speedup=None), "ray:c")]
+    (line,) = say([*here, *there, *nowhere])
+    assert line == (
+        f"net, 1 thread, batch 1: it depends on the machine: either static int8 {ONEDNN} or QAT int8 {ONEDNN} on "
+        "native, keep fp32 on ray:b."
+    )
+
+
 def test_a_program_reads_what_to_ship_on_each_host() -> None:
     """By host; fp32 where it stays, and nothing where all hosts have one answer."""
     here = [fp32(FP32), measured(STATIC, 2.5)]
@@ -93,4 +107,6 @@ def test_nothing_is_decided_of_a_host_that_nobody_asked_for() -> None:
 
     assert hosts([*here, *there]) == ["ray:b"]
     assert hosts(here) == ["native"]
+    another = [replace(each, case=replace(each.case, id=f"b{each.case.id}", model="b")) for each in (fp32(), int8())]
+    assert hosts([*here, *another]) == ["native", "native"]
     assert hosts([*here[:1], replace(here[1], reference=False), *there]) == ["native", "ray:b"]

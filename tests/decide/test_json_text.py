@@ -40,6 +40,15 @@ def test_a_program_reads_what_to_ship_and_how_sure_that_is() -> None:
     assert data["not_it"] == [{"reason": "slower than the pick", "cases": [QAT]}]
 
 
+def test_the_file_is_written_as_a_reader_sees_it() -> None:
+    """A line for each key, letters as they are, and a line's end at its own."""
+    written = as_json("démo", [], ["low ≤ high"])
+    assert written == (
+        '{\n "schema": 1,\n "suite": "démo",\n "warnings": [\n  "low ≤ high"\n ],\n "decisions": [],\n'
+        ' "by_host": []\n}\n'
+    )
+
+
 @pytest.mark.parametrize(
     ("record", "verdict", "ship"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from made_records import accuracy, fp32, int8, speedup
@@ -14,11 +15,14 @@ from qbench.decide.limits import (
     CaseRules,
     LimitCheck,
     check_accuracy,
+    check_cold_start,
+    check_coverage,
+    check_peak_memory,
     check_size,
     find_accuracy_limit,
     hold_promise,
 )
-from qbench.record.schema import Record, Speedup
+from qbench.record.schema import ColdStart, Memory, Record, Speedup
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
@@ -32,6 +36,13 @@ def test_a_latency_without_limits_is_told_alone() -> None:
     limits = replace(check, measured=Interval(value=0.00123, low=0.0012, high=0.0013))
     assert describe(limits) == "1.23 ms a call, up to 1.30 ms by its limits, at most 2.00 ms"
     assert describe(replace(check, measured=None)) == "has no latency"
+
+
+def test_a_speed_up_has_the_digits_that_its_limits_support() -> None:
+    """None behind the point of one that is known to 25 %."""
+    measured = Interval(value=12, low=9, high=15)
+    check = LimitCheck(record=int8(), limit="speed-up", threshold=20, measured=measured)
+    assert describe(check) == "12 [9, 15] times as fast as its fp32, promised 20"
 
 
 @pytest.mark.parametrize(
@@ -134,3 +145,77 @@ def test_a_score_that_a_change_leaves_is_in_the_metrics_own_scale() -> None:
     score = share.find_score(change, MetricInfo(name="top1_agreement", against="fp32"))
     assert (score.value, score.low, score.high) == (pytest.approx(0.99), pytest.approx(0.98), None)
     assert AccuracyFloor(value=10, perfect=100).find_score(Interval(value=-62.0), SQNR).value == 38.0
+
+
+def rules(**gate: Any) -> CaseRules:
+    """What a gate says."""
+    return CaseRules(gate=GateSpec.model_validate(gate))
+
+
+@pytest.mark.parametrize(("processes", "freedom"), [(1, None), (2, 1), (3, 2)])
+def test_limits_of_several_processes_have_degrees_of_freedom(processes: int, freedom: int | None) -> None:
+    """One less than there are; those of a single one are what is known of processes in general."""
+    record = replace(int8(), speedup=speedup(2.5, 0.01, processes=processes))
+    assert hold_promise(record, CaseRules(), 1.5).freedom == freedom
+
+
+@pytest.mark.parametrize(
+    ("memory", "outcome"),
+    [
+        (Memory(loaded_rss_bytes=1, peak_rss_bytes=1000), "PASS"),
+        (Memory(loaded_rss_bytes=1, peak_rss_bytes=1001), "FAIL"),
+        (Memory(loaded_rss_bytes=2000, peak_rss_bytes=None), None),
+        (None, None),
+    ],
+)
+def test_the_peak_of_memory_is_held_as_it_was_seen(memory: Memory | None, outcome: str | None) -> None:
+    """What is loaded is no peak; without the limit, or a suite, there is no check."""
+    check = check_peak_memory(int8(memory=memory), rules(memory={"max_bytes": "1 kB"}))
+    assert check is not None
+    assert (check.outcome, check.key, check.threshold) == (outcome, "gate.memory.max_bytes", 1000.0)
+    assert (
+        check_peak_memory(int8(memory=memory), rules()) is check_peak_memory(int8(memory=memory), CaseRules()) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "limits", "outcome"),
+    [
+        ({}, (None, None), "INCONCLUSIVE"),
+        (
+            {"load_low": 0.05, "first_call_low": 0.04, "load_high": 0.07, "first_call_high": 0.06},
+            (0.09, 0.13),
+            "INCONCLUSIVE",
+        ),
+        ({"load_low": 0.05, "first_call_low": 0.0, "load_high": 0.055, "first_call_high": 0.045}, (0.05, 0.1), "PASS"),
+        ({"load_low": 0.05, "load_high": 0.07, "first_call_high": 0.06}, (None, 0.13), "INCONCLUSIVE"),
+        (None, None, None),
+    ],
+)
+def test_a_cold_start_is_its_load_and_its_first_call(start: Any, limits: Any, outcome: str | None) -> None:
+    """By the limits of both together, where both have them."""
+    plain = {"load_seconds": 0.05, "first_call_seconds": 0.04}
+    record = int8(cold_start=None if start is None else ColdStart(**plain | start))
+    check = check_cold_start(record, rules(cold_start={"max_seconds": "0.12 s"}))
+    assert check is not None
+    assert check.threshold == 0.12
+    assert check_cold_start(record, rules()) is check_cold_start(record, CaseRules()) is None
+    if limits is None:
+        assert (check.outcome, check.measured) == (None, None)
+        return
+    measured = check.measured
+    assert measured is not None
+    assert (measured.low, measured.high) == tuple(end if end is None else pytest.approx(end) for end in limits)
+    assert check.outcome == outcome
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(0.9, "PASS"), (0.89, "FAIL")])
+def test_coverage_is_held_as_the_share_that_does_not_run_in_int8(share: float, outcome: str) -> None:
+    """Nothing where it is not known."""
+    check = check_coverage(int8(coverage=share), rules(coverage={"min_share": "90%"}))
+    assert check is not None
+    assert (check.outcome, check.threshold) == (outcome, pytest.approx(0.1))
+    unknown = check_coverage(int8(artifact=None), rules(coverage={"min_share": "90%"}))
+    assert unknown is not None
+    assert unknown.outcome is None
+    assert check_coverage(int8(), rules()) is check_coverage(int8(), CaseRules()) is None

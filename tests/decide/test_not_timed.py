@@ -98,6 +98,16 @@ def test_what_does_not_lead_here_changes_nothing_there(fate) -> None:
     assert (said in decision.notes) == (fate is predicted)
 
 
+def test_what_was_not_timed_here_leads_nothing_and_is_led_by_nothing() -> None:
+    """What is meant there has no time here to be held against; a twin is never kept, however fast."""
+    there_only = [TORCH, timed(int8(ORT), 0.0008), on_avx2(TORCH), on_avx2(STATIC), predicted(int8(ORT))]
+    assert there(there_only).headline == "Ship static int8 on FBGEMM (PyTorch)."
+    twin = other_fp32(0.0005)
+    twin = replace(twin, case=replace(twin.case, recipe="twin"))
+    records = [TORCH, twin, STATIC, on_avx2(TORCH), on_avx2(STATIC), predicted(twin)]
+    assert there(records).headline == "Ship static int8 on FBGEMM (PyTorch)."
+
+
 @pytest.mark.parametrize(
     ("int8_there", "said"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from made_records import accuracy, failed, fp32, int8, latency, speedup
 
+from qbench.decide import sentence
 from qbench.decide.decision import decide
 from qbench.decide.judged import Source, SuiteRules, judge
 from qbench.record.schema import Accuracy, Memory, Record
@@ -124,3 +125,12 @@ def test_a_quick_look_and_a_run_that_is_cut_say_so() -> None:
     assert cut.sentence.startswith("net: incomplete: 1 of 3 planned cases is missing")
     assert "QAT int8 on x86 (PyTorch)" in cut.sentence
     assert "repeated" not in cut.sentence
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(0.5, "0.50"), (1.094, "1.09"), (1.095, "1.1"), (2.54, "2.5"), (9.94, "9.9"), (10.0, "10"), (12.4, "12")],
+)
+def test_a_ratio_has_two_digits_and_three_near_1(ratio: float, told: str) -> None:
+    """Where the second digit after the point is half of the news."""
+    assert sentence._round_ratio(ratio) == told

@@ -111,6 +111,8 @@ def test_what_is_not_tested_has_its_stored_limits() -> None:
     assert (shown.tested, shown.level, shown.bound) == (False, 0.95, None)
     assert shown.interval == accuracy(harmful=1, beneficial=1).delta
     assert change_of(run, fp32()) is None
+    assert run.outcome(int8()) is None
+    assert judge([fp32(), int8()], TOP1, SuiteRules()).outcome(int8()) == "PASS"
     assert write_shown(run, int8(accuracy=None)) == "—"
 
 
@@ -131,6 +133,19 @@ def test_a_legend_says_which_limits_stand_there(records: list[Record], rules: Su
     """One level for all where there is one."""
     named = [replace(record, case=replace(record.case, id=f"{place}{CASE}")) for place, record in enumerate(records)]
     assert describe_levels(judge([fp32(), *named], TOP1, rules), named) == said
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_how_limits_come_about_is_said(stored: bool) -> None:
+    """By the test where the values of examples are there, else as the record has it."""
+    record = scored(MAE, 40, Interval(value=0.0, low=-0.1, high=0.1))
+    assert record.accuracy is not None
+    record = replace(record, accuracy=replace(record.accuracy, interval="bootstrap"))
+    values = np.linspace(0, 1, 400)
+    shown = change_of(judged(record, MAE, 1.0, (lambda record, fp32: (values, values**2)) if stored else None), record)
+    assert shown is not None
+    assert (shown.method == "bootstrap") == (not stored)
+    assert shown.method
 
 
 def test_an_override_gives_its_own_bound() -> None:

@@ -12,9 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbench.cache import store
 from qbench.errors import EvaluateError
 from qbench.evaluate import as_called
 from qbench.evaluate.as_called import OwnAnswers, compare_predictions, spread_positions
+from qbench.process.child_process import Limits
 from qbench.quant.artifacts import tracing
 from qbench.record.schema import AsCalled
 
@@ -160,3 +162,80 @@ def test_any_first_part_is_spread_over_all_examples(count: int) -> None:
     part = sorted(positions[: max(1, count // 5)])
     gaps = np.diff([-1, *part, count])
     assert gaps.max() <= 4 * count / len(part) + 1
+
+
+def refuse(_: torch.Tensor) -> torch.Tensor:
+    """A trace whose frozen decision does not fit the example."""
+    raise RuntimeError("shape '[1, 4]' is invalid for input of size 3")
+
+
+@pytest.mark.parametrize(
+    ("script", "alike"),
+    [
+        (lambda x: 100 * x, True),
+        (lambda x: 100 * x + 0.9 * 100 * as_called.SAME, True),
+        (lambda x: 100 * x + 1.1 * 100 * as_called.SAME * (x == x[0, -1]), False),
+        (lambda x: 100 * x[:, :1], False),
+        (refuse, False),
+    ],
+)
+def test_a_trace_answers_alike_where_rounding_explains_how_it_differs(script: Any, alike: bool) -> None:
+    """By a share of the largest of all outputs, in each place and for every example."""
+    examples = np.asarray([[0.1, 0.2], [0.3, 1.0]], np.float32)
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (examples[start:stop],))
+    assert as_called._answers_alike(script, data, answers(100 * examples)) is alike
+
+
+@pytest.mark.parametrize(("seconds", "alike"), [(20.0, True), (20.5, False)])
+def test_a_trace_that_takes_too_long_is_not_taken_for_alike(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, alike: bool
+) -> None:
+    """Beyond the time that asking the network itself may take."""
+    clock = iter([0.0, seconds])
+    monkeypatch.setattr(as_called.time, "monotonic", lambda: next(clock))
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (np.ones((1, 2), np.float32),))
+    assert as_called._answers_alike(lambda x: x, data, answers(np.ones((1, 2), np.float32))) is alike
+
+
+def test_a_network_is_asked_once_and_answers_from_the_cache_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its decisions; another network, or other examples, are asked anew."""
+    asked: list[str] = []
+    own = answers(OUTPUTS[:4], decisions=("net.py:3",), of=8)
+
+    def call(function: Any, model: Any, *_: Any, **__: Any) -> OwnAnswers:
+        assert function is as_called._ask_here
+        asked.append(model.weights_digest)
+        return own
+
+    monkeypatch.setattr(as_called, "call", call)
+    root = store.open_cache(tmp_path)
+
+    def ask(weights: str, examples: str) -> OwnAnswers:
+        model, data = (
+            SimpleNamespace(weights_digest=weights, code_digest="c"),
+            SimpleNamespace(evaluation_digest=examples),
+        )
+        limits = Limits(seconds=60)
+        return as_called.ask_network(cast(Any, model), cast(Any, data), root, limits=limits, progress=lambda *_: None)
+
+    for _ in range(2):
+        found = ask("w", "e")
+        assert np.array_equal(found.outputs, own.outputs)
+        assert (found.positions.tolist(), found.decisions) == ([0, 2, 4, 6], ("net.py:3",))
+    assert asked == ["w"]
+    ask("v", "e")
+    ask("w", "f")
+    assert asked == ["w", "v", "w"]
+
+
+def test_memory_that_runs_out_is_no_answer() -> None:
+    """Of a trace as of the network: it is not taken for another answer."""
+
+    def run_out(_: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (np.ones((1, 2), np.float32),))
+    with pytest.raises(RuntimeError, match="allocate"):
+        as_called._answers_alike(run_out, data, answers(np.ones((1, 2), np.float32)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from qbench.evaluate import one_output as score
 from qbench.metrics.base import Metric
 from qbench.record import stored_run
 from qbench.record.schema import CaseKey, Record
+from qbench.stats.interval_type import Interval
 
 TOP1 = registry.load("metric", "top1")
 F1 = registry.load("metric", "f1")
@@ -256,3 +259,43 @@ def test_a_score_that_no_float_holds_the_square_of_is_refused(metric: str, words
     own = {"outputs": np.full((40, 1), 1e200), "labels": np.zeros(40)}
     with np.errstate(over="ignore"), pytest.raises(EvaluateError, match=f"^{metric} gives {words}"):
         score.score_predictions(registry.load("metric", metric), own, None, None)
+
+
+@pytest.mark.parametrize(
+    ("against", "perfect", "low", "high", "change"),
+    [
+        ("fp32", 100.0, 38.0, 40.0, (-61.0, -62.0, -60.0)),
+        ("fp32", 0.0, 38.0, 40.0, (39.0, 38.0, 40.0)),
+        ("fp32", None, 38.0, 40.0, None),
+        ("fp32", 100.0, None, 40.0, None),
+        ("fp32", 100.0, 38.0, None, None),
+        ("labels", 100.0, 38.0, 40.0, None),
+    ],
+)
+def test_how_far_a_score_is_from_what_fp32_has_by_definition(against, perfect, low, high, change):
+    """With the limits of the score, moved by as much; nothing without one of them."""
+    metric = SimpleNamespace(against=against, perfect=perfect)
+    found = score._from_perfect(metric, Interval(value=39.0, low=low, high=high))
+    assert (None if found is None else (found.value, found.low, found.high)) == change
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "percent", "answer"),
+    [
+        ([[0, 1], [0, 2]], [0, 1], True, 1),
+        ([[0, 1], [3, 2]], [0, 1], True, None),
+        ([[0, 1]], [0], True, None),
+        ([[0, 1], [0, 2]], [0.5, 1.5], True, None),
+        ([[0, 1], [0, 2]], [[0, 1], [1, 1]], True, None),
+        ([[0, 1], [0, 2]], None, True, 1),
+        ([[0, 1], [0, 2]], None, False, None),
+        ([[1], [2]], [0, 1], False, 1),
+        ([[1], [2]], [0, 2], False, None),
+        ([[1], [2]], None, True, None),
+    ],
+)
+def test_a_network_that_always_says_the_same_class_is_told_by_it(outputs, labels, percent, answer):
+    """Of several examples whose outputs choose classes, by labels or by what is measured."""
+    metric = SimpleNamespace(percent=percent)
+    labels = None if labels is None else np.asarray(labels)
+    assert score._only_answer(metric, np.asarray(outputs, dtype=np.float32), labels) == answer

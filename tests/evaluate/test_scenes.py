@@ -13,7 +13,8 @@ from made_runs import HOSTILE, Page, Raw, quiet, run_folder, write_with_predicti
 from PIL import Image
 
 from qbench.evaluate import scenes
-from qbench.evaluate.scenes import SceneChange, compare_scene, read_scenes
+from qbench.evaluate.scenes import SceneAnswers, SceneChange, compare_scene, read_scenes
+from qbench.evaluate.thumbnails import Pictures
 from qbench.metrics.base import ANSWERS
 from qbench.record import jsonl
 from qbench.record.stored_run import read_run
@@ -100,6 +101,8 @@ def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
         {},
         {"outputs": np.zeros((3, 10)), "labels": np.zeros(3, int)},
         {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((2, 4, 6))},
+        {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((3, 6))},
+        {"outputs": np.zeros((3, 0, 6)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 4, 5)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 2, 4, 4)), "labels": np.zeros((3, 8, 8), int)},
     ],
@@ -143,6 +146,7 @@ def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
     """The int8 half has the frame of a box that fp32 did not find; a box without an end breaks nothing."""
     found = boxes(*[[box(5)]] * N)
     found[ANSWERS][0, 1] = [np.float32(3e38), 0, np.float32(-3e38), 1, 0.9, 0]
+    found[ANSWERS][0, 2:4] = [[10, 0, 5, 20, 0.9, 0], [0, 20, 30, 10, 0.9, 0]]
     folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
     images = np.full((N, 3, 48, 48), 200, dtype=np.uint8)
     images[:, :, 0, 0] = 0
@@ -155,6 +159,25 @@ def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
     down, across = np.nonzero((right == scenes._COLOURS[0]).all(axis=2))
     assert (across.min(), down.min()) == (20, 20)
     assert across.max() == pytest.approx(60, abs=1)
+
+
+def test_masks_are_drawn_over_a_grey_picture() -> None:
+    """Half of its colour over each pixel that has a class; the background stays as it is, and colours come again
+    behind the last."""
+    values = np.full((1, 6, 12, 1), 0.4)
+    values[0, 0, 0] = 1.0
+    images = Pictures(values=values, channels_first=False, low=0.0, high=1.0)
+    mask = np.zeros((1, 6, 12), dtype=np.int16)
+    mask[0, :, 4:8], mask[0, :, 8:] = 2, len(scenes._COLOURS) + 1
+    suffix, content = scenes.draw_pair(images, 0, SceneAnswers(masks=mask * 0), SceneAnswers(masks=mask))
+    picture = np.asarray(Image.open(io.BytesIO(content))).astype(int)
+    assert (suffix, picture.shape) == (".png", (96, 2 * 192 + 4, 3))
+    grey = np.array([102, 102, 102])
+    assert (picture[50:, :192] == grey).all()
+    assert (picture[:, 192:196] == 255).all()
+    assert (picture[50:, 196:258] == grey).all()
+    for place, colour in ((300, scenes._COLOURS[1]), (370, scenes._COLOURS[0])):
+        np.testing.assert_allclose(picture[60, place], (grey + colour) / 2, atol=2)
 
 
 def test_a_report_shows_them_with_what_changed(tmp_path: Path) -> None:

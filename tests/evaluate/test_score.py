@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from qbench.evaluate.score import Outputs
 from qbench.metrics.spec import MetricSpec
 from qbench.metrics.user_metric import UserFunction
 from qbench.progress.callback import tell_nobody
+from qbench.record.schema import Accuracy
+from qbench.stats.interval_type import Interval
 
 TOP1, SQNR = registry.load("metric", "top1"), registry.load("metric", "sqnr")
 KL, TOP1_AGREEMENT = registry.load("metric", "kl"), registry.load("metric", "top1_agreement")
@@ -171,3 +174,21 @@ def test_a_metric_of_the_users_is_given_the_output_that_is_named(tmp_path: Path)
     spec = MetricSpec(name="my.py:rows", function=made)
     accuracy = score.score_here(spec, tmp_path / "p.npz", tmp_path / "p.npz", 10, outputs=named, progress=tell_nobody)
     assert accuracy.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("higher", "value", "delta", "worst"),
+    [
+        (True, Interval(value=0.9, low=0.8, high=0.95), None, 0.8),
+        (False, Interval(value=0.9, low=0.8, high=0.95), None, -0.95),
+        (True, Interval(value=0.9, low=0.8, high=0.95), Interval(value=-0.1, low=-0.3, high=0.0), -0.3),
+        (False, Interval(value=0.9, low=0.8, high=0.95), Interval(value=0.1, low=-0.3, high=0.2), -0.2),
+        (True, Interval(value=0.9), None, 0.9),
+        (False, Interval(value=0.9), Interval(value=0.1), -0.1),
+    ],
+)
+def test_an_output_is_as_bad_as_it_may_be(higher: bool, value: Interval, delta: Interval | None, worst: float) -> None:
+    """By the limits of its change, of its score where there is none, and by the estimate where there are no limits."""
+    metric: Any = SimpleNamespace(higher_is_better=higher)
+    score_of = Accuracy(metric="m", value=value.value, low=value.low, high=value.high, n=9, delta=delta)
+    assert score._find_worst(metric, score_of) == worst

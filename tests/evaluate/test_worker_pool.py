@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.errors import EvaluateError, WorkerError
+from qbench.errors import EvaluateError, NodeLost, WorkerError
 from qbench.evaluate import worker_pool
 from qbench.evaluate.worker import PartOutputs
-from qbench.evaluate.worker_pool import PARTS, _OpenParts
+from qbench.evaluate.worker_pool import PARTS, _Helpers, _OpenParts
 
 
 def outputs(start: int, stop: int, **others: object) -> PartOutputs:
@@ -74,3 +76,118 @@ def test_what_a_helper_finds_wrong_ends_the_work() -> None:
     parts.fail(EvaluateError("other outputs"))
     with pytest.raises(EvaluateError, match="other outputs"):
         assert parts.open
+
+
+class Slots:
+    """So many spare places, of which a process gives its own back; ``calls``: after so many questions somebody waits
+    for one."""
+
+    def __init__(self, spare: int = 0, calls: int = 1000) -> None:
+        self.spare, self.given_back, self._calls = spare, 0, calls
+
+    def take_spare(self) -> bool:
+        """Whether there is one."""
+        self.spare -= 1
+        return self.spare >= 0
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody else wants a place."""
+        self._calls -= 1
+        return self._calls < 0
+
+    def give_back(self) -> None:
+        """Counted."""
+        self.given_back += 1
+
+
+class Predictor:
+    """A process that answers once it is ready, and raises ``error`` in the place of its second answer."""
+
+    def __init__(self, room: int = 0, error: Exception | None = None) -> None:
+        self._room, self._error = room, error
+        self.did: list[Any] = []
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.did.append("ended")
+
+    def ready(self) -> None:
+        """Noted."""
+        self.did.append("ready")
+
+    def count_room(self) -> int:
+        """For so many more there is memory."""
+        return self._room
+
+    def ask(self, what: str, start: int, stop: int, width: int) -> PartOutputs:
+        """The outputs of a part."""
+        assert (what, width) == ("predict", 2)
+        if self._error is not None and self.did[-1] != "ready":
+            raise self._error
+        self.did.append((start, stop))
+        return outputs(start, stop)
+
+
+def make_helpers(worker: Predictor, slots: Slots) -> _Helpers:
+    """Helpers that are this process, of a work that is done two examples at a time."""
+    helpers = _Helpers(cast(Any, lambda: worker), cast(Any, slots))
+    helpers.width = 2
+    return helpers
+
+
+def open_parts() -> _OpenParts:
+    """Four parts of two examples behind the first two."""
+    parts = _OpenParts(10, 100.0, lambda *_: None)
+    parts.split(outputs(0, 2), 2)
+    return parts
+
+
+@pytest.mark.parametrize(("room", "spare", "started"), [(2, 5, 2), (5, 2, 2), (0, 5, 0), (9, 9, 9)])
+def test_helpers_are_as_many_as_there_is_memory_and_are_places_for(
+    monkeypatch: pytest.MonkeyPatch, room: int, spare: int, started: int
+) -> None:
+    """While there are parts that nobody has taken."""
+    threads: list[Any] = []
+    monkeypatch.setattr(worker_pool.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: threads.append(1)))
+    parts = open_parts()
+    make_helpers(Predictor(), Slots(spare)).start(parts, cast(Any, Predictor(room)))
+    assert len(threads) == started
+    parts.clear()
+    make_helpers(Predictor(), Slots(spare)).start(parts, cast(Any, Predictor(room)))
+    assert len(threads) == started
+
+
+@pytest.mark.parametrize(
+    ("error", "short", "left", "fails"),
+    [
+        (None, False, 0, False),
+        (WorkerError("killed"), True, 3, False),
+        (OSError("no memory"), True, 3, False),
+        (NodeLost("gone"), False, 3, False),
+        (EvaluateError("other outputs"), False, 0, True),
+    ],
+)
+def test_a_helper_takes_parts_until_it_cannot(error: Exception | None, short: bool, left: int, fails: bool) -> None:
+    """What it had begun is put back, its place given back in any case; one that has run short of memory is the last,
+    and one that finds the artifact wrong ends the work."""
+    worker, slots, parts = Predictor(error=error), Slots(spare=9), open_parts()
+    helpers = make_helpers(worker, slots)
+    helpers._help(parts)
+    done: list[Any] = [(2, 4)] if error else [(2, 4), (4, 6), (6, 8), (8, 10)]
+    assert worker.did == ["ready", *done, "ended"]
+    assert (parts.remaining, slots.given_back, helpers._short) == (left, 1, short)
+    if fails:
+        with pytest.raises(EvaluateError, match="other outputs"):
+            assert parts.open
+    else:
+        assert parts.open == (left > 0)
+
+
+def test_a_helper_goes_where_its_core_is_waited_for() -> None:
+    """Between two parts."""
+    worker, slots, parts = Predictor(), Slots(calls=2), open_parts()
+    make_helpers(worker, slots)._help(parts)
+    assert (worker.did, parts.remaining, slots.given_back) == (["ready", (2, 4), (4, 6), "ended"], 2, 1)

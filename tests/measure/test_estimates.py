@@ -197,6 +197,7 @@ def test_cold_start_is_a_median_over_processes():
     found = estimates.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
     assert (found.load_seconds, found.processes) == (pytest.approx(0.035), 6)
     assert (found.load_low, found.load_high) == (0.01, 0.06)
+    assert (found.first_call_low, found.first_call_seconds, found.first_call_high) == (0.1, pytest.approx(0.35), 0.6)
     assert found.next_calls_seconds < found.first_call_seconds
     few = estimates.cold_start([facts(0.1, 0.2)])
     assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
@@ -254,6 +255,8 @@ def test_the_literatures_figures_stand_beside():
     found = estimates.sequential(of([200] * 10), of([500] * 10))
     assert (found.mean_seconds, found.n, found.speedup) == (2e-7, 10, 2.5)
     assert estimates.sequential(of(), None) is None
+    for nothing in (None, of()):
+        assert estimates.sequential(of([200] * 10), nothing).speedup is None
 
 
 def test_interference_is_the_sum_over_blocks():

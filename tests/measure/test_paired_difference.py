@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.machine.process_spread import RATIO_SPREAD
-from qbench.measure.paired_difference import compare_times, difference_over_generations
+from qbench.measure.paired_difference import compare_times, difference_over_generations, variance_of_median
 from qbench.measure.samples import Samples
 from qbench.stats import intervals
 
@@ -94,3 +94,11 @@ def test_what_no_block_shows_never_narrows_limits() -> None:
         assert unseen.limits(level)[0] <= seen.limits(level)[0] + 1e-12
     assert unseen.p_not_below(0.2) >= seen.p_not_below(0.2) * (1 - 1e-9)
     assert unseen.half_width_seen() == pytest.approx(seen.half_width_seen())
+
+
+@pytest.mark.parametrize("values", [[0.1], [0.1, 0.1], [0.0, 0.02, 0.04], [0.5] * 20])
+def test_blocks_tell_how_far_off_their_median_is(values: list[float]) -> None:
+    """Pi / 2 of the variance of a mean, whose spread six blocks of 1.5 % complete."""
+    squares = sum((value - np.mean(values)) ** 2 for value in values)
+    expected = math.pi / 2 * (6 * 0.015**2 + squares) / (6 + len(values) - 1) / len(values)
+    assert variance_of_median(np.asarray(values)) == pytest.approx(expected)

@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from scipy import stats
 
+from qbench.measure import percentiles
 from qbench.measure.percentiles import percentile, undisturbed_median
 from qbench.measure.time_spread import KNOWN
 
@@ -115,3 +119,36 @@ def widest(counts: list[int], levels: list[float]) -> float:
     assert found.value == 1.0
     assert found.high is not None
     return found.high
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pieces"),
+    [
+        ([12], [2] * 6),
+        ([7], [2, 1, 1, 1, 1, 1]),
+        ([4], [1, 1, 1, 1]),
+        ([4, 6, 2], [2, 2, 3, 3, 1, 1]),
+        ([3, 3, 3, 1], [2, 1, 2, 1, 2, 1, 1]),
+        ([5] * 7, [5] * 7),
+    ],
+)
+def test_six_parts_tell_how_the_median_moves(sizes: list[int], pieces: list[int]) -> None:
+    """Or more, as many of each process; none is empty, and each call is in one."""
+    groups = np.split(np.arange(sum(sizes), dtype=float), np.cumsum(sizes)[:-1])
+    cut = percentiles.cut_groups(groups)
+    assert [len(piece) for piece in cut] == pieces
+    assert np.concatenate(cut).tolist() == list(range(sum(sizes)))
+
+
+@hypothesis.given(st.lists(st.integers(1, 6), min_size=1, max_size=30))
+def test_equal_calls_share_their_ranks(values: list[int]) -> None:
+    """The mean of those that they take."""
+    assert percentiles.ranks(np.asarray(values, dtype=float)).tolist() == stats.rankdata(values).tolist()
+
+
+@pytest.mark.parametrize(("worth", "q"), [(6, 0.5), (40, 0.9), (1000, 0.99), (57, 0.5)])
+def test_the_limits_of_independent_calls_are_exact(worth: int, q: float) -> None:
+    """Clopper and Pearson's, of as many calls as the share of them."""
+    low, high = percentiles._order(worth, q)
+    assert stats.beta.cdf(low, worth * q, worth - worth * q + 1) == pytest.approx(0.025)
+    assert stats.beta.cdf(high, worth * q + 1, worth - worth * q) == pytest.approx(0.975)

@@ -54,6 +54,25 @@ def test_a_race_with_one_left_is_decided_after_the_least_generations():
     assert (outcome["fast"].stopped, processes(outcome["fast"])) == ("decided", [0, 1, 2, 3])
 
 
+def test_who_watches_hears_of_each_generation_and_of_those_to_come(monkeypatch):
+    """The screening of all, then those that stay; with everything in, there is no screening."""
+    started = []
+    keys = ("cases", "rounds", "screening", "later")
+    monkeypatch.setattr(
+        "qbench.measure.race.Remaining.start", lambda self, **given: started.append([given[key] for key in keys])
+    )
+    monkeypatch.setattr("qbench.measure.race.Remaining.advance", lambda *_: None)
+    machine = Machine(SPEEDS, noise=0.01)
+    race = make_race(machine, enter("fast", "slow"))
+    run(machine, race)
+    rounds = race.rounds
+    assert started == [[3, race.screening_rounds, True, 3], *([2, rounds, False, later] for later in (2, 1, 0))]
+    started.clear()
+    machine = Machine(SPEEDS, noise=0.005)
+    run(machine, make_race(machine, enter("fast", "slow"), everything=True))
+    assert started == [[3, rounds, False, later] for later in (0, 1, 0)]
+
+
 def test_what_may_not_be_shipped_is_screened_and_no_more():
     """It stays visible, however fast, and neither leads nor sends anyone away."""
     machine = Machine(SPEEDS, noise=0.01)

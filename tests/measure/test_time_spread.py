@@ -76,4 +76,3 @@ def test_what_refutes_the_knowledge_replaces_it() -> None:
 def test_nothing_seen_is_what_is_known() -> None:
     """Cases of one process each say nothing of how processes differ."""
     assert pool_cases([[0.1], [0.2], []]) == KNOWN
-    assert KNOWN.complete(0.0, 0) == KNOWN

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -135,3 +137,23 @@ def test_how_much_was_shared_is_recorded() -> None:
     assert found is not None
     assert (found.blocks, found.undisturbed_blocks, found.shared) == (20, 15, 0.25)
     assert found.calm_seconds == pytest.approx(CALM * 1e-9, rel=0.06)
+
+
+def test_blocks_without_a_reading_each_are_not_known_to_be_undisturbed() -> None:
+    """Nor is what has no block; with a row for each they are."""
+    calm = samples_of([False] * 6)
+    chosen = undisturbed_blocks.select_calls(calm, CALM)
+    assert chosen is not None
+    assert chosen.all()
+    assert undisturbed_blocks.select_calls(replace(calm, canary_ns=calm.canary_ns[:5]), CALM) is None
+    assert undisturbed_blocks.select_calls(replace(calm, canary_ns=calm.canary_ns[:0]), CALM) is None
+    assert undisturbed_blocks.select_calls(Samples(protocol="paired", stopped="precision"), CALM) is None
+
+
+@pytest.mark.parametrize(
+    ("shared", "kept"), [([True] * 4 + [False] * 2, 0), ([True] * 4 + [False] * 3, 60), ([False] * 2, 40)]
+)
+def test_three_undisturbed_blocks_are_enough_or_all(shared: list[bool], kept: int) -> None:
+    """Of two blocks both."""
+    chosen = undisturbed_blocks.select_calls(samples_of(shared), CALM)
+    assert (0 if chosen is None else int(chosen.sum())) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 import time
 from pathlib import Path
@@ -234,3 +235,51 @@ def test_a_timed_postprocess_belongs_to_each_call(tmp_path: Path) -> None:
     postprocess = Postprocess(file=tmp_path / "mine.py", attribute="fn", timed=True, names=("a", "b"))
     call = worker._call_both(Called(**vars(runner)), postprocess)  # type: ignore[arg-type]
     assert call(np.zeros((2, 1))).tolist() == [[11], [11]]
+
+
+def test_what_a_process_had_in_a_time_is_what_came_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the system's counts, both kinds of page faults together; what it does not tell stays unknown."""
+    counts = SimpleNamespace(ru_nivcsw=4, ru_nvcsw=9, ru_minflt=30, ru_majflt=2)
+    system = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda who: counts)
+    monkeypatch.setitem(sys.modules, "resource", system)  # type: ignore[arg-type]
+    monkeypatch.setattr(time, "process_time_ns", lambda: 700)
+    before = worker.read_usage()
+    assert before == worker.Usage(processor_ns=700, involuntary=4, waits=9, faults=32)
+    after = worker.Usage(processor_ns=1000, involuntary=4, waits=12, faults=40)
+    assert after.since(before) == worker.Usage(processor_ns=300, involuntary=0, waits=3, faults=8)
+    monkeypatch.setitem(sys.modules, "resource", None)  # type: ignore[arg-type]
+    told = worker.read_usage()
+    assert told == worker.Usage(processor_ns=700)
+    assert told.since(told) == worker.Usage(processor_ns=0)
+
+
+@pytest.mark.parametrize(
+    ("processor_ns", "wall_ns", "share"),
+    [(5, 0, None), (5, -1, None), (250, 1000, 0.75), (1200, 1000, 0.0), (0, 1, 1.0)],
+)
+def test_the_share_without_a_core_lies_between_none_and_all(
+    processor_ns: int, wall_ns: int, share: float | None
+) -> None:
+    """Clocks that tick apart make neither more nor less of it."""
+    assert worker.share_off_core(processor_ns, wall_ns) == share
+
+
+def test_a_system_without_affinity_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As macOS."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1}, raising=False)
+    assert worker.system_view()["affinity"] == [1, 3]
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert worker.system_view()["affinity"] is None
+
+
+def test_another_version_of_a_library_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than the one that was asked for, the first that differs is named; where none is asked for, none may be loaded."""
+    loaded = {"a": "1.0", "b": "2.0", "c": None}
+    monkeypatch.setattr(worker, "read_loaded_version", loaded.__getitem__)
+    worker.require_versions({})
+    worker.require_versions(loaded)
+    for asked, told in (({"a": "1.0", "b": "2.1"}, "b 2.1, but 2.0"), ({"c": "1", "a": "2"}, "c 1, but None")):
+        with pytest.raises(MeasureError, match=f"asked for {told} is loaded: not measured"):
+            worker.require_versions(asked)
+    with pytest.raises(MeasureError, match="asked for a None, but 1.0 is loaded"):
+        worker.require_versions({"a": None})

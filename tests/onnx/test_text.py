@@ -1,4 +1,4 @@
-"""Rules of onnx/text: what a search says of layers that are not int8."""
+"""Rules of onnx/text: what each step says of what it found, line by line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from qbench.onnx import text
+from qbench.onnx.save_models import Saved
+from qbench.quant.onnx.export.parity import Parity
 
 
 def outcome(floats: tuple[str, ...], skipped: tuple[str, ...]) -> Any:
@@ -32,3 +34,98 @@ def test_layers_that_the_configuration_skips_are_no_int8(floats: Any, skipped: A
     lines = list(text.searched(outcome(floats, skipped), Path("out")))
     assert lines[1].endswith(said)
     assert [line for line in lines if line.startswith("  skipped: ")] == [f"  skipped: {name}" for name in skipped]
+
+
+def test_what_a_search_wrote_and_what_to_do_with_it() -> None:
+    """The score that was reached, how much each float layer disturbed where that is known, and the next command."""
+    found = outcome(("a", "c"), ())
+    found.trials, found.ranking = (1, 2), (("a", 0.98765), ("b", 0.999))
+    assert list(text.searched(found, Path("out"))) == [
+        "float model: 1; 2 quantized models scored",
+        "within the loss: 0.5 with 2 layers in float",
+        "  float: a (similarity 0.9877)",
+        "  float: c",
+        "wrote out/calibration.onnx, out/config.json, out/record.txt; next: qbench onnx save out/calibration.onnx -r "
+        "out/record.txt -o PREFIX",
+    ]
+    found.met, found.best = False, SimpleNamespace(floats=("a", "b", "c"), score=0.25)
+    found.config = outcome(("a", "b", "c"), ()).config
+    assert list(text.searched(found, Path("out")))[1:] == [
+        "best so far, not within the loss: 0.25 with 3 layers in float",
+        "  float: a (similarity 0.9877)",
+        "  float: b (similarity 0.9990)",
+        "  float: c",
+        "no layer can be int8 within that loss: ship the float model, or allow more",
+    ]
+
+
+def test_what_was_saved_is_told_with_how_far_each_target_agrees() -> None:
+    """Files, layers in float, narrowed weights, and each comparison with its warnings: other predictions count where
+    the data is the user's, and never where none was."""
+    near = Parity(examples=64, agreement=60 / 64, largest_difference=0.512, relative_difference=0.112)
+    silent = Parity(examples=8, agreement=None, largest_difference=0, relative_difference=0, silent=True)
+    given: dict[str, Any] = {
+        "files": {"fake_quant": Path("m_fake_quant_model.onnx")},
+        "floats": {"conv1": "skipped by the configuration"},
+        "parity": {"onnxruntime": near, "ascend": silent, "other": None},
+        "form": "U8U8",
+    }
+    equal = "93.8% of the predictions as simulated, largest difference 0.51 (0.1 of the largest output)"
+    lines = [
+        "fake_quant: m_fake_quant_model.onnx",
+        "float: conv1: skipped by the configuration",
+        f"onnxruntime against fake_quant on 64 random examples: {equal}",
+        "ascend against fake_quant on 8 random examples: largest difference 0 (0 of the largest output)",
+        "warning: ascend: every output of the quantized model is zero on these examples: its values are too small for "
+        "8 bits (below 3e-5 they become zero); scale them, or leave the last layers float",
+        "other: not compared with fake_quant: no random inputs fit this model; give --data",
+    ]
+    assert list(text.saved(Saved(**given))) == lines
+    narrowed = list(text.saved(Saved(**given, narrowed=0.256, real=True)))
+    assert narrowed[2].startswith("U8U8: 26% of the channels of weights use fewer than 8 bits, in every model above, ")
+    assert narrowed[3] == f"onnxruntime against fake_quant on 64 given examples: {equal}"
+    assert narrowed[4].startswith("warning: onnxruntime: fewer than 99.5% agree")
+    assert len(narrowed) == len(lines) + 2
+
+
+def test_what_was_calibrated_is_counted() -> None:
+    """With what looks wrong about it."""
+    found: Any = SimpleNamespace(examples=32, batches=4, record={"a": 1, "b": 2}, warnings=("a: dead", "b: dead"))
+    counted = "calibrated on 32 examples in 4 batches: 2 entries"
+    assert list(text.calibrated(found)) == [counted, "warning: a: dead", "warning: b: dead"]
+
+
+def test_what_will_be_int8_is_counted_by_operator() -> None:
+    """The most frequent first; inputs of other nodes apart, each reason once with eight names at most, and of what has
+    no weights nothing that is part of its neighbours."""
+    operators = {
+        "a": "Gemm",
+        "b": "Conv",
+        "c": "Conv",
+        "d": "Conv",
+        "e": "Add",
+        "f": "MaxPool",
+        "g": "LSTM",
+        "h": "Relu",
+    }
+    layers = [
+        SimpleNamespace(name=name, operator=operator, kind="layer" if operator in ("Conv", "Gemm") else "node")
+        for name, operator in operators.items()
+    ]
+    floats = {"d": "skipped", "e": "one input", "f": "no input", **{f"x{at}": "no weight" for at in range(9)}}
+    config = SimpleNamespace(
+        layers={name: SimpleNamespace(quant_enable=name != "d") for name in "abcd"},
+        tensor_quantize=(SimpleNamespace(layer_name="e"), SimpleNamespace(layer_name="gone")),
+    )
+    found: Any = SimpleNamespace(layers=layers, config=config, sites=SimpleNamespace(floats=floats))
+    assert list(text.quantized(found)) == [
+        "int8: Conv 2, Gemm 1",
+        "int8 inputs of other nodes: Add 1, ? 1",
+        "float: d: skipped",
+        "float: x0, x1, x2, x3, x4, x5, x6, x7 and 1 more: no weight",
+        "float operators: MaxPool 1, LSTM 1",
+    ]
+    nothing: Any = SimpleNamespace(
+        layers=[], config=SimpleNamespace(layers={}, tensor_quantize=()), sites=SimpleNamespace(floats={})
+    )
+    assert list(text.quantized(nothing)) == ["int8: no layer"]

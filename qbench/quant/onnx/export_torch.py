@@ -101,11 +101,13 @@ def _list_ways(module: Any, examples: Examples) -> dict[str, Way]:
 
 def _explain(refusals: dict[str, Exception]) -> BuildError:
     """What each way says, each reason once; that of a network that is at fault by itself alone."""
-    said = {str(error): name for name, error in reversed(refusals.items())}
+    said: dict[str, str] = {}
+    for name, error in refusals.items():
+        said.setdefault(str(error), name)
     alone = next((error for error in refusals.values() if isinstance(error, model_call.ChangesByItself)), None)
     if alone is not None:
         return alone
-    reasons = [f"{name}: {text}" if name else text for text, name in reversed(said.items())]
+    reasons = [f"{name}: {text}" if name else text for text, name in said.items()]
     return ModeImpossible(
         f"torch.onnx cannot export this model: {'; '.join(reasons)}; write that part with other tensor operations, "
         "give an ONNX file of the model, or use a torch engine"

@@ -224,6 +224,51 @@ def test_a_subclass_that_hooks_change_is_not_replaced():
     assert canonical.kept == ("a: SamePadded kept, it has hooks",)
 
 
+class Grown(SamePadded):
+    """A subclass that does more while it trains."""
+
+    def forward(self, x):
+        return super().forward(torch.tanh(x) if self.training else x)
+
+
+class Strided(SamePadded):
+    """A subclass whose step follows the size of its input."""
+
+    def forward(self, x):
+        return functional.conv2d(x, self.weight, self.bias, 1 if x.shape[-1] > 7 else 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "training", "why"),
+    [
+        (SamePadded, lambda m, x: m.a(x=x), False, "it is called with something else than one tensor"),
+        (SamePadded, lambda m, x: m.a(x) + m.a(x=x), False, "it is called with something else than one tensor"),
+        (Strided, lambda m, x: m.a(x).sum() + m.a(x[..., 2:]).sum(), False, "its calls differ"),
+        (Grown, lambda m, x: m.a(x), True, "its forward also calls tanh"),
+    ],
+)
+def test_a_subclass_that_is_one_plain_layer_in_some_calls_only_is_not_replaced(kind, run, training, why):
+    """By its arguments, by the size of its input, or while it trains."""
+    canonical = checked(net(run, kind=Unfollowed, a=kind(3, 4, 3)), training=training)
+    assert canonical.kept[0] == f"a: {kind.__name__} kept, {why}"
+    assert type(canonical.module.a) is kind
+
+
+def test_what_trains_only_is_no_matter_where_nothing_trains():
+    """In eval mode it is a convolution, and left in the mode that it was found in."""
+    canonical = checked(net(lambda m, x: m.a(x), a=Grown(3, 4, 3)))
+    assert kinds(canonical) == {"a": "Conv2d"}
+    assert not canonical.module.a.training
+
+
+def test_a_subclass_under_two_names_is_replaced_under_both():
+    """By one and the same layer."""
+    shared = SamePadded(3, 3, 3, zeros=(1, 1, 1, 1))
+    canonical = checked(net(lambda m, x: m.a(m.b(x)), kind=Unfollowed, a=shared, b=shared))
+    assert canonical.module.a is canonical.module.b
+    assert type(canonical.module.a) is nn.Conv2d
+
+
 def test_a_subclass_that_is_never_called_is_left():
     """Nothing is known of what it does."""
     canonical = checked(net(lambda m, x: x + 1, a=SamePadded(3, 4, 3)))
@@ -368,6 +413,15 @@ def test_a_batch_norm_over_another_axis_than_the_layers_outputs_is_not_folded(ki
     assert "BatchNorm1d" in kinds(canonical).values()
 
 
+def test_a_batch_norm_whose_scale_is_no_number_is_not_folded():
+    """A channel that never varied, without an epsilon, has an infinite one."""
+    model = net(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 4, 3), b=nn.BatchNorm2d(4, eps=0.0))
+    model.b.running_var[1] = 0.0
+    canonical = canonicalize(model, IMAGES)
+    assert "BatchNorm2d" in kinds(canonical).values()
+    assert torch.isfinite(canonical.module.a.weight).all()
+
+
 def test_a_batch_norm_with_the_statistics_of_the_batch_is_not_folded():
     """Without running statistics it is no constant."""
     norm = nn.BatchNorm2d(4, track_running_stats=False)
@@ -434,6 +488,25 @@ def test_padding_in_words_is_written_in_numbers(kind):
     assert zeros.padding == (0, 1, 0, 1)
     assert "padding 'same' written in numbers in a Conv2d (1): a" in canonical.rewrites
     assert "padding 'same' put before its Conv2d (1): b" in canonical.rewrites
+
+
+@pytest.mark.parametrize("kind", [Net, Unfollowed])
+@pytest.mark.parametrize(
+    ("named", "word"), [({"padding": "valid"}, "valid"), ({"padding_mode": "reflect", "padding": 0}, "reflect")]
+)
+def test_words_for_no_padding_put_nothing_before_a_convolution(kind, named, word):
+    """They are written as the zeros that they are."""
+    canonical = checked(net(lambda m, x: m.a(x), kind=kind, a=nn.Conv2d(3, 4, 3, **named)))
+    assert kinds(canonical) == {"a": "Conv2d"}
+    assert (canonical.module.a.padding, canonical.module.a.padding_mode) == ((0, 0), "zeros")
+    assert canonical.rewrites == (f"padding '{word}' written in numbers in a Conv2d (1): a",)
+
+
+def test_padding_of_a_convolution_with_hooks_stays():
+    """A hook sees the padding, or the input that was not padded yet."""
+    layer = nn.Conv2d(3, 4, 3, padding="same")
+    layer.register_forward_pre_hook(lambda _, args: (args[0] + 1,))
+    assert checked(net(lambda m, x: m.a(x), kind=Unfollowed, a=layer)).module.a.padding == "same"
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
@@ -623,6 +696,12 @@ def test_what_does_nothing_is_taken_out():
     assert kinds(checked(model, training=True)) == {"a": "Conv2d", "b": "BatchNorm2d", "d": "Dropout"}
 
 
+def test_what_does_nothing_is_taken_out_however_it_is_called():
+    """A function of its arguments by name, too."""
+    model = net(lambda m, x: functional.dropout(input=m.a(x), training=m.training), a=nn.Conv2d(3, 4, 3))
+    assert checked(model).rewrites == ("functional dropout taken out (1): dropout",)
+
+
 # Networks
 
 
@@ -772,6 +851,12 @@ def test_efficientnet_lite0_is_rewritten_as_a_quantizer_wants_it():
 # Attention
 
 
+def hooked(layer):
+    """A layer whose outputs a hook looks at."""
+    layer.register_forward_hook(lambda _, args, out: out)
+    return layer
+
+
 SEQUENCE = tensor(2, 5, 8)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).triu(1)
 LAST = torch.arange(5) > 3
@@ -832,6 +917,55 @@ def test_attention_is_spelled_out_for_every_way_of_calling_it(run):
     assert not any(isinstance(part, nn.MultiheadAttention) for part in canonical.module.modules())
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("inputs", "layers"),
+    [
+        (lambda x, y: (x, x, x), {"in_proj", "out_proj"}),
+        (lambda x, y: (x, y, y), {"q_proj", "kv_proj", "out_proj"}),
+        (lambda x, y: (x, y, x), {"q_proj", "k_proj", "v_proj", "out_proj"}),
+    ],
+)
+def test_attention_has_a_linear_layer_for_each_tensor_that_it_takes(inputs, layers, bias):
+    """With a bias where it has one, and all of it trains."""
+    model = net(lambda m, x, y: m.a(*inputs(x, y))[0], a=nn.MultiheadAttention(8, 2, bias=bias))
+    if bias:
+        nn.init.normal_(model.a.in_proj_bias)
+    canonical = checked(model, (tensor(5, 2, 8), tensor(5, 2, 8) * 0.5), training=True)
+    spelled_out = dict(canonical.module.a.named_children())
+    assert spelled_out.keys() == layers
+    assert all((layer.bias is not None) == bias for layer in spelled_out.values())
+    assert all(parameter.requires_grad for parameter in canonical.module.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_an_encoder_computes_no_weights_of_its_attention(monkeypatch):
+    """Nobody takes them: each layer calls the fused operator once."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    canonical = canonicalize(net(lambda m, x: m.e(x), kind=Unfollowed, e=encoder), (SEQUENCE,))
+    calls, fused = [], functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        functional, "scaled_dot_product_attention", lambda *given, **named: calls.append(1) or fused(*given, **named)
+    )
+    canonical.module(SEQUENCE)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("padding", [True, False])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API of nested tensors")
+def test_the_norm_behind_an_encoder_stays(padding):
+    """Behind the zeros that a padding mask leaves."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8))
+    nn.init.normal_(encoder.norm.bias)
+
+    def run(m, x):
+        return m.e(x, src_key_padding_mask=LAST.repeat(x.shape[0], 1)) if padding else m.e(x)
+
+    canonical = checked(net(run, e=encoder), (SEQUENCE,))
+    assert "LayerNorm" in kinds(canonical)["e.norm"]
+
+
 def test_attention_over_other_widths_is_spelled_out():
     """Keys and values may have widths of their own."""
     model = net(lambda m, x, y: m.a(x, y, y)[0], a=nn.MultiheadAttention(8, 2, kdim=6, vdim=6, bias=False))
@@ -845,10 +979,12 @@ def test_attention_over_other_widths_is_spelled_out():
         (nn.MultiheadAttention(8, 2, add_bias_kv=True), lambda m, x: m.a(x, x, x)[0]),
         (nn.MultiheadAttention(8, 2, add_zero_attn=True), lambda m, x: m.a(x, x, x)[0]),
         (nn.MultiheadAttention(8, 2), lambda m, x: m.a(m.a(x, x, x)[0], x, x)[0]),
+        (nn.MultiheadAttention(8, 2), lambda m, x: m.a(x[0], x[0], x[0])[0] + x),
+        (hooked(nn.MultiheadAttention(8, 2)), lambda m, x: m.a(x, x, x)[0]),
     ],
 )
 def test_attention_that_does_more_is_left(layer, run):
-    """Appended biases and zeros, and one layer called in two ways."""
+    """Appended biases and zeros, an input without examples, hooks, and one layer called in two ways."""
     canonical = checked(net(run, a=layer), (SEQUENCE,))
     assert isinstance(canonical.module.a, nn.MultiheadAttention)
 

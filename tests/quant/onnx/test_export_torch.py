@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from networks import Branching, Forgetful, residual_cnn
@@ -161,6 +162,72 @@ def test_a_configuration_without_experts_offers_no_way(tmp_path):
     assert [way for way in export_torch._list_ways(module, list) if way.startswith("with")] == [
         "with attn_implementation eager"
     ]
+
+
+def test_no_file_tells_where_in_the_python_a_node_comes_from(tmp_path):
+    """Nor a node of a branch, or of a function: a comment would give other bytes."""
+    entry = onnx.StringStringEntryProto(key="pkg.torch.onnx.stack_trace", value="net.py:7")
+
+    def traced(kind: str, *given: Any, **attributes: Any) -> onnx.NodeProto:
+        node = onnx.helper.make_node(kind, *given, **attributes)
+        node.metadata_props.append(entry)
+        return node
+
+    value = onnx.helper.make_tensor_value_info
+    branches = {
+        name: onnx.helper.make_graph(
+            [traced(kind, ["x"], [name])], name, [], [value(name, onnx.TensorProto.FLOAT, None)]
+        )
+        for name, kind in (("then", "Relu"), ("else", "Neg"))
+    }
+    nodes = [traced("If", ["which"], ["y"], then_branch=branches["then"], else_branch=branches["else"])]
+    ends = [value("x", onnx.TensorProto.FLOAT, [2]), value("which", onnx.TensorProto.BOOL, [])]
+    graph = onnx.helper.make_graph(nodes, "net", ends, [value("y", onnx.TensorProto.FLOAT, [2])])
+    graph.metadata_props.append(entry)
+    graph.input[0].metadata_props.append(entry)
+    opset = [onnx.helper.make_opsetid("", 18)]
+    function = onnx.helper.make_function("own", "F", ["a"], ["b"], [traced("Relu", ["a"], ["b"])], opset)
+    model = onnx.helper.make_model(graph, functions=[function], opset_imports=opset)
+    file = tmp_path / "m.onnx"
+    onnx.save(model, str(file))
+    assert file.read_bytes().count(b"net.py:7") == 6
+    export_torch._forget_sources(file)
+    assert b"net.py" not in file.read_bytes()
+    assert [node.op_type for node in onnx.load(str(file)).graph.node] == ["If"]
+
+
+def test_memory_that_runs_out_is_no_way_that_fails():
+    """Another way takes as much: the error comes as it is. What else ONNX Runtime says is a reason."""
+    with pytest.raises(MemoryError), export_torch._stated("it does not run"):
+        raise MemoryError
+    with pytest.raises(BuildError, match="^as it is$"), export_torch._stated("it does not run"):
+        raise BuildError("as it is")
+    reason = "^it does not run: ValueError: no such operator"
+    with pytest.raises(export_torch._NotExported, match=reason), export_torch._stated("it does not run"):
+        raise ValueError("no such operator")
+
+
+def test_the_ways_are_tried_in_order():
+    """The usual one, each part in plain operations, all of them, and the two that cost something; of a network without
+    a configuration no more than it can have."""
+    module = Configured()
+    module.is_concatenated = True
+    module.config._experts_implementation = "grouped_mm"
+    experts, attention = "experts_implementation batched_mm", "attn_implementation eager"
+    last = ["for a batch of 1", "by torch's older exporter"]
+    assert [*export_torch._list_ways(module, list)] == [
+        "", f"with {experts}", f"with {attention}", f"with {experts} and {attention}", *last,
+    ]  # fmt: skip
+    assert [*export_torch._list_ways(Branching(), list)] == ["", *last]
+
+
+def test_why_each_way_failed_is_said_once():
+    """In the order of the ways, the usual one without a name; a reason that several give by the first of them."""
+    refusals = {"": ValueError("a loop"), "with eager": ValueError("no op"), "for a batch of 1": ValueError("a loop")}
+    assert str(export_torch._explain(refusals)) == (
+        "torch.onnx cannot export this model: a loop; with eager: no op; write that part with other tensor operations, "
+        "give an ONNX file of the model, or use a torch engine"
+    )
 
 
 def test_a_trace_that_is_another_network_is_no_way(tmp_path):

@@ -215,6 +215,31 @@ def test_a_weight_that_is_transposed_on_its_way_keeps_its_channels():
     assert found.record["product"] == Scales(scale_d=0.5, offset_d=-125, scale_w=(0.5,) * 4, offset_w=(0,) * 4)
 
 
+@pytest.mark.parametrize(("scale", "sites"), [(0.5, [["first", "second"]]), (0.25, [["first"], ["second"]])])
+def test_a_tensor_that_is_quantized_twice_alike_is_one_place(scale, sites):
+    """By two nodes: the layers behind both read it; on another scale it is a place of its own."""
+    nodes, constants = [], []
+    for name, size in (("a", 0.5), ("b", scale)):
+        made, values = pair("x", f"x{name}", zero=np.uint8(3), scale=np.float32(size))
+        weights, more = pair(f"w{name}", f"w{name}d", zero=np.int8(0))
+        nodes += [*made, *weights]
+        constants += [*values, *more, numpy_helper.from_array(np.ones((3, 4), np.float32), f"w{name}")]
+    nodes += [
+        helper.make_node("MatMul", ["xa", "wad"], ["ya"], name="first"),
+        helper.make_node("MatMul", ["xb", "wbd"], ["yb"], name="second"),
+        helper.make_node("Add", ["ya", "yb"], ["y"], name="sum"),
+    ]
+    value = helper.make_tensor_value_info
+    ends = [value("x", TensorProto.FLOAT, [1, 3])], [value("y", TensorProto.FLOAT, [1, 4])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "net", *ends, constants), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    found = onnx_qat.learned(Graph(model))
+    assert [list(site.keys) for site in found.sites.activations] == sites
+    assert {site.tensor for site in found.sites.activations} == {"x"}
+    assert [found.record[layer].scale_d for layer in ("first", "second")] == [0.5, scale]
+
+
 def test_what_is_no_uniform_quantization_is_refused():
     """Unsigned or shifted weights, and a network in which nothing is quantized."""
     for zero in (np.uint8(128), np.int8(1)):

@@ -14,6 +14,7 @@ from qbench.quant.onnx.formats import config
 from qbench.quant.onnx.formats.rules import Rules
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.graph.layers import CONSTANT_CONDITION, OPEN_BRANCH, FoundLayer
 from qbench.quant.onnx.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
 
 
@@ -187,3 +188,55 @@ def test_a_layer_that_cannot_be_quantized_is_refused():
         UsageError, match="product: cannot be quantized: its weight is not constant; set quant_enable to"
     ):
         sites.find(prepared(onnx_networks.product()), Config(layers={"product": LayerConfig()}))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("", "there are: none"),
+        ("hgfedcba", "there are: a, b, c, d, e, f, g, h"),
+        ("abcdefghi", "there are: a, b, c, d, e, f, g, h, … (9 in all)"),
+    ],
+)
+def test_a_name_that_is_like_none_is_told_which_there_are(names, told):
+    """Eight of them at most, in their order."""
+    assert sites.unknown("zzz", names, "layer") == f"no layer named 'zzz'; {told}"
+    assert sites.unknown("conf1", ["conv1", "conv2", "x"], "node") == (
+        "no node named 'conf1'; did you mean 'conv1' or 'conv2'?"
+    )
+
+
+def test_why_nothing_can_be_quantized():
+    """That all is skipped, else the first three reasons, and what opens a branch that may never be taken."""
+    nodes = [
+        FoundLayer(name=name, operator="Conv", kind=kind, reason=reason)
+        for name, kind, reason in (
+            ("a", "layer", "no weight"), ("b", "layer", None), ("c", "other", "not this"), ("d", "tensor", "no input"),
+            ("e", "layer", "no shape"), ("f", "layer", f"it {OPEN_BRANCH}"),
+        )
+    ]  # fmt: skip
+    assert sites.why_nothing(nodes, {"b"}) == (
+        "nothing is left to quantize: every layer is skipped; leave at least one out of skip_layers"
+    )
+    told = "nothing in this model can be quantized"
+    named = f"{told}: a: no weight, d: no input, e: no shape"
+    assert sites.why_nothing(nodes[:5], set()) == named
+    assert sites.why_nothing(nodes, set()) == f"{named} and 1 more; {CONSTANT_CONDITION}"
+    assert sites.why_nothing(nodes[1:3], set()) == f"{told}; it has no Conv, Gemm, MatMul or pooling"
+
+
+def test_what_amct_documents_for_other_layers_is_refused_where_it_is_asked_for():
+    """One scale for each channel of what has none, and a balance of a pool; not where they are switched off."""
+    graph = prepared(onnx_networks.pools())
+    wise = WeightParams(channel_wise=True)
+    layers = {"conv": LayerConfig(weight=wise, balance=0.5), "average": LayerConfig(weight=wise, balance=0.5)}
+    layers["last"] = LayerConfig()
+    with pytest.raises(UsageError) as caught:
+        sites.require_documented(graph, Config(layers=layers), "c.json")
+    assert str(caught.value).splitlines() == [
+        "c.json: average.weight_quant_params.channel_wise: only Conv and ConvTranspose take true; a AveragePool has "
+        "one scale",
+        "c.json: average.dmq_balancer_param: a pool has no weight to balance; leave it out",
+    ]
+    off = {name: replace(layer, quant_enable=name == "conv") for name, layer in layers.items()}
+    sites.require_documented(graph, Config(layers=off), "c.json")

@@ -7,22 +7,27 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx_networks
 import pytest
 from calibration_models import cnn, graph, images
 
 import qbench.onnx
 from qbench.backends import onnx_build
 from qbench.backends.base import BuildJob
+from qbench.errors import UsageError
 from qbench.models.base import Network
 from qbench.quant.flow import Conversion
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import onnxruntime_session, static
 from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.export import deploy_model
 from qbench.quant.onnx.formats import calibration_file, config_json, protobuf_text
 from qbench.quant.onnx.formats.rules import ActivationRule, Rule, Rules, WeightRule
+from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import ActivationParams, LayerConfig, WeightParams
 from qbench.quant.onnx.static import Scaled, choose_scales
 from qbench.quant.recipe import Recipe, key_parts
 
@@ -216,3 +221,86 @@ def test_a_suite_takes_nothing_from_the_room_of_amcts_forms(tmp_path: Path) -> N
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert (tmp_path / "x.onnx").is_file()
     assert set(json.loads(out.splitlines()[-1])) <= {"qbench.quant.onnx.formats.text_file"}  # which sets modes of files
+
+
+def prepared(network: Any, folder: Path) -> Graph:
+    """The graph that scales are found for."""
+    return prepare.prepare(onnx_networks.save(network, folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "activation", "weight"),
+    [
+        ({}, ActivationParams(algorithm="minmax"), WeightParams()),
+        (
+            {"calibrator": "percentile", "percentile": 99.5, "symmetric": True, "per_channel": False},
+            ActivationParams(algorithm="percentile", asymmetric=False, options={"percentile": 99.5}),
+            WeightParams(channel_wise=False),
+        ),
+        ({"calibrator": "percentile"}, ActivationParams(algorithm="percentile"), WeightParams()),
+        (
+            {"calibrator": "mse", "percentile": 99.5, "symmetric": False, "per_channel": True, "adaround": True},
+            ActivationParams(algorithm="mse"),
+            WeightParams(algorithm="ada_quantize"),
+        ),
+    ],
+)
+def test_a_recipe_says_how_each_layer_is_quantized(
+    tmp_path: Path, changes: dict[str, Any], activation: ActivationParams, weight: WeightParams
+) -> None:
+    """By minimum and maximum, with an offset, and a scale for each channel, where it says nothing; a pool has no
+    weight."""
+    config = static._configure(prepared(onnx_networks.pools(), tmp_path), Recipe(**changes), 7)
+    assert config.batch_num == 7
+    assert config.layers == {
+        "conv": LayerConfig(activation=activation, weight=weight),
+        "average": LayerConfig(activation=activation),
+        "last": LayerConfig(activation=activation, weight=weight),
+    }
+    assert all(tensor.activation == activation for tensor in config.tensor_quantize)
+    assert config.tensor_quantize
+    assert (config.balance, config.bias_correction) == (None, False)
+
+
+def test_balance_and_bias_correction_are_those_of_the_recipe(tmp_path: Path) -> None:
+    """For all layers."""
+    config = static._configure(prepared(onnx_networks.pools(), tmp_path), Recipe(balance=0.3, bias_correction=True), 1)
+    assert (config.balance, config.bias_correction) == (0.3, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({}, []),
+        ({"skip_layers": ("*conv",)}, ["stem_conv", "expand_conv", "depthwise_conv", "project_conv"]),
+        ({"skip_layers": ("project_conv", "classifier")}, ["project_conv", "classifier"]),
+        ({"first_layer_float": True}, ["stem_conv"]),
+        ({"last_layer_float": True}, ["classifier"]),
+        (
+            {"skip_layers": ("stem_conv",), "first_layer_float": True, "last_layer_float": True},
+            ["stem_conv", "classifier"],
+        ),
+    ],
+)
+def test_a_recipe_leaves_layers_out(tmp_path: Path, changes: dict[str, Any], left: list[str]) -> None:
+    """By name, by pattern, and those at both ends that multiply."""
+    config = static._configure(prepared(onnx_networks.depthwise(), tmp_path), Recipe(**changes), 1)
+    assert [name for name, layer in config.layers.items() if not layer.quant_enable] == left
+
+
+def test_a_pool_at_an_end_is_not_the_layer_there(tmp_path: Path) -> None:
+    """Nothing is multiplied in it: the first and the last layer are those that have weights."""
+    draft = onnx_networks.Draft()
+    x = draft.add("AveragePool", ["image"], "in", kernel_shape=[2, 2], strides=[2, 2])
+    x = draft.conv(draft.conv(draft.conv(x, "a", 3, 4), "b", 4, 4), "c", 4, 4)
+    draft.add("AveragePool", [x], "out", kernel_shape=[2, 2], strides=[2, 2], outputs=["y"])
+    graph = prepared(draft.model({"image": ["batch", 3, 16, 16]}, {"y": ["batch", 4, 4, 4]}), tmp_path)
+    config = static._configure(graph, Recipe(first_layer_float=True, last_layer_float=True), 1)
+    assert [name for name, layer in config.layers.items() if not layer.quant_enable] == ["a", "c"]
+
+
+def test_a_recipe_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    """With what to do."""
+    graph = prepared(onnx_networks.pools(), tmp_path)
+    with pytest.raises(UsageError, match="nothing is left to quantize: every layer is skipped"):
+        static._configure(graph, Recipe(skip_layers=("*",)), 1)

@@ -18,7 +18,18 @@ from torch import nn
 
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import checkpoint, eager, fake_quant_sites, fx, kernel_probe, pt2e, qat, torch_ao, trainer
+from qbench.quant.pytorch import (
+    checkpoint,
+    eager,
+    fake_quant_sites,
+    fx,
+    kernel_probe,
+    pt2e,
+    qat,
+    qat_modes,
+    torch_ao,
+    trainer,
+)
 from qbench.quant.recipe import Recipe
 
 ENGINE = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines)
@@ -430,6 +441,44 @@ def test_batches_hold_every_example_and_none_is_alone(examples, size):
     assert min(sizes) > 1 or size == 1 or examples == 1
 
 
+@pytest.mark.parametrize(
+    ("examples", "size", "batches"),
+    [(64, 64, 1), (65, 64, 2), (129, 64, 3), (1, 8, 1), (2, 1, 2), (3, 2, 1), (4, 2, 2), (5, 2, 2), (9, 4, 3)],
+)
+def test_there_are_no_more_batches_than_it_takes(examples, size, batches):
+    """The least number by which none is too large, or one less where an example would be alone."""
+    assert trainer.count_batches(examples, size) == batches
+
+
+def test_a_step_is_made_by_the_gradient_of_its_own_batch(monkeypatch):
+    """Nothing of the batch before is left in it."""
+    computed, taken = [], []
+
+    def prepare(*args):
+        prepared = fx.prepare_qat(*args)
+        next(prepared.parameters()).register_hook(lambda gradient: computed.append(gradient.clone()))
+        return prepared
+
+    class Recording(torch.optim.Adam):
+        def step(self, closure=None):
+            taken.append(self.param_groups[0]["params"][0].grad.clone())
+            return super().step(closure)
+
+    monkeypatch.setattr(torch.optim, "Adam", Recording)
+    fit(perceptron(), spying(prepare_qat=prepare))
+    assert len(taken) == 12
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(taken, computed, strict=True))
+
+
+def test_a_long_epoch_tells_of_every_eighth_step_and_of_its_last():
+    """With the share of all steps."""
+    said = []
+    fit(perceptron(), recipe=changed(epochs=2, batch_size=3), progress=lambda text, share: said.append((text, share)))
+    steps = [8, 16, 22, 30, 38, 44]
+    assert [share for _, share in said] == [pytest.approx(0.1 + 0.7 * step / 44) for step in steps]
+    assert [text.partition(":")[0] for text, _ in said] == [f"QAT epoch {epoch}/2" for epoch in (1, 1, 1, 2, 2, 2)]
+
+
 def test_a_training_is_seeded():
     """The same seed gives the same weights, another seed others."""
     one, other = fit(dropping()).prepared, fit(dropping()).prepared
@@ -784,6 +833,43 @@ def test_a_network_without_anything_to_train_is_refused():
     """requires_grad off everywhere trains nothing."""
     with pytest.raises(BuildError, match="requires_grad is off for every parameter"):
         fit(perceptron().requires_grad_(False))
+
+
+@pytest.mark.parametrize(
+    ("module", "skipped", "kind", "none"),
+    [
+        (
+            nn.Sequential(nn.PReLU(), nn.Sequential(nn.LayerNorm(3))),
+            False,
+            ModeImpossible,
+            "none; it has LayerNorm, PReLU",
+        ),
+        (nn.Sequential(nn.Linear(2, 2), nn.ReLU()), True, BuildError, "none that is not skipped; it has Linear"),
+        (nn.ReLU(), False, ModeImpossible, "none"),
+    ],
+)
+def test_a_network_without_fake_quantize_is_told_what_it_has(module, skipped, kind, none):
+    """A skip, unless the recipe left out what there was: then that is to be changed."""
+    refusal = qat_modes.nothing_faked(module, skipped, "T trains Linear")
+    assert type(refusal) is kind
+    assert str(refusal) == (
+        "prepare inserted no fake-quantize on any weight: this would be plain fp32 training; T trains Linear, and this "
+        f"network has {none}; use static instead"
+    )
+
+
+def test_a_frozen_batch_norm_stays_frozen_in_train_mode():
+    """The rest goes from one mode to the other, and so does a copy of it."""
+    module = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Dropout())
+    qat_modes.qat_modes(module, True)
+    assert [part.training for part in module] == [True, True, True]
+    qat_modes.freeze_batch_norm(module)
+    assert [part.training for part in module] == [True, False, True]
+    module = copy.deepcopy(module)
+    for training in (True, False):
+        qat_modes.qat_modes(module, training)
+        assert [part.training for part in module] == [training, False, training]
+    assert qat_modes.FROZEN not in " ".join(module.state_dict())
 
 
 def test_no_examples_are_refused():
