@@ -63,4 +63,4 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         describe_versions(evidence, record, rerun),
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom)
-    return advise_live(rule.say_interval(check, "  ".join(filter(None, clauses)), unchanged=1.0), analysis, rerun)
+    return advise_live(rule.say_interval(check, "  ".join(filter(None, clauses)), improves=True), analysis, rerun)

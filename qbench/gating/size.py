@@ -31,8 +31,9 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     """Has the artifact grown against the baseline's by more than ``size.max_growth``?"""
     allowed = evidence.policy.size.max_growth
     delta = evidence.deltas.get(record.case.id)
-    if allowed is None or delta is None or delta.size_ratio is None or delta.base is None:
+    if allowed is None or delta is None or delta.size_ratio is None:
         return None
+    assert delta.base is not None
     assert delta.base.artifact is not None
     assert record.artifact is not None
     old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes
