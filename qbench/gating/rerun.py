@@ -269,7 +269,7 @@ def _find_files(old: Record, new: Record, baseline: Baseline, *, trust_beside: b
     """The baseline's artifact and the run's. One that lies beside the baseline came with a commit, whose author would
     own this machine; one in the cache was built here."""
     old_file = artifact_file(old, beside=baseline.file if trust_beside else None)
-    if old_file is None and not trust_beside and artifact_file(old, beside=baseline.file) is not None:
+    if old_file is None and artifact_file(old, beside=baseline.file) is not None:
         return NotRun(
             reason="the baseline's artifact is not in the cache, only beside the baseline, and it is native code: "
             "--trust-baseline-artifacts runs it, where you know who committed it"
