@@ -24,8 +24,9 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     if check is None:
         return None
     rule, start = evidence.rule(check, "cold start"), record.cold_start
-    if start is None or check.measured is None:
+    if check.measured is None:
         return rule.verdict("MISSING", "no cold start", "latency was not measured")
+    assert start is not None
     seconds, most = (formatting.duration(amount) for amount in (check.measured.value, check.threshold))
     verdict = rule.say_interval(check, f"{seconds}  at most {most}  {start.processes} processes")
     return advise_processes(verdict, start.processes, "cold_starts")

@@ -19,8 +19,11 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     if check is None:
         return None
     rule, fp32 = evidence.rule(check, "size"), compare.like_for_like(record, evidence.records)
-    if check.measured is None or record.artifact is None or fp32 is None or fp32.artifact is None:
+    if check.measured is None:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
+    assert record.artifact is not None
+    assert fp32 is not None
+    assert fp32.artifact is not None
     new, old = record.artifact.size_bytes, fp32.artifact.size_bytes
     change = f"{formatting.size(old)} -> {formatting.size(new)}"
     text = f"{change}  ratio {check.measured.value:.3f}  budget {check.threshold:g}"
