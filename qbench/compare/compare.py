@@ -64,8 +64,10 @@ def compare(
 def _delta(case: str, base: Record | None, contender: Record | None, incomparable: str | None) -> Delta:
     change = _change(base, contender)
     plain = Delta(case=case, change=change, base=base, contender=contender)
-    if base is None or contender is None or change != "compared":
+    if change != "compared":
         return plain
+    assert base is not None
+    assert contender is not None
     sized = replace(plain, size_ratio=size_ratio(base, contender))
     return _with_accuracy(_with_latency(sized, base, contender, incomparable), base, contender)
 
@@ -84,7 +86,7 @@ def _change(base: Record | None, contender: Record | None) -> Change:
 
 def size_ratio(base: Record | None, contender: Record) -> float | None:
     """Bytes of the contender over those of the base; None where one has no artifact."""
-    if base is None or base.artifact is None or contender.artifact is None or base.artifact.size_bytes == 0:
+    if base is None or base.artifact is None or contender.artifact is None:
         return None
     return contender.artifact.size_bytes / base.artifact.size_bytes
 
