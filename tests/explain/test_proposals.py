@@ -50,7 +50,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def list_situations() -> Iterator[tuple[str, Situation]]:
-    """Every recipe in every mode, with what data and network tell; then what machine and runtime tell of a plain one."""
+    """Every recipe in every mode, with what data and network tell; then of a plain case what the machine tells."""
     told: dict[str, Any] = {
         "inputs": DRIFT, "evaluation": ("test", 32), "fixed_ranges": ("gate", "shut"), "joins": ("cat",),
         "machine_code": True, "backends": ("fbgemm", "onednn", "x86"), "call_seconds": 0.03,
