@@ -336,7 +336,7 @@ def test_causes_are_looked_for_until_so_many_are_gone():
     assert goes_on(rounds[1:])
     assert not goes_on(rounds)
     assert not goes_on([race(stub("edge", 0.3))])
-    assert 1 - 0.3 == HIDING
+    assert HIDING == 1 - 0.3
 
 
 def test_a_goal_that_is_just_reached_is_the_goal():
