@@ -151,3 +151,8 @@ def test_of_files_that_are_gone_three_cases_are_named(tmp_path: Path, count: int
     assert told.startswith(
         f"files that records name are not there (any more), of {', '.join(cases[:3])}{more}; shown is"
     )
+
+
+def test_a_score_on_examples_that_nothing_saw_is_not_warned_of(tmp_path: Path) -> None:
+    """None shared is known, not unknown."""
+    assert warned(run_folder(tmp_path / "run", [int8(accuracy=replace(accuracy(), shared_examples=0))])) == ()
