@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from made_records import same_as_golden
 from made_runs import Page
 
 from qbench.decide.decision import decide
+from qbench.record.schema import Record
 from qbench.record.stored_run import read_run
 from qbench.report.build import build_report, judge
 from qbench.report.cells import Cell, latency_unit, list_rows
@@ -46,6 +49,38 @@ def test_every_cell_of_every_case_is_golden(folder: Path) -> None:
             lines += [row.record.case.id, *(tell(key, cell) for key, cell in cells.items() if cell != Cell())]
         lines.append(f"{setting}: {decision.sentence}")
     assert same_as_golden("full_run_cells.txt", "\n".join(lines) + "\n")
+
+
+def list_lesser(record: Record) -> Iterator[tuple[str, Record]]:
+    """The record without one thing that it knows, each by its name: a part, or a field of one that may be absent."""
+    for part in fields(Record):
+        value = getattr(record, part.name)
+        if value is None or part.default is MISSING or part.name in ("schema", "reference"):
+            continue
+        if part.default is None:
+            yield part.name, replace(record, **{part.name: None})
+        for inner in fields(value) if is_dataclass(value) else ():
+            if inner.default is None and getattr(value, inner.name) is not None:
+                yield f"{part.name}.{inner.name}", replace(record, **{part.name: replace(value, **{inner.name: None})})
+
+
+def test_what_a_case_does_not_know_is_in_no_cell(folder: Path) -> None:
+    """What changes in which cell without each part of a record is golden, of the cases that know most."""
+    run = read_run(folder)
+    judged = judge(run)
+    decision, *_ = decide(judged)
+    records = [record for record in run.records if record.case.threads == decision.setting.threads]
+    listed = list_rows(judged, records, latency_unit(records)[0])
+    lines = []
+    for case in records[:4]:
+        row = next(row for row in listed if row.record is case)
+        cells = draw_cells(replace(row, decision=decision))
+        lines.append(case.case.id)
+        for name, lesser in list_lesser(case):
+            drawn = draw_cells(replace(row, record=lesser, decision=decision))
+            changed = [tell(key, cell).strip() for key, cell in drawn.items() if cell != cells[key]]
+            lines.append(f"  without {name}: {'; '.join(changed) or 'the same'}")
+    assert same_as_golden("full_run_without.txt", "\n".join(lines) + "\n")
 
 
 def test_the_summary_is_golden(folder: Path) -> None:
