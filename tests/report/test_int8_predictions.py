@@ -3,6 +3,7 @@ and the lists of changed texts, searches and tokens that rest on it."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,8 @@ def test_lines_that_most_variants_change_come_first(lines: StoredRun) -> None:
         "dynamic · onednn: 3 of 4 texts changed, 2 for the worse and 1 for the better",
     )
     assert [picture.id for picture in changed.pictures] == ["line 0", "line 2", "line 3"]
+    content = base64.b64encode((lines.folder / text_changes.FOLDER / "000000.jpg").read_bytes()).decode()
+    assert changed.pictures[0].source == f"data:image/jpeg;base64,{content}"
     both = "static · onednn, dynamic · onednn"
     assert [(each.names, each.right) for each in changed.pictures[0].writings] == [
         ("fp32 · torch", True),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from large_run import Shape, write_large_run
-from made_records import info
+from made_records import info, int8
+from made_runs import run_folder
 
 from qbench.errors import QbenchError
 from qbench.foreign_text import CONTROL
@@ -101,3 +102,14 @@ def test_words_stand_on_three_lines_at_most() -> None:
     assert lines[0] == "word word word"
     assert "…" in lines[2]
     assert list(_wrap("", width, bold=False)) == []
+
+
+def test_a_run_with_a_file_that_is_cut_has_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read counts as absent, as in the report."""
+    folder = run_folder(tmp_path / "run", [int8(samples="samples/cut.npz")])
+    (folder / "samples").mkdir()
+    (folder / "samples/cut.npz").write_bytes(b"PK\x03\x04")
+    damage: list[str] = []
+    monkeypatch.setattr(saved_plots, "list_drawings", lambda run, *_, **__: damage.extend(run.find_damage()) or [])
+    assert save_plots(folder) == ()
+    assert damage == ["samples/cut.npz"]
