@@ -97,11 +97,11 @@ def _with_latency(delta: Delta, base: Record, contender: Record, incomparable: s
         return delta
     invalid = incomparable or _differing(old, new)
     if invalid is not None:
-        return replace(delta, invalid=invalid, notes=(*delta.notes, f"latency is not comparable: {invalid} differs"))
+        return replace(delta, invalid=invalid, notes=(f"latency is not comparable: {invalid} differs",))
     single = _knows_one_process(old) + _knows_one_process(new)
-    notes = delta.notes
+    notes: tuple[str, ...] = ()
     if single:
-        notes += (
+        notes = (
             f"measured in one process only on {single} of 2 sides, so its interval is widened by "
             f"{RATIO_SPREAD * 100:g} % for each",
         )

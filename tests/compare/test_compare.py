@@ -275,3 +275,11 @@ def test_flips_are_the_change_only_where_they_add_up_to_it(shift: float, whole: 
     assert told.delta is not None
     moved = replace(told, delta=replace(told.delta, value=told.delta.value + shift))
     assert compare.whole_change(moved) == (told.flips if whole else None)
+
+
+def test_all_that_limits_a_comparison_of_times_is_noted() -> None:
+    """One process and a protocol without a control, then what limits the accuracy."""
+    plain = speedup(protocol="sequential", processes=1)
+    few = accuracy(n=500, right=485)
+    notes = only([int8(speedup=plain)], [int8(speedup=plain, accuracy=few)]).notes
+    assert [note[:12] for note in notes] == ["measured in ", "protocol seq", "scored on 10"]
