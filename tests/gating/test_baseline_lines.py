@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from made_records import RUN_V1, accuracy, failed, int8, latency
+from made_records import RUN_V1, accuracy, failed, int8, latency, list_outputs
 
 from qbench.gating.baseline_lines import to_line
 from qbench.record import jsonl
@@ -80,3 +80,13 @@ def test_keys_are_sorted_and_defaults_left_out() -> None:
 def test_a_failed_case_keeps_its_reason() -> None:
     """A baseline that was written with failed cases says which."""
     assert jsonl.from_line(to_line(failed())) == failed()
+
+
+def test_what_stands_in_a_list_is_kept_as_what_stands_alone() -> None:
+    """Without the fields that are as by default, and with as many digits."""
+    outputs = tuple(replace(each, value=31.123456789) for each in list_outputs("boxes"))
+    record = int8(accuracy=replace(accuracy(), outputs=outputs))
+    kept = json.loads(to_line(record))["accuracy"]["outputs"]
+    assert [set(each) - {"judged"} for each in kept] == [{"name", "metric", "value"}] * 2
+    alone = json.loads(to_line(int8(accuracy=replace(accuracy(), value=31.123456789))))["accuracy"]["value"]
+    assert kept[1]["value"] == alone != 31.123456789
