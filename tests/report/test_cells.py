@@ -14,6 +14,7 @@ from qbench.record.stored_run import MetricInfo
 from qbench.report.cells import (
     COARSE,
     Cell,
+    _plain,
     accuracy_limit,
     count_change_digits,
     count_digits,
@@ -124,3 +125,21 @@ def test_rows_are_the_measured_cases_with_fp32_first() -> None:
     assert time_of(untimed) is None
     assert time_of(int8()).low == pytest.approx(0.00099)
     assert listed[1].scale == 100.0
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (("a", "b"), "a;b"),
+        ([1, 2.5], "1;2.5"),
+        ([{"b": 1}, "c"], '{"b": 1};c'),
+        ((), ""),
+        ({"a": "é"}, '{"a": "é"}'),
+        ({}, None),
+        ("text", "text"),
+        (None, None),
+    ],
+)
+def test_a_cell_of_a_file_has_one_plain_value(value: object, plain: object) -> None:
+    """Lists are joined, mappings are JSON; an empty one is nothing."""
+    assert _plain(value) == plain

@@ -117,6 +117,16 @@ def test_pictures_that_a_page_has_no_room_for_are_left_out(lines: StoredRun, mon
     assert [picture.id for picture in text_gallery.list_lines(lines).pictures] == ["line 0", "line 3"]
 
 
+def test_a_text_without_an_id_has_no_picture(lines: StoredRun) -> None:
+    """Its place is beyond all names; the others are shown."""
+    for record in lines.records:
+        file = lines.folder / str(record.predictions)
+        stored = dict(np.load(file))
+        np.savez(file, **(stored | {"ids": stored["ids"][:3]}))
+    changed = text_gallery.list_lines(read_run(lines.folder))
+    assert [picture.id for picture in changed.pictures] == ["line 0", "line 2"]
+
+
 def test_texts_that_stay_are_told_without_more(tmp_path: Path) -> None:
     """Nothing is worse or better of none."""
     run = make_run(tmp_path / "run", "wer", {FP32: texts("abcd"), CASE: texts("abcd ")})

@@ -129,3 +129,18 @@ def test_a_caption_says_how_many_keep_the_accuracy(verdict: str | None, said: st
     text = ratios._conclude_changes(read(**columns))
     assert said in text or verdict == "PASS", text
     assert ("sets no limit" in text) == (verdict is None)
+
+
+def test_a_single_case_has_its_picture() -> None:
+    """Its axis is called by its metric, and by which way is better."""
+    frame = pd.DataFrame(
+        {
+            "case.id": ["int8"], "case.setting": "s", "case.model": "net", "case.mode": "static",
+            "case.backend": "x86", "case.variant": "static · x86", "case.threads": 1, "case.batch_size": 1,
+            "status": "ok", "over_best_fp32.value": 0.5, "accuracy.metric": "sqnr",
+            "accuracy.value": 38.0, "accuracy.delta.value": -1.0, "metric.scale": 1.0, "metric.unit": "dB",
+            "metric.higher_is_better": False,
+        }
+    )  # fmt: skip
+    (axes, *_) = [each for each in ratios.accuracy(frame).axes if each.get_xlabel()]
+    assert axes.get_xlabel() == "change of sqnr, dB (left is better)"
