@@ -262,7 +262,7 @@ def test_a_variant_is_built_with_the_case_s_data_and_never_trained(given, used, 
 def test_backends_of_a_suite_and_those_that_are_installed_can_be_tried(monkeypatch):
     """One that a suite asks for stays with what that suite says of it, installed or not."""
     plugins = {
-        "asked": SimpleNamespace(missing=lambda: "not installed"),
+        "asked": SimpleNamespace(missing=lambda: None),
         "here": SimpleNamespace(missing=lambda: None),
         "gone": SimpleNamespace(missing=lambda: "not installed"),
     }
