@@ -143,7 +143,7 @@ def test_only_cases_that_share_a_scale_are_asked_for_joins(backend, recipe, aske
 def test_a_recipe_without_a_flow_fixes_no_range_and_a_file_has_no_joins():
     """What the user brought is built by nobody here."""
     opened = SimpleNamespace(
-        case=SimpleNamespace(variant=SimpleNamespace(recipe=Recipe(flow=""), backend="onednn", mode="static")),
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=Recipe(flow=None), backend="onednn", mode="static")),
         backends={"onednn": registry.load("backend", "onednn")},
         call_child=lambda *words: pytest.fail("asked"),
     )
