@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,12 +16,12 @@ from qbench import suite
 from qbench.cache import store
 from qbench.data import request_of
 from qbench.environments.environment import Environment
-from qbench.errors import DataError, WorkerError
+from qbench.errors import CaseError, DataError, WorkerError
 from qbench.gating import live_case, rerun
 from qbench.gating.baseline import Baseline
 from qbench.gating.live_case import LiveRules
 from qbench.gating.rerun import Rerunner
-from qbench.gating.sequential_test import NotRun, Rerun
+from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun
 from qbench.machine import fingerprint
 from qbench.measure.pairing import PairedBlocks
 from qbench.measure.samples import BlockTiming
@@ -618,3 +619,26 @@ def test_progress_tells_the_process_pair_and_the_case() -> None:
     steps = [f"{CASE}: process pair {number}" for number in range(1, 13)]
     assert events.lines == ["gate 1", *steps, CASE]
     assert events.shares == [*(number / 12 for number in range(12)), None]
+
+
+def test_a_case_tells_what_its_pairs_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing before the first; what failed took its time, too."""
+    clock = itertools.count(5.0).__next__
+    live = live_case.LiveCase(
+        case="case", specs={}, rules=LiveRules(tolerance=0.05), limits=cast("Any", None), clock=clock
+    )
+    assert (live.seconds_per_pair, live.conclude().spent, live.is_open) == (0.0, 0.0, True)
+    monkeypatch.setattr(
+        live_case.LiveCase, "measure_pair", lambda self, number: ProcessPair(ratio=0.0, control=0.0, drift=0.0)
+    )
+    live.run_pair()
+    live.run_pair()
+    assert (live.seconds_per_pair, live.conclude().spent, live.is_open) == (1.0, 2.0, True)
+
+    def fail(self: live_case.LiveCase, number: int) -> ProcessPair:
+        raise CaseError("it died")
+
+    monkeypatch.setattr(live_case.LiveCase, "measure_pair", fail)
+    live.run_pair()
+    assert (live.conclude().spent, live.conclude().reason, live.is_open) == (3.0, "it died", False)
+    assert live.conclude().cut is False
