@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
-from made_full_run import list_records, write_full_run, write_older_run
+from made_full_run import TORCH, list_records, write_full_run, write_older_run
 from made_records import same_as_golden
 from made_runs import Page
 
@@ -101,3 +102,21 @@ def test_the_words_of_the_page_are_golden(folder: Path) -> None:
 def test_the_case_of_every_kind_is_there(folder: Path) -> None:
     """As it was written."""
     assert [record.case for record in read_run(folder).records] == [record.case for record in list_records()]
+
+
+def shorten(value: str) -> str:
+    """A value of a file; a number with six digits."""
+    try:
+        return f"{float(value):.6g}"
+    except ValueError:
+        return value
+
+
+def test_the_values_of_a_case_are_golden(folder: Path) -> None:
+    """What results.csv holds of the cases that know most."""
+    lines = []
+    with (folder / "results.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["case.id"] in (TORCH, "net/static/onednn/t1/b1", "net/qat/onednn/t1/b1", "net/bf16/openvino/t1/b1"):
+                lines += [row["case.id"], *(f"  {name}: {shorten(value)}" for name, value in row.items() if value)]
+    assert same_as_golden("full_run_values.txt", "\n".join(lines) + "\n")
