@@ -59,7 +59,7 @@ def measure_spread(
     if margin is not None:
         file = scores.predictions[at] if at < len(scores.predictions) else None
         test = _test_worst(replace(record, predictions=file), fp32, accuracy, value, metric, margin, pairs)
-    reasons = zip(scores.seeds, scores.values, (*scores.reasons, *[None] * len(scores.seeds)), strict=False)
+    reasons = zip(scores.seeds, scores.values, scores.reasons or (None,) * len(scores.seeds), strict=True)
     return SeedSpread(
         seeds=tuple(seed for seed, _, _ in scored),
         values=tuple(value for _, value, _ in scored),

@@ -64,8 +64,10 @@ def compare(
 def _delta(case: str, base: Record | None, contender: Record | None, incomparable: str | None) -> Delta:
     change = _change(base, contender)
     plain = Delta(case=case, change=change, base=base, contender=contender)
-    if base is None or contender is None or change != "compared":
+    if change != "compared":
         return plain
+    assert base is not None
+    assert contender is not None
     sized = replace(plain, size_ratio=size_ratio(base, contender))
     return _with_accuracy(_with_latency(sized, base, contender, incomparable), base, contender)
 
@@ -84,7 +86,7 @@ def _change(base: Record | None, contender: Record | None) -> Change:
 
 def size_ratio(base: Record | None, contender: Record) -> float | None:
     """Bytes of the contender over those of the base; None where one has no artifact."""
-    if base is None or base.artifact is None or contender.artifact is None or base.artifact.size_bytes == 0:
+    if base is None or base.artifact is None or contender.artifact is None:
         return None
     return contender.artifact.size_bytes / base.artifact.size_bytes
 
@@ -95,11 +97,11 @@ def _with_latency(delta: Delta, base: Record, contender: Record, incomparable: s
         return delta
     invalid = incomparable or _differing(old, new)
     if invalid is not None:
-        return replace(delta, invalid=invalid, notes=(*delta.notes, f"latency is not comparable: {invalid} differs"))
+        return replace(delta, invalid=invalid, notes=(f"latency is not comparable: {invalid} differs",))
     single = _knows_one_process(old) + _knows_one_process(new)
-    notes = delta.notes
+    notes: tuple[str, ...] = ()
     if single:
-        notes += (
+        notes = (
             f"measured in one process only on {single} of 2 sides, so its interval is widened by "
             f"{RATIO_SPREAD * 100:g} % for each",
         )

@@ -60,10 +60,9 @@ def differences(old: RunInfo, new: RunInfo) -> tuple[tuple[str, str, str], ...]:
 
 
 def _differ(old: RunInfo, new: RunInfo) -> Iterator[tuple[str, str, str]]:
-    if old.commit != new.commit:
-        before, after = (_say_commit(info) for info in (old, new))
-        if before != after:
-            yield "commit", before, after
+    before, after = (_say_commit(info) for info in (old, new))
+    if before != after:
+        yield "commit", before, after
     yield from _mapping(old.environment, new.environment, "")
     yield from _mapping(old.versions, new.versions, "")
     yield from _mapping(old.digests, new.digests, "")

@@ -37,8 +37,10 @@ def pair_accuracy(
 
 
 def _pair(delta: Delta, of_base: Examples, of_contender: Examples, score_of_facts: FactScore | None) -> Delta:
-    if delta.accuracy is None or delta.base is None or delta.contender is None:
+    if delta.accuracy is None:
         return delta
+    assert delta.base is not None
+    assert delta.contender is not None
     old, new = of_base(delta.base), of_contender(delta.contender)
     shared = pair_scores(new, old, has_score=score_of_facts is not None)
     if shared is None or shared.n == 0:
@@ -56,18 +58,18 @@ def _compare_values(shared: Paired) -> tuple[Interval, float]:
     change = intervals.paired_delta(new, old, LEVEL)
     if intervals.is_binary(new) and intervals.is_binary(old):
         return change, mcnemar.midp(int((new < old).sum()), int((new > old).sum()))
-    return change, 1.0 if (new == old).all() else two_sided(change, 0.0, LEVEL, shared.n - 1)
+    return change, two_sided(change, 0.0, LEVEL, shared.n - 1)
 
 
 def _compare_facts(shared: Paired, score: FactScore | None) -> tuple[Interval, float]:
     """A metric that no example has alone: both runs scored without each of the same examples."""
     assert score is not None
     change = jackknife.limit_change(score, shared.new, shared.old, LEVEL)
-    return change, 1.0 if (shared.new == shared.old).all() else two_sided(change, 0.0, LEVEL)
+    return change, two_sided(change, 0.0, LEVEL)
 
 
 def two_sided(interval: Interval, value: float, level: float, freedom: int | None = None) -> float:
     """The two-sided p-value of "it is ``value``", read off an interval; 1 without limits."""
     side = "above" if interval.value >= value else "below"
-    p = p_value_beyond(interval, value, side=side, level=level, degrees_of_freedom=freedom or None)  # type: ignore[arg-type]
+    p = p_value_beyond(interval, value, side=side, level=level, degrees_of_freedom=freedom)  # type: ignore[arg-type]
     return min(1.0, 2 * p)

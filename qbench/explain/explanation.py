@@ -113,7 +113,7 @@ class Explanation(Generic[AllTried]):
         """The share of the gap that a trial of the case itself closes alone, which others may close as well; None where
         there is no gap, or the trial is one beyond other changes."""
         gap = 1 - self.goal.left
-        return None if trial.beyond or trial.saving is None or gap <= 0 else trial.share / gap
+        return None if trial.beyond or gap <= 0 else trial.share / gap
 
 
 def confirm(tried: Tried, level: float = LEVEL) -> tuple[Trial, ...]:

@@ -105,10 +105,9 @@ class OpenCase:
         return 0 if self.record.accuracy is None else self.record.accuracy.judged
 
     def assess_loss(self, delta: Interval | None) -> Outcome | None:
-        """Whether a change of the run's metric against fp32 keeps to the suite's margin; None where either is not
-        known."""
+        """Whether a change of the run's metric against fp32 keeps to the suite's margin; None where it is not known."""
         margin, metric = self.suite.gate.accuracy.margin, self.metric_info
-        if delta is None or margin is None:
+        if delta is None:
             return None
         return noninferiority.assess_interval(oriented(delta, metric.sign), margin / metric.scale).outcome
 

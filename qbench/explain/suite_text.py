@@ -19,7 +19,7 @@ def write_suite_keys(change: Change | None, opened: OpenCase, option: Change | N
     has no key for either."""
     text = _write_keys({} if change is None else change.suite_keys(opened.case, opened.recipe_keys, opened.recipes))
     keys = write_option(option, change, opened)
-    if option is None or keys is None:
+    if keys is None:
         return text or None
     settings = list_environment(change, opened.case)
     more = [line for line in list_environment(option, opened.case) if line not in settings]

@@ -63,7 +63,7 @@ def make_error_table(explanation: Explanation[Evaluated], metric: MetricInfo) ->
         (
             layer.trial.counterfactual.part,
             show_removed(layer.trial),
-            formatting.DASH if layer.together is None else formatting.share(layer.together),
+            formatting.share(layer.together),
             formatting.DASH if (change := layer.trial.metric_change) is None else metric.show_change(change),
         )
         for layer in explanation.layers

@@ -127,7 +127,7 @@ def list_causes(
     ] or [unit.nothing if explanation.unconfirmed or unit is TIME else "No change could be tried."]
     if explanation.together is not None and len(explanation.confirmed) > 1:
         lines.append(f"Without all of these: {_describe_saving(explanation.together, unit, metric)}.")
-    if explanation.unexplained is not None and explanation.goal.left < 1:
+    if explanation.unexplained is not None:
         lines.append(f"Not explained: {formatting.share(max(0.0, explanation.unexplained))} of {unit.whole}.")
     return lines
 

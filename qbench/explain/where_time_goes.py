@@ -104,7 +104,7 @@ def _profile(opened: OpenCase, case: Case, artifact: Artifact) -> CallProfile:
         artifact.file,
         opened.data.evaluation(0, min(case.batch_size, opened.data.evaluation_count)),
         case.threads,
-        max(_LEAST_CALLS, min(CALLS, most)),
+        max(_LEAST_CALLS, most),
         cores=case.threads,
     )
     return name_layers(profile.fit_into_call(), artifact.built.layers)

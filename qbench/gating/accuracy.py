@@ -17,7 +17,7 @@ from qbench.compare import text as compare_text
 from qbench.decide import limits
 from qbench.decide.limit_text import name_bound, score_unit
 from qbench.decide.limits import AccuracyFloor, LimitCheck
-from qbench.gating.evidence import Evidence
+from qbench.gating.evidence import Evidence, is_same_file
 from qbench.gating.verdict import GateRule, Verdict, format_level
 from qbench.record.example_scores import Paired, pair_scores
 from qbench.record.schema import Flips, Record
@@ -153,16 +153,16 @@ def check_regression(evidence: Evidence, record: Record) -> Verdict | None:
     if evidence.baseline is None:
         missing = rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
         return missing if "max_regression" in spec.model_fields_set else None
-    delta = evidence.deltas.get(record.case.id)
-    if delta is None or delta.base is None or delta.base.accuracy is None:
+    base = evidence.base_of(record.case.id)
+    if base is None or base.accuracy is None:
         return None  # a case that the baseline lacks is MISSING as a case
     if record.accuracy is None:
         return rule.verdict("MISSING", "no accuracy", "the baseline has a score, this run has none")
-    was, name = delta.base.accuracy.metric, record.accuracy.metric
+    was, name = base.accuracy.metric, record.accuracy.metric
     if was != name:
         reason = f"the baseline measured {was}, this run {name}; write a new baseline"
         return rule.verdict("INVALID", "not comparable", reason)
-    return _compare_scores(evidence, rule, check, delta, metric, allowed)
+    return _compare_scores(evidence, rule, check, evidence.deltas[record.case.id], metric, allowed)
 
 
 def _compare_scores(
@@ -210,9 +210,7 @@ def _explain_unpaired(evidence: Evidence, record: Record) -> str:
 
 def _is_identical(shared: Paired, record: Record, base: Record) -> bool:
     """Whether the baseline's very artifact gave the same on all of the same examples: then nothing is estimated."""
-    same_file = record.artifact is not None and base.artifact is not None
-    same_file = same_file and record.artifact.sha256 == base.artifact.sha256  # type: ignore[union-attr]
-    return same_file and shared.whole and bool((shared.new == shared.old).all())
+    return is_same_file(base, record) and shared.whole and bool((shared.new == shared.old).all())
 
 
 def _describe_identical(metric: MetricInfo, value: float, n: int, allowed: float) -> str:
@@ -269,10 +267,10 @@ def _compare_unpaired(delta: compare.Delta, metric: MetricInfo, allowed: float, 
     assert base.accuracy is not None
     assert new is not None
     assert new.accuracy is not None
-    change = Interval(value=new.accuracy.value - base.accuracy.value) if delta.accuracy is None else delta.accuracy
+    assert delta.accuracy is not None
     n = min(new.accuracy.n, base.accuracy.n)
     return _Comparison(
-        test=noninferiority.assess_interval(compare.oriented(change, metric.sign), allowed / metric.scale, n=n),
+        test=noninferiority.assess_interval(compare.oriented(delta.accuracy, metric.sign), allowed / metric.scale, n=n),
         before=base.accuracy.value,
         now=new.accuracy.value,
         n=n,

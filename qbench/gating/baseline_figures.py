@@ -17,7 +17,7 @@ from qbench.gating.evidence import Evidence
 from qbench.gating.verdict import GateRule, Verdict
 from qbench.machine import fingerprint
 from qbench.record.schema import NATIVE, Accuracy, Record
-from qbench.record.stored_run import POSTPROCESS, SCORE, RunInfo
+from qbench.record.stored_run import POSTPROCESS, SCORE, MetricInfo, RunInfo
 
 # A baseline keeps 6 significant digits of a score or a share.
 _ROUNDED = 1e-5
@@ -75,8 +75,8 @@ def _compare_computed(evidence: Evidence, old: Record, new: Record) -> Iterator[
         return
     yield from _compare_coverage(old, new)
     same_data = "data" in run.digests and held.digests.get("data") == run.digests["data"]
-    if same_data and held.metric == run.metric and _is_scored_alike(evidence, new):
-        yield from _compare_scores(evidence, old.accuracy, new.accuracy)
+    if run.metric is not None and same_data and held.metric == run.metric and _is_scored_alike(evidence, new):
+        yield from _compare_scores(run.metric, old.accuracy, new.accuracy)
 
 
 def _name_cpu(record: Record) -> str | None:
@@ -90,7 +90,8 @@ def _is_scored_alike(evidence: Evidence, record: Record) -> bool:
     assert evidence.baseline is not None
     if _list_code(evidence.baseline.info, record) != _list_code(evidence.info, record):
         return False
-    if evidence.info.metric is None or evidence.info.metric.against == "labels" or record.case.mode == "fp32":
+    assert evidence.info.metric is not None
+    if evidence.info.metric.against == "labels":
         return True
     fp32 = compare.like_for_like(record, evidence.records)
     return fp32 is not None and evidence.is_same_file(fp32)
@@ -116,9 +117,8 @@ def _compare_coverage(old: Record, new: Record) -> Iterator[str]:
         yield f"{texts[0]} layers {format_} in the baseline, {texts[1]} in this run"
 
 
-def _compare_scores(evidence: Evidence, before: Accuracy | None, now: Accuracy | None) -> Iterator[str]:
-    metric = evidence.info.metric
-    if metric is None or before is None or now is None or before.metric != now.metric:
+def _compare_scores(metric: MetricInfo, before: Accuracy | None, now: Accuracy | None) -> Iterator[str]:
+    if before is None or now is None or before.metric != now.metric:
         return
     if before.n != now.n:
         yield f"{before.n:,} examples in the baseline, {now.n:,} in this run"
@@ -128,4 +128,4 @@ def _compare_scores(evidence: Evidence, before: Accuracy | None, now: Accuracy |
 
 
 def _is_close(before: float, now: float) -> bool:
-    return math.isclose(before, now, rel_tol=_ROUNDED, abs_tol=1e-9)
+    return math.isclose(before, now, rel_tol=_ROUNDED)

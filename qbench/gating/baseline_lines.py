@@ -59,10 +59,8 @@ def _list_changed(value: Any, digits: int = _DIGITS) -> Any:
     """The value as JSON has it, without the fields that are as by default; a schema number always stays."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
         return [_list_changed(item, digits) for item in value]
-    if isinstance(value, dict):
-        return {key: _list_changed(item, digits) for key, item in value.items()}
     if not is_dataclass(value):
         return value
     changed = {}

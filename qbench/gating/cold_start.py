@@ -24,8 +24,9 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
     if check is None:
         return None
     rule, start = evidence.rule(check, "cold start"), record.cold_start
-    if start is None or check.measured is None:
+    if check.measured is None:
         return rule.verdict("MISSING", "no cold start", "latency was not measured")
+    assert start is not None
     seconds, most = (formatting.duration(amount) for amount in (check.measured.value, check.threshold))
     verdict = rule.say_interval(check, f"{seconds}  at most {most}  {start.processes} processes")
     return advise_processes(verdict, start.processes, "cold_starts")
@@ -63,4 +64,4 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
         describe_versions(evidence, record, rerun),
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom)
-    return advise_live(rule.say_interval(check, "  ".join(filter(None, clauses)), unchanged=1.0), analysis, rerun)
+    return advise_live(rule.say_interval(check, "  ".join(filter(None, clauses)), improves=True), analysis, rerun)

@@ -32,10 +32,10 @@ def advise_live(verdict: Verdict, analysis: InterimAnalysis, rerun: Rerun) -> Ve
     verdict = replace(verdict, reason=f"{verdict.reason}; the time that may be spent was over")
     if pairs is None or pairs > MOST_PAIRS:
         return refuse_pairs(verdict, pairs)
-    due = next(count for count in ANALYSES if count >= pairs and count > done)
-    seconds = (due - done) * rerun.spent / max(1, done)
-    more = f", {seconds:.0f} s more for this case" if rerun.spent else ""
-    return _decide_by(verdict, f"a larger --max-minutes (about {due} process pairs{more})")
+    due = next(count for count in ANALYSES if count >= pairs)
+    seconds = (due - done) * rerun.spent / done
+    more = f"about {due} process pairs, {seconds:.0f} s more for this case"
+    return _decide_by(verdict, f"a larger --max-minutes ({more})")
 
 
 def refuse_pairs(verdict: Verdict, pairs: int | None) -> Verdict:
@@ -46,8 +46,9 @@ def refuse_pairs(verdict: Verdict, pairs: int | None) -> Verdict:
 
 def describe_budget(verdict: Verdict, rerun: Rerun) -> Verdict:
     """INCONCLUSIVE: the time that may be spent was over before the first look."""
-    each = rerun.spent / len(rerun.pairs) if rerun.pairs else None
-    decides = "a larger --max-minutes" + (f" (a look takes {ANALYSES[0] * each:.0f} s)" if each else "")
+    done = len(rerun.pairs)
+    look = f" (a look takes {ANALYSES[0] * rerun.spent / done:.0f} s)" if done else ""
+    decides = f"a larger --max-minutes{look}"
     return _decide_by(replace(verdict, reason="the time that may be spent was over before its first look"), decides)
 
 
@@ -91,8 +92,8 @@ def estimate_processes(interval: Interval, threshold: float, count: int) -> int 
         return None
     reach, distance = (high - low) / 2, abs(interval.value - threshold)
     if distance * math.sqrt(MOST_PROCESSES) <= reach:
-        return MOST_PROCESSES * max(1, count) + 1
-    return max(count + 1, math.ceil(max(1, count) * (reach / distance) ** 2))
+        return MOST_PROCESSES * count + 1
+    return max(count + 1, math.ceil(count * (reach / distance) ** 2))
 
 
 def _decide_by(verdict: Verdict, decides: str, verb: str = "would") -> Verdict:

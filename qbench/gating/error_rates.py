@@ -169,7 +169,7 @@ def _real(seconds: float, progress: Silent, changes: Sequence[float]) -> list[Ra
             break
         contender = replace(baseline, case="contender", slowdown=change)
         with _noise(noise, baseline.cores):
-            result = rerun.rerun_case(f"{noise}, {change:+.1%}", baseline, contender, suite=suite, rules=1)
+            result = rerun.rerun_case(f"{noise}, {change:+.1%}", baseline, contender, suite=suite)
         outcomes[noise, change][result.analysis.outcome if result.analysis else "INVALID"] += 1
         progress.advance(f"{noise}, {change:+.1%}: gate {outcomes[noise, change].total()}")
     return [Rate(condition=noise, change=change, outcomes=counts) for (noise, change), counts in outcomes.items()]

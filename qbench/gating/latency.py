@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from qbench import formatting
 from qbench.compare import above_peak, compare
@@ -26,15 +25,8 @@ from qbench.gating.verdict import GateRule, LiveTimes, Verdict, format_level
 from qbench.record.schema import Record, Speedup
 from qbench.stats.interval_type import Interval
 
-if TYPE_CHECKING:
-    from qbench.suite import GateSpec
-
 INVALID_LIVE = "live  ended in process pair {}"
 LOOKS = f"{len(ANALYSES)} looks share 5 %"
-
-
-def _wants_latency(policy: GateSpec) -> bool:
-    return "max_regression" in policy.latency.model_fields_set and policy.latency.max_regression is not None
 
 
 def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
@@ -43,15 +35,14 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     PASS at once where the artifact is the baseline's and the same versions run it. Else decided on both artifacts run
     again, or on the two stored speed-ups, each in units of its own run's fp32.
     """
-    tolerance = evidence.policy.latency.max_regression
-    if tolerance is None or (evidence.baseline is None and not _wants_latency(evidence.policy)):
+    tolerance, written = evidence.policy.latency.max_regression, evidence.policy.latency.model_fields_set
+    if tolerance is None or (evidence.baseline is None and "max_regression" not in written):
         return None
     check = evidence.limit(record, "latency", "gate.latency.max_regression", 1 + tolerance)
     rule = evidence.rule(check, "time")
     if evidence.baseline is None:
         return rule.verdict("MISSING", "no baseline", "write one with `qbench baseline RUN` and commit it")
-    delta = evidence.deltas.get(record.case.id)
-    if delta is None or evidence.base_of(record.case.id) is None:
+    if evidence.base_of(record.case.id) is None:
         return None  # a case that the baseline lacks is MISSING as a case
     if above_peak.is_impossible(record):
         return _refuse_impossible(rule, record)
@@ -61,21 +52,24 @@ def check_latency(evidence: Evidence, record: Record) -> Verdict | None:
     if isinstance(rerun, Rerun):
         versions = describe_versions(evidence, record, rerun)
         return _check_rerun(replace(rule, way="live"), check, rerun, tolerance, versions)
-    return _check_stored(replace(rule, way="stored"), check, delta, tolerance, rerun, evidence.name_updates(record))
+    delta, updates = evidence.deltas[record.case.id], evidence.name_updates(record)
+    return _check_stored(replace(rule, way="stored"), check, delta, tolerance, rerun, updates)
 
 
 def check_update(evidence: Evidence, record: Record) -> Verdict | None:
     """Has another version of the runtime made the case slower, where both artifacts were run again under the new one,
     so that their times cannot tell? By the two stored speed-ups, each under its own version."""
-    tolerance, delta = evidence.policy.latency.max_regression, evidence.deltas.get(record.case.id)
-    rerun = evidence.reruns.get(record.case.id)
-    if tolerance is None or delta is None or not isinstance(rerun, Rerun) or rerun.own_versions:
+    tolerance, rerun = evidence.policy.latency.max_regression, evidence.reruns.get(record.case.id)
+    if tolerance is None or not isinstance(rerun, Rerun) or rerun.own_versions:
         return None
+    if evidence.base_of(record.case.id) is None:
+        return None  # what the baseline says of the case is not believed
     updates = evidence.name_updates(record)
     if not updates:
         return None
     check = evidence.limit(record, "latency update", "gate.latency.max_regression", 1 + tolerance)
-    return _check_stored(evidence.rule(check, "time", way="stored"), check, delta, tolerance, None, updates)
+    rule, delta = evidence.rule(check, "time", way="stored"), evidence.deltas[record.case.id]
+    return _check_stored(rule, check, delta, tolerance, None, updates)
 
 
 def _refuse_impossible(rule: GateRule, record: Record) -> Verdict:
@@ -105,7 +99,7 @@ def _check_rerun(rule: GateRule, check: LimitCheck, rerun: Rerun, tolerance: flo
         versions,
     ]
     check = check.hold_interval(analysis.slowdown, analysis.level, freedom=analysis.freedom, doubt=analysis.doubt)
-    verdict = rule.say_interval(check, "  ".join(filter(None, clauses)), unchanged=1.0)
+    verdict = rule.say_interval(check, "  ".join(filter(None, clauses)), improves=True)
     return replace(advise_live(verdict, analysis, rerun), times=times)
 
 
@@ -181,7 +175,7 @@ def _check_stored(
     text = "  ".join(filter(None, (text, updates))) + why
     doubt = find_doubt(record.speedup, tolerance / 2, "half the tolerance")
     check = check.hold_interval(delta.slowdown, delta.level, freedom=delta.freedom, doubt=doubt)
-    verdict = rule.say_interval(check, text, unchanged=1.0)
+    verdict = rule.say_interval(check, text, improves=True)
     fewer = min(record.speedup, delta.base.speedup, key=lambda speedup: speedup.processes)
     return advise_stored(verdict, not_run, fewer)
 
@@ -213,7 +207,7 @@ def check_speedup(evidence: Evidence, record: Record) -> Verdict | None:
 
 
 def _check_promise(rule: GateRule, check: LimitCheck, rerun: Rerun) -> Verdict:
-    if rerun.reason is not None or rerun.promise is None:
+    if rerun.promise is None:
         return rule.verdict("INVALID", INVALID_LIVE.format(len(rerun.pairs) + 1), rerun.reason)
     analysis, times = rerun.promise, list_times(rerun)
     ratio = f"{formatting.with_limits(analysis.slowdown)} {format_level(analysis.level, LOOKS)}"

@@ -18,13 +18,13 @@ import numpy as np
 
 from qbench.errors import CaseError
 from qbench.gating.sequential_test import (
-    ANALYSES,
     InterimAnalysis,
     ProcessPair,
     Rerun,
     analyze,
     analyze_promise,
     analyze_start,
+    is_analysis_due,
     process_pair,
 )
 from qbench.measure.generation import Generation, Pace
@@ -98,7 +98,7 @@ class LiveCase:
     @property
     def is_open(self) -> bool:
         """Whether a rule is still undecided, and more process pairs may decide it."""
-        if self._error is not None or len(self.pairs) >= ANALYSES[-1]:
+        if self._error is not None:
             return False
         return not self._analyses or not all(analysis.decided for analysis in self._analyses.values())
 
@@ -114,9 +114,10 @@ class LiveCase:
             self.pairs.append(self.measure_pair(len(self.pairs)))
         except CaseError as error:
             self._error = error
+        else:
+            if is_analysis_due(len(self.pairs)):
+                self._analyze()
         self.spent += self.clock() - started
-        if self._error is None and len(self.pairs) in ANALYSES:
-            self._analyze()
 
     def conclude(self) -> Rerun:
         """What is known, whether it is decided or not."""
@@ -150,7 +151,7 @@ class LiveCase:
         rules = self.rules
         # Without a rule of its own the change is known all the same, and decides nothing.
         tolerance = 0.05 if rules.tolerance is None else rules.tolerance
-        analyses = {"time": analyze(self.pairs, tolerance, rules=max(1, rules.sharing))}
+        analyses = {"time": analyze(self.pairs, tolerance, rules=rules.sharing)}
         if rules.tolerance is None:
             analyses["time"] = replace(analyses["time"], decided=True)
         if rules.promise is not None:

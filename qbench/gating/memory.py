@@ -30,8 +30,9 @@ def check_limit(evidence: Evidence, record: Record) -> Verdict | None:
 def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     """Has the peak grown by more than ``memory.max_regression`` against the baseline?"""
     allowed, base = evidence.policy.memory.max_regression, evidence.base_of(record.case.id)
-    if allowed is None or evidence.baseline is None or base is None:
+    if allowed is None or base is None:
         return None
+    assert evidence.baseline is not None
     check = evidence.limit(record, "memory growth", "gate.memory.max_regression", 1 + allowed)
     rule = evidence.rule(check, "memory")
     if (unchanged := evidence.judge_unchanged(rule, record)) is not None:

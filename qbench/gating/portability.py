@@ -66,7 +66,8 @@ def _judge_answers(evidence: Evidence, rule: GateRule, check: LimitCheck, there:
 
 def _judge_bits(evidence: Evidence, rule: GateRule, native: Record, there: Record) -> Verdict:
     """PASS where each example that was emulated has the same bits; else INCONCLUSIVE, since so few are no sample."""
-    outputs, examples = evidence.change(there, native), there.host.examples if there.host else None
+    assert there.host is not None
+    outputs, examples = evidence.change(there, native), there.host.examples
     if outputs is None or examples is None:
         return rule.verdict("MISSING", "no answers", "the predictions of both hosts are not stored")
     text = f"{outputs.n - outputs.differing} of {outputs.n} examples ({examples.chosen}, of {examples.of:,}) the same"

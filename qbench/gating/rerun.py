@@ -159,13 +159,12 @@ class Rerunner:
         changed = list_updates(baseline.info.versions, run.info.versions, new.case.backend)
         return bool(self._differ and changed)
 
-    def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite, rules: int) -> Rerun:
+    def rerun_case(self, case: str, baseline: WorkerSpec, contender: WorkerSpec, *, suite: Suite) -> Rerun:
         """Process pairs of one case until an interim analysis decides its time, or until a process dies."""
-        tolerance = suite.gate.latency.max_regression
         live = LiveCase(
             case=case,
             specs={BASELINE: baseline, CONTENDER: contender},
-            rules=LiveRules(tolerance=0.05 if tolerance is None else tolerance),
+            rules=LiveRules(tolerance=suite.gate.latency.max_regression),
             limits=_limit(suite),
             seed=suite.measure.seed,
             open_remote=self.open_remote,
@@ -214,12 +213,11 @@ class Rerunner:
             ),
         }
         fp32 = None if rules.promise is None else compare.like_for_like(new, run.records)
-        fp32_file = None if fp32 is None else artifact_file(fp32, beside=None)
-        if fp32 is None or fp32_file is None:
-            rules = replace(rules, promise=None)  # the run's own figure is judged
-        else:
-            described = _describe_worker(fp32, FP32, fp32_file, cores, data, timed)
+        if fp32 is not None and (file := artifact_file(fp32, beside=None)) is not None:
+            described = _describe_worker(fp32, FP32, file, cores, data, timed)
             specs[FP32] = self._use_own_versions(CONTENDER, described, run.info.versions)
+        else:
+            rules = replace(rules, promise=None)  # the run's own figure is judged
         return LiveCase(
             case=new.case.id,
             specs=specs,
@@ -271,7 +269,7 @@ def _find_files(old: Record, new: Record, baseline: Baseline, *, trust_beside: b
     """The baseline's artifact and the run's. One that lies beside the baseline came with a commit, whose author would
     own this machine; one in the cache was built here."""
     old_file = artifact_file(old, beside=baseline.file if trust_beside else None)
-    if old_file is None and not trust_beside and artifact_file(old, beside=baseline.file) is not None:
+    if old_file is None and artifact_file(old, beside=baseline.file) is not None:
         return NotRun(
             reason="the baseline's artifact is not in the cache, only beside the baseline, and it is native code: "
             "--trust-baseline-artifacts runs it, where you know who committed it"

@@ -226,11 +226,12 @@ def correct_for_rules(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def _withdraw(verdict: Verdict, alone: float, p: float, rules: int) -> Verdict:
     """INCONCLUSIVE: a FAIL, ``alone`` at its p-value, that does not survive the correction for so many rules."""
     times = multiple_testing.estimate_sample_factor(alone, rules)
-    verdict = verdict.unless(f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g})")
-    if verdict.way == "live" and verdict.times is not None:
-        return refuse_pairs(verdict, math.ceil(times * max(1, verdict.times.pairs)))
+    reason = f"fails alone, but {rules} rules of its kind were judged at once (Holm: p = {p:.2g})"
+    verdict = replace(verdict, outcome="INCONCLUSIVE", reason=reason)
+    if verdict.times is not None:
+        return refuse_pairs(verdict, math.ceil(times * verdict.times.pairs))
     more = f"about {times:.1f} times as many {'examples' if verdict.kind == 'metric' else 'processes'}"
-    return replace(verdict, reason=f"{verdict.reason}; {more} would decide", decides=more)
+    return replace(verdict, reason=f"{reason}; {more} would decide", decides=more)
 
 
 def settle(verdicts: Sequence[Verdict], evidence: Evidence, record: Record) -> list[Verdict]:

@@ -279,8 +279,10 @@ def _interval(logs: NDArray[Any], variance: float, freedom: int, level: float, u
 def _find_doubt(control: Interval, drift: float, room: float, *, coarse: bool) -> str | None:
     """Why the pairs cannot be trusted: the noise check is not shown to be within ``room`` of 1, or the ratio drifted
     (both in logs)."""
-    if coarse or control.low is None or control.high is None:
+    if coarse:
         return "the noise check (a second copy of the baseline) has no spread, so noise cannot be told from change"
+    assert control.low is not None
+    assert control.high is not None
     most = f"{math.expm1(room) * 100:.2g} %"
     if max(-math.log(control.low), math.log(control.high)) > room:
         low, high = ((limit - 1) * 100 for limit in (control.low, control.high))

@@ -19,8 +19,11 @@ def check_size(evidence: Evidence, record: Record) -> Verdict | None:
     if check is None:
         return None
     rule, fp32 = evidence.rule(check, "size"), compare.like_for_like(record, evidence.records)
-    if check.measured is None or record.artifact is None or fp32 is None or fp32.artifact is None:
+    if check.measured is None:
         return rule.verdict("MISSING", "no size", "the artifact of the case or of its fp32 was not recorded")
+    assert record.artifact is not None
+    assert fp32 is not None
+    assert fp32.artifact is not None
     new, old = record.artifact.size_bytes, fp32.artifact.size_bytes
     change = f"{formatting.size(old)} -> {formatting.size(new)}"
     text = f"{change}  ratio {check.measured.value:.3f}  budget {check.threshold:g}"
@@ -31,8 +34,9 @@ def check_growth(evidence: Evidence, record: Record) -> Verdict | None:
     """Has the artifact grown against the baseline's by more than ``size.max_growth``?"""
     allowed = evidence.policy.size.max_growth
     delta = evidence.deltas.get(record.case.id)
-    if allowed is None or delta is None or delta.size_ratio is None or delta.base is None:
+    if allowed is None or delta is None or delta.size_ratio is None:
         return None
+    assert delta.base is not None
     assert delta.base.artifact is not None
     assert record.artifact is not None
     old, new = delta.base.artifact.size_bytes, record.artifact.size_bytes

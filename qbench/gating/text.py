@@ -35,7 +35,7 @@ def text(gated: Gated) -> str:
     No line is a command to GitHub's runner, whatever a case is called.
     """
     verdicts = worst_first(gated.verdicts)
-    indent = " " * max((len(verdict.outcome) for verdict in verdicts), default=0)
+    indent = " " * max(len(verdict.outcome) for verdict in verdicts)
     lines = []
     for line, verdict in zip(align_rows(list(map(_cells, verdicts))), verdicts, strict=True):
         lines.append(line)

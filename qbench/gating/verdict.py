@@ -26,8 +26,8 @@ class LiveTimes:
     baseline: float | None
     contender: float | None
     fp32: float | None = None
-    pairs: int = 0
-    spent: float = 0.0
+    pairs: int
+    spent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +81,6 @@ class Verdict:
         """What it does to the exit code."""
         return self.settled or OUTCOMES[self.outcome][0]
 
-    def unless(self, doubt: str | None) -> Verdict:
-        """The verdict, or INCONCLUSIVE for that reason where there is one."""
-        return self if doubt is None else replace(self, outcome="INCONCLUSIVE", reason=doubt)
-
     def points_to_harm(self, cases: int) -> bool:
         """Whether the samples show a change for the worse at 5 %, without a correction where their estimate is beyond
         what is allowed. A lesser one must be shown among all ``cases`` that may have changed: of twenty harmless ones
@@ -134,9 +130,9 @@ class GateRule:
             verdict = self.verdict("IMPROVED" if better else check.outcome, text)
         return replace(verdict, value=check.measured.value)
 
-    def say_interval(self, check: LimitCheck, text: str, *, unchanged: float | None = None) -> Verdict:
-        """The verdict on an interval. ``unchanged``: the value that means no change (None: there is no earlier one);
-        better by more than the tolerance is IMPROVED."""
+    def say_interval(self, check: LimitCheck, text: str, *, improves: bool = False) -> Verdict:
+        """The verdict on an interval. ``improves``: it is a ratio to an earlier value; what is shown to be better, and
+        by more than the tolerance, is IMPROVED."""
         interval, threshold, level = check.measured, check.threshold, check.level
         assert interval is not None
         assert threshold is not None
@@ -155,13 +151,11 @@ class GateRule:
             high=interval.high,
             level=level,
             p_value=multiple_testing.scale_p_value(p_beyond(threshold), level),
-            p_harm=None if interval.low is None else p_beyond(threshold if unchanged is None else unchanged),
-            spent=None if unchanged is None else _share_spent(interval.value, unchanged, threshold),
+            p_harm=None if interval.low is None else p_beyond(1.0 if improves else threshold),
+            spent=_share_spent(interval.value, 1.0, threshold) if improves else None,
         )
-        if check.outcome == "PASS" and unchanged is not None and interval.high is not None:
-            better = interval.high < unchanged and interval.value * threshold < unchanged**2
-            verdict = replace(verdict, outcome="IMPROVED") if better else verdict
-        return verdict
+        better = interval.high is not None and interval.high < 1 and interval.value * threshold < 1
+        return replace(verdict, outcome="IMPROVED") if improves and better and check.outcome == "PASS" else verdict
 
     def say_test(
         self,

@@ -138,7 +138,7 @@ def _list_layers(cases: tuple[ExplainedCase[ErrorFigures], ...], metric: MetricI
             case.case,
             formatting.one_line(layer.name),
             f"{formatting.with_limits(layer.saving, scale=100.0)} %",
-            formatting.DASH if layer.together is None else formatting.share(layer.together),
+            formatting.share(layer.together),
             _show_change(layer.metric_change, metric),
         )
         for case in cases

@@ -292,25 +292,25 @@ def _make_series(runs: Sequence[PastRun], followed: Sequence[Quantity]) -> Itera
     ids = dict.fromkeys(case for run in reversed(runs) for case in run.records)
     latest = {case: next(run.records[case] for run in reversed(runs) if case in run.records) for case in ids}
     for quantity in followed:
-        logs = {case: [_log(quantity, run.records.get(case)) for run in runs] for case in ids}
-        logs = {case: values for case, values in logs.items() if sum(value is not None for value in values) > 1}
-        followed_values = [[value for value in values if value is not None] for values in logs.values()]
+        values_by_case = {case: tuple(_read(quantity, run.records.get(case)) for run in runs) for case in ids}
+        values_by_case = {
+            case: values for case, values in values_by_case.items() if sum(value is not None for value in values) > 1
+        }
+        logs = [[math.log(value) for value in values if value is not None] for values in values_by_case.values()]
         positions_by_case = change_points.find_change_points(
-            followed_values, least_noise=quantity.least_noise, families=len(followed)
+            logs, least_noise=quantity.least_noise, families=len(followed)
         )
-        for (case, values), positions in zip(logs.items(), positions_by_case, strict=True):
+        for (case, values), positions in zip(values_by_case.items(), positions_by_case, strict=True):
             present = [position for position, value in enumerate(values) if value is not None]
             changes = tuple(present[position] for position in positions)
             first = statistics.median(value for value in values[: changes[0] if changes else None] if value is not None)
-            plain = tuple(None if value is None else math.exp(value) for value in values)
-            yield HistoryLine(
-                record=latest[case], quantity=quantity, values=plain, first=math.exp(first), changes=changes
-            )
+            yield HistoryLine(record=latest[case], quantity=quantity, values=values, first=first, changes=changes)
 
 
-def _log(quantity: Quantity, record: Record | None) -> float | None:
+def _read(quantity: Quantity, record: Record | None) -> float | None:
+    """A value that has a logarithm."""
     value = None if record is None else quantity.read(record)
-    return math.log(value) if value is not None and value > 0 else None
+    return value if value is not None and value > 0 else None
 
 
 def _list_changes(series: Sequence[HistoryLine]) -> Iterator[LevelChange]:

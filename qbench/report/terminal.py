@@ -226,9 +226,10 @@ def _decimals_of_sizes(rows: Sequence[CaseRow]) -> int:
     """None, or as many as tell a size from the limit that it breaks."""
     digits = 0
     for row in rows:
-        checks = [check for check in row.judged.checks_of(row.record) if check.limit == "size" and check.threshold]
-        if checks and checks[0].threshold and row.size_over_fp32 is not None:
-            digits = formatting.places_beside([row.size_over_fp32 * 100], checks[0].threshold * 100, digits)
+        checks = [check for check in row.judged.checks_of(row.record) if check.limit == "size"]
+        most = checks[0].threshold if checks else None
+        if most is not None and row.size_over_fp32 is not None:
+            digits = formatting.places_beside([row.size_over_fp32 * 100], most * 100, digits)
     return digits
 
 

@@ -89,6 +89,37 @@ def test_a_seed_without_a_score_is_told_and_not_counted() -> None:
     assert (network.seeds, dict(network.failed), network.worst) == ((0, 2), {1: "no memory"}, 2)
 
 
+def test_seeds_of_which_none_has_a_score_have_no_spread() -> None:
+    """And one that was not scored has a reason, also where a record does not tell it."""
+    record = drawn(None, 0.968)
+    assert record.accuracy is not None
+    for values, failed in (((None, None, None), None), ((0.97, None, 0.968), {1: "not scored"})):
+        seeds = CalibrationSeeds(seeds=(0, 1, 2), values=values)
+        spread = of(replace(record, accuracy=replace(record.accuracy, calibration=seeds)))
+        assert (None if spread is None else dict(spread.failed)) == failed
+
+
+def test_predictions_that_are_not_stored_are_not_asked_for() -> None:
+    """Nor is anything where there is no fp32; then the shipped one's interval decides, if it has one."""
+
+    def read(record: Record, base: Record) -> None:
+        raise AssertionError("read")
+
+    named = drawn(0.941, predictions=("a.npz", "b.npz"))
+    for record, base in ((drawn(0.941), fp32()), (named, None)):
+        spread = calibration_seeds.measure_spread(record, base, TOP1, 1.0, read)
+        assert spread is not None
+        assert spread.test is not None
+    assert named.accuracy is not None
+    bare = of(replace(named, accuracy=replace(named.accuracy, delta=None)))
+    assert bare is not None
+    assert bare.test is None
+    assert calibration_seeds.describe_change(bare, TOP1) == ""
+    assert spread.test is not None
+    assert calibration_seeds.find_warning(CASE, None, spread, TOP1) is None
+    assert calibration_seeds.find_warning(CASE, spread.test, bare, TOP1) is None
+
+
 @pytest.mark.parametrize(("values", "warned"), [((0.972, 0.969), False), ((0.962,), True), ((0.941,), True)])
 def test_a_pass_that_another_draw_would_not_give_is_a_warning(values: tuple[float, ...], warned: bool) -> None:
     """Only where the shipped one passes and the worst would not; it says which seed, how far, and what to do."""

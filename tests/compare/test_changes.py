@@ -14,6 +14,7 @@ from qbench.compare.paired_accuracy import pair_accuracy
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats import intervals
+from qbench.stats.interval_type import Interval
 from qbench.stats.multiple_testing import FAMILY_ERROR
 
 TOP1 = MetricInfo(name="top1")
@@ -109,6 +110,19 @@ def test_what_is_shown_at_exactly_the_error_is_not_called_chance() -> None:
     (delta,) = compare.compare([int8(speedup=None)], [int8(speedup=None, accuracy=accuracy(harmful=20))])
     (told,) = find_changes([replace(delta, accuracy_p=FAMILY_ERROR)], TOP1)
     assert (told.words, told.why) == (("less accurate",), None)
+
+
+def test_a_change_of_time_is_tested_with_the_freedom_of_its_processes() -> None:
+    """Student's t of three processes shows less than that of many, with the same limits; without limits nothing is
+    shown."""
+    (delta,) = compare.compare([int8(accuracy=None)], [int8(accuracy=None, speedup=speedup(2.45))])
+    ratio = Interval(value=1.1, low=1.02, high=1.19)
+    told = [
+        find_changes([replace(delta, slowdown=ratio, freedom=freedom), *[replace(delta, slowdown=ratio)] * 2], TOP1)[0]
+        for freedom in (2, 10_000)
+    ]
+    assert [each.verdict for each in told] == ["no change shown: one of 3 tests, so it may be chance", "slower"]
+    assert find_changes([replace(delta, slowdown=Interval(value=1.5))], TOP1)[0].verdict == "no change shown"
 
 
 def test_limits_that_leave_out_no_change_and_show_none_are_explained() -> None:

@@ -88,7 +88,27 @@ def test_limits_of_one_process_are_widened_once() -> None:
 
 def test_without_limits_there_is_no_interval() -> None:
     """A speed-up without limits gives a slowdown without limits, not one of zero width."""
-    assert compare.slowdown(speedup(low=None, high=None), speedup()) == Interval(value=1.0)
+    for unknown in ({"low": None, "high": None}, {"low": None}, {"high": None}):
+        assert compare.slowdown(speedup(**unknown), speedup()) == Interval(value=1.0)
+        assert compare.slowdown(speedup(), speedup(**unknown)) == Interval(value=1.0)
+
+
+def test_what_limits_a_comparison_is_noted() -> None:
+    """A protocol without a control, and scores on unequal numbers of examples; else nothing is."""
+    plain = speedup(protocol="sequential")
+    few = replace(accuracy(), n=500)
+    sequential = only([int8(speedup=plain)], [int8(speedup=plain)])
+    assert [note.partition(":")[0] for note in sequential.notes] == ["protocol sequential has no control"]
+    assert only([int8()], [int8(accuracy=few)]).notes == ("scored on 1000 and 500 examples",)
+    assert only([int8()], [int8()]).notes == ()
+
+
+def test_sizes_are_compared_where_both_have_an_artifact() -> None:
+    """In bytes."""
+    bare = replace(int8(), artifact=None)
+    assert compare.size_ratio(int8(size_bytes=200), int8(size_bytes=300)) == 1.5
+    for base, contender in ((None, int8()), (bare, int8()), (int8(), bare)):
+        assert compare.size_ratio(base, contender) is None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +175,11 @@ def test_like_for_like_is_the_same_setting_on_the_same_runtime() -> None:
     assert compare.like_for_like(int8(speedup=None), records) is torch
     assert compare.like_for_like(int8("net/static/onednn/t4/b1", speedup=None), records) is None
     assert compare.like_for_like(int8(), [ort]) is None
+    assert compare.like_for_like(int8("net/static/onnxruntime/t1/b1"), records) is torch
+    twin = replace(torch, case=replace(torch.case, recipe="twin"))
+    assert twin.case.is_twin
+    assert compare.like_for_like(int8(speedup=None), [torch, twin]) is torch
+    assert compare.like_for_like(int8(), [twin]) is None
     assert torch.case.id == FP32
 
 
@@ -183,6 +208,40 @@ def test_the_accuracy_test_takes_the_strongest_evidence() -> None:
     assert compare.accuracy_test(int8(accuracy=None), TOP1, 1.0) is None
 
 
+BINARY = np.repeat([1.0, 0.0], [990, 10])
+
+
+@pytest.mark.parametrize(
+    ("metric", "new", "old", "alone"),
+    [
+        (MetricInfo(name="top1_agreement", against="fp32", perfect=1.0), BINARY, np.ones(1000), True),
+        (MetricInfo(name="top1_agreement", against="fp32", perfect=1.0), BINARY * 0.5, np.ones(1000), False),
+        (MetricInfo(name="top1_agreement", against="fp32", perfect=1.0), BINARY, np.roll(BINARY, 1), False),
+        (MetricInfo(name="top1_agreement", against="fp32"), BINARY, np.ones(1000), False),
+        (MetricInfo(name="top1", perfect=1.0), BINARY, np.ones(1000), False),
+        (MetricInfo(name="mae", percent=False, higher_is_better=False), BINARY, BINARY * 0.9, False),
+    ],
+)
+def test_a_share_is_tested_alone_where_fp32_has_all_of_it_by_definition(
+    metric: MetricInfo, new: np.ndarray, old: np.ndarray, alone: bool
+) -> None:
+    """Else both are compared example by example, better being more."""
+    share = noninferiority.assess_share(int(new.sum()), 1000, 0.02)
+    both = noninferiority.assess_examples(metric.sign * new, metric.sign * old, 0.02, bounds=metric.bounds)
+    assert share.delta != both.delta
+    assert compare.judge_examples(new, old, metric, 0.02) == (share if alone else both)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "turned"), [(0.4, 0.6, (-0.6, -0.4)), (None, 0.6, (-0.6, None)), (None, None, (None, None))]
+)
+def test_limits_change_sides_with_the_sign(low: float | None, high: float | None, turned: tuple[float, float]) -> None:
+    """What is not known is not known on the other side."""
+    change = compare.oriented(Interval(value=0.5, low=low, high=high), -1.0)
+    assert (change.value, change.low, change.high) == (-0.5, *turned)
+    assert compare.oriented(change, 1.0) is change
+
+
 def test_lower_is_better_turns_the_change_around() -> None:
     """An error that grew is a loss: with MAE, +0.5 is worse by 0.5."""
     mae = MetricInfo(name="mae", percent=False, higher_is_better=False)
@@ -202,10 +261,25 @@ def test_processes_beyond_the_first_are_the_freedom_of_a_change(old: int, new: i
     assert delta.freedom == freedom
 
 
-@pytest.mark.parametrize(("shift", "whole"), [(0.0, True), (1e-6, False), (0.5, False)])
+def test_a_score_that_is_no_count_of_examples_has_no_flips_that_explain_it() -> None:
+    """It is a share of a thousandth of an example more."""
+    told = accuracy(harmful=5, beneficial=2)
+    assert compare.whole_change(replace(told, value=told.value + 1e-6)) is None
+    assert compare.whole_change(replace(told, value=told.value + 1e-12)) == told.flips
+
+
+@pytest.mark.parametrize(("shift", "whole"), [(0.0, True), (1e-8, False), (0.5, False)])
 def test_flips_are_the_change_only_where_they_add_up_to_it(shift: float, whole: bool) -> None:
     """A metric that moves by something else than right and wrong answers has no share that flips explain."""
     told = accuracy(harmful=5, beneficial=2)
     assert told.delta is not None
     moved = replace(told, delta=replace(told.delta, value=told.delta.value + shift))
     assert compare.whole_change(moved) == (told.flips if whole else None)
+
+
+def test_all_that_limits_a_comparison_of_times_is_noted() -> None:
+    """One process and a protocol without a control, then what limits the accuracy."""
+    plain = speedup(protocol="sequential", processes=1)
+    few = accuracy(n=500, right=485)
+    notes = only([int8(speedup=plain)], [int8(speedup=plain, accuracy=few)]).notes
+    assert [note[:12] for note in notes] == ["measured in ", "protocol seq", "scored on 10"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import fp32, info, int8, latency
+from made_records import CASE, fp32, info, int8, latency
 
 from qbench.compare.environment import differences, is_same_run, suite_changes
 from qbench.record.commit import Commit
@@ -29,6 +29,23 @@ def test_only_what_differs_is_listed() -> None:
         ("torch", "2.12", "2.13"),
         ("data", f"{'a' * 12}…", f"{'b' * 12}…"),
         ("kind of run", "a run proper", "a quick look"),
+    )
+
+
+def test_values_are_said_as_they_are_but_for_digests() -> None:
+    """A list without items is none, a digest is cut, a long sentence is not; what changes with every run is not
+    listed."""
+    words = "many words " * 8
+    old = info(versions={"onnx": "1.20"}, environment={"isa_switches": ["A=1"], "note": words, "load_average": 1.0})
+    new = info(
+        environment={"isa_switches": [], "note": f"{words}.", "load_average": 2.0, "key": "f" * 64, "hex": "f" * 63}
+    )
+    assert differences(old, new) == (
+        ("isa switches", "A=1", "none"),
+        ("note", words, f"{words}."),
+        ("key", "not known", f"{'f' * 12}…"),
+        ("hex", "not known", "f" * 63),
+        ("onnx", "1.20", "not known"),
     )
 
 
@@ -63,3 +80,9 @@ def test_a_run_is_known_as_itself() -> None:
     assert facts.coverage is not None
     shares = [replace(facts, coverage=replace(facts.coverage, macs_int8=share)) for share in (0.0, None)]
     assert not is_same_run(info(), info(), *([int8(artifact=artifact)] for artifact in shares))
+    assert not is_same_run(info(), info(environment={"cpu": "CPU B"}), own, own)
+    bf16 = "net/bf16/openvino/t1/b1"
+    for case in (CASE, bf16):
+        sides = [[int8(case, coverage=share)] for share in (0.98, 0.9801)]
+        assert not is_same_run(info(), info(), *sides)
+        assert is_same_run(info(), info(), sides[0], [int8(case, coverage=0.98 + 1e-9)])

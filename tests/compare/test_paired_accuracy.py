@@ -62,6 +62,14 @@ def test_numbers_are_compared_by_their_differences() -> None:
     assert delta.accuracy_p < 1e-6
 
 
+def test_numbers_of_few_examples_are_tested_by_their_own_freedom() -> None:
+    """One less than there are examples: the p-value and the limits say the same."""
+    base = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    delta = only(scores(base), scores(base + np.array([0.1, 0.2, 0.15, 0.12, 0.3])))
+    assert delta.accuracy is not None
+    assert delta.accuracy_p == two_sided(delta.accuracy, 0.0, 0.95, 4) != two_sided(delta.accuracy, 0.0, 0.95, 5)
+
+
 def test_a_metric_of_all_examples_is_resampled() -> None:
     """One that no example has alone: both runs on the same draws."""
     rng = np.random.default_rng(0)

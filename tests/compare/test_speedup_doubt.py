@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
-from made_records import speedup
+from made_records import int8, speedup
 
-from qbench.compare.speedup_doubt import find_doubt, find_unsteadiness, room_to_promise
+from qbench.compare.speedup_doubt import find_doubt, find_unsteadiness, is_coarse, room_to_promise
 from qbench.stats.interval_type import Interval
 
 
@@ -40,6 +40,13 @@ def test_a_speed_up_is_doubted_for_its_control_and_its_drift(changes: dict[str, 
     race after one or two processes has neither, and limits that allow for both."""
     doubt = find_doubt(speedup(**changes), 0.025, "half the tolerance")
     assert doubt is None if said is None else said in str(doubt)
+
+
+@pytest.mark.parametrize(("stopped", "coarse"), [("screened", True), ("left", False), (None, False)])
+def test_what_left_the_race_after_the_screening_is_coarse(stopped: str | None, coarse: bool) -> None:
+    """What was not measured is not."""
+    assert is_coarse(int8(speedup=speedup(stopped=stopped))) is coarse
+    assert not is_coarse(int8(speedup=None))
 
 
 @pytest.mark.parametrize("steady", [True, False, None])

@@ -31,6 +31,16 @@ def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
     assert message["size_ratio"] is None
 
 
+def test_json_is_strict_and_keeps_names_readable() -> None:
+    """Letters are letters; a number that JSON does not have is an error, not another format."""
+    delta = Delta(case="é/x", change="compared", base=None, contender=None)
+    assert '"case": "é/x"' in as_json("old", "new", [delta], incomparable=None)
+    assert json.loads(as_json("old", "new", [], incomparable=None))["same_run"] is False
+    assert json.loads(as_json("old", "new", [], incomparable=None, same_run=True))["same_run"] is True
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json("old", "new", [replace(delta, size_ratio=float("nan"))], incomparable=None)
+
+
 @pytest.mark.parametrize(
     ("p", "told"),
     [(0.00099, "p < 0.001"), (0.001, "p = 0.001"), (0.0391, "p = 0.039"), (0.0994, "p = 0.099"), (0.0995, "p = 0.10")],

@@ -66,6 +66,14 @@ def test_without_a_twin_the_gain_is_said_to_be_the_trainings() -> None:
     assert describe_training_gains([qat(4, 4)], TOP1) == ()
 
 
+def test_a_gain_of_a_metric_without_a_unit_is_a_number() -> None:
+    """With its sign, and nothing behind it."""
+    delta = Interval(value=0.02, low=0.01, high=0.03)
+    record = int8(QAT, accuracy=replace(accuracy(), metric="r2", value=0.1234, delta=delta, flips=None))
+    (text,) = describe_training_gains([record], MetricInfo(name="r2", percent=False))
+    assert text.startswith("qat · onednn (+0.020): the gain over fp32")
+
+
 def test_with_a_twin_int8s_own_change_is_told() -> None:
     """Against the network of the same training the gain is gone, and the reader sees both."""
     twin = TwinChange(baseline=TWIN, delta=intervals.paired_proportions(3, 5, 1000))
@@ -73,6 +81,9 @@ def test_with_a_twin_int8s_own_change_is_told() -> None:
     gain = find_training_gain(record, TOP1)
     assert gain is not None
     assert (gain.twin, gain.int8_change) == (TWIN, twin.delta)
+    unknown = find_training_gain(qat(8, 60, twin=TwinChange(baseline=TWIN, delta=None)), TOP1)
+    assert unknown is not None
+    assert (unknown.twin, unknown.int8_change) == (None, None)
     (text,) = describe_training_gains([record], TOP1)
     assert text.startswith("qat · onednn: of +5.2 points over fp32, int8's own change, against the fp32 twin of the")
     assert text.endswith("same training, is -0.2 [-0.9, +0.4] points")

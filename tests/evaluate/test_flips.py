@@ -7,6 +7,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +23,10 @@ from qbench.evaluate import flips
 from qbench.evaluate.flips import Flip
 from qbench.record import jsonl
 from qbench.record.schema import Record
-from qbench.record.stored_run import StoredRun, read_run
+from qbench.record.stored_run import MetricInfo, StoredRun, read_run
 from qbench.report import flips as report_flips
 from qbench.report.build import build_report, judge
-from qbench.report.flips import CaseFlips, classes_told, of_run
+from qbench.report.flips import MOST_CLASSES, CaseFlips, classes_told, of_run
 from qbench.stats import multiple_testing
 
 
@@ -265,3 +266,49 @@ def test_without_labels_flips_are_changes() -> None:
     assert report_flips.without(cases) == ""
     many = [case_of(f"n{number}") for number in range(7)]
     assert report_flips.without(many).endswith("net/static/n4/t1/b1 and 2 more.")
+
+
+def write_unlabelled(folder: Path, metric: MetricInfo, **changes: Any) -> StoredRun:
+    """A run without labels whose int8 case answers one of ten otherwise."""
+    run_folder(folder, [], info((FP32, CASE), metric=metric))
+    records = [
+        write_with_predictions(folder, fp32(), predictions(list(range(10)), None)),
+        write_with_predictions(folder, int8(**changes), predictions([*range(9), 0], None)),
+    ]
+    jsonl.write(folder / "records.jsonl", records)
+    return read_run(folder)
+
+
+def test_answers_without_labels_are_classes_where_the_run_was_judged_by_them(tmp_path: Path) -> None:
+    """Of another metric the outputs may be no classes; a case that was not judged has no flips either."""
+    (case,) = of_run(write_unlabelled(tmp_path / "a", MetricInfo(name="top1_agreement", against="fp32")))
+    assert (case.count("changed"), case.doubt) == (1, None)
+    assert of_run(write_unlabelled(tmp_path / "b", MetricInfo(name="sqnr", percent=False, against="fp32"))) == ()
+    unjudged = write_unlabelled(tmp_path / "c", MetricInfo(name="top1_agreement", against="fp32"), accuracy=None)
+    assert of_run(unjudged) == ()
+
+
+def classes_of(*p_values: float) -> CaseFlips:
+    """A case that loses in a class of each of these p-values."""
+    changes = [
+        flips.ClassChange(label=n, n=20, fp32_right=15, harmful=9, beneficial=1, p_value=p, p_adjusted=p)
+        for n, p in enumerate(p_values)
+    ]
+    return replace(case_of("a", "harmful"), classes=tuple(changes))
+
+
+def test_ten_classes_of_a_case_are_listed() -> None:
+    """The surest first, then how many more there are."""
+    rising = [flips.CLASS_ERROR * 0.01 * (20 - n) for n in range(MOST_CLASSES + 1)]
+    rows = report_flips.classes_table([classes_of(*rising)]).rows
+    assert [row[1] for row in rows] == [*map(str, range(MOST_CLASSES, 0, -1)), "1 more in classes.csv"]
+    rows = report_flips.classes_table([classes_of(*rising[1:])]).rows
+    assert len(rows) == MOST_CLASSES
+    assert "more" not in rows[-1][1]
+
+
+def test_the_nearest_class_is_named_where_one_is_near() -> None:
+    """None is, where every p-value is 1; five variants without a flip are all named."""
+    assert classes_told([classes_of(1.0, 1.0)]).endswith("No class changed by more than chance.")
+    assert "nearest to it is class 1 of net/static/a/t1/b1" in classes_told([classes_of(1.0, 0.5)])
+    assert report_flips.without([case_of(f"n{number}") for number in range(5)]).endswith("net/static/n4/t1/b1.")

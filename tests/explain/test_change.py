@@ -171,3 +171,38 @@ def test_joins_in_float_are_the_recipe_that_a_suite_names_so(variants):
     named = case_of(Variants(suite, load_backends(suite)), recipe="framework-default+float_joins").variant.recipe
     assert replace(named, name=tried.name) == tried
     assert replace(tried, float_joins=None) == theirs.variant.recipe
+
+
+def test_a_share_of_int8_that_only_the_second_change_asks_for_is_kept():
+    """The first one says nothing of it."""
+    low = Change(recipe={"min_coverage": 0.1})
+    assert Change(recipe={"per_channel": True}).then(low).recipe == {"per_channel": True, "min_coverage": 0.1}
+
+
+def test_denormals_that_either_change_flushes_are_flushed():
+    """Neither says that they are not."""
+    flushed = Change(flush_denormals=True)
+    assert flushed.then(Change()).flush_denormals
+    assert Change().then(flushed).flush_denormals
+    assert not Change().then(Change()).flush_denormals
+
+
+def test_a_recipe_with_other_fields_is_no_file_of_the_user_s():
+    """A change of the recipe of a file that was brought makes qbench's own artifact."""
+    suite = parse(TEXT.replace("models: [digits-cnn]", "models: [{name: digits-cnn, int8: mine.pt}]"))
+    variants = Variants(suite, load_backends(suite))
+    case = case_of(variants, recipe="file")
+    changed = Change(recipe={"per_channel": False}).apply(case, variants).variant.recipe
+    assert (changed.per_channel, changed.file) == (False, None)
+
+
+def test_a_change_beside_the_recipe_names_no_recipe(variants):
+    """The case's own stands in the suite already."""
+    mine = case_of(variants, recipe="mine")
+    assert Change(batch_size=8).suite_keys(mine, {"calibrator": "percentile"}) == {"matrix": {"batch_sizes": [8]}}
+
+
+def test_an_artifact_for_no_other_cpu_is_one_for_this_machine(variants):
+    """A suite has no empty list of targets."""
+    keys = Change(recipe={"target": ()}).suite_keys(case_of(variants), {})
+    assert keys == {"quantize": {"static": {"backends": {"fbgemm": {"target": ["native"]}}}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from made_trials import race as tried
 from qbench.explain.change import Change
 from qbench.explain.error_trials import LEAST_SHARE
 from qbench.explain.explanation import (
+    HIDING,
+    LEAST_STEP,
     LEVEL,
+    MOST_CAUSES,
     Goal,
     Round,
     chain,
@@ -28,6 +32,7 @@ from qbench.explain.explanation import (
     list_layers,
     pair_layers,
 )
+from qbench.explain.trial import Trial
 
 BEST = Goal(left=0.5, name="the fastest of the run")
 
@@ -277,3 +282,99 @@ def test_nothing_is_added_once_the_error_is_gone():
     assert is_all_gone([loss_trial("layers", 0.3), loss_trial("layers", 0.985)])
     assert not is_all_gone([loss_trial("layers", 0.985), loss_trial("layers", None)])
     assert not is_all_gone([])
+
+
+def stub(cause, share, *, p_value=0.0, change=None, gives_up=False):
+    """A trial of exactly that share and p-value."""
+    plain = trial(cause, None, change=change)
+    saving = SimpleNamespace(share=share, lasts=True, p_nothing=lambda: p_value)
+    return Trial(counterfactual=replace(plain.counterfactual, gives_up=gives_up), saving=saving)
+
+
+def test_a_cause_is_confirmed_below_the_level_and_where_its_gain_lasts():
+    """At the level it is not shown; nor is what one race alone shows, which another may not."""
+    assert confirm(tried(stub("at", 0.5, p_value=LEVEL))) == ()
+    assert len(confirm(tried(stub("below", 0.5, p_value=0.99 * LEVEL)))) == 1
+    brief = trial("brief", 0.98, error=0.001)
+    assert brief.saving.p_nothing() < LEVEL / 2
+    assert confirm(tried(brief)) == ()
+
+
+def test_the_least_share_is_enough_and_of_equal_changes_the_first_counts():
+    """A cause must take so much away, not more."""
+    assert len(confirm(evaluate(loss_trial("least", LEAST_SHARE, error=1e-4)))) == 1
+    equal = [loss_trial("calibrator", 0.3), loss_trial("calibrator", 0.3)]
+    assert confirm(evaluate(*equal))[0] is equal[0]
+
+
+def test_what_tells_half_as_much_goes_before_what_does_all_otherwise():
+    """Exactly half is enough."""
+    whole = loss_trial("framework-default", 0.8)
+    whole = replace(whole, counterfactual=replace(whole.counterfactual, change=Change(own_recipe=True)))
+    assert [each.counterfactual.cause for each in confirm(evaluate(whole, loss_trial("joined-ranges", 0.4)))] == [
+        "joined-ranges",
+        "framework-default",
+    ]
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(0.4, "dynamic"), (0.35, "slower")])
+def test_what_keeps_layers_in_int8_must_save_half_of_what_giving_them_up_saves(share, chosen):
+    """Half is enough; less is another cause."""
+    given_up = stub("slower", 0.8, gives_up=True)
+    assert choose(tried(given_up, stub("dynamic", share)), ()).counterfactual.cause == chosen
+
+
+def test_a_hundredth_of_the_case_is_worth_a_change():
+    """Less is not."""
+    assert choose(tried(stub("least", LEAST_STEP)), ()).counterfactual.cause == "least"
+    assert choose(tried(stub("less", 0.99 * LEAST_STEP)), ()) is None
+
+
+def test_causes_are_looked_for_until_so_many_are_gone():
+    """However much each takes; and not where the last one left just what hides nothing."""
+    rounds = [race(stub("large", 0.5))] * MOST_CAUSES
+    assert goes_on(rounds[1:])
+    assert not goes_on(rounds)
+    assert not goes_on([race(stub("edge", 0.3))])
+    assert HIDING == 1 - 0.3
+
+
+def test_a_goal_that_is_just_reached_is_the_goal():
+    """Nothing of the gap is left then."""
+    result = explain_time([race(trial("large", 0.5))], [BEST])
+    assert (result.goal, result.unexplained) == (BEST, pytest.approx(0.0, abs=1e-9))
+
+
+def test_without_a_gap_nothing_is_shared():
+    """A case that nothing betters, whether no goal is known or it is at its goal."""
+    for goals in ([], [Goal(left=1.0, name="the case itself")]):
+        result = explain_time([race(trial("none", 1.0))], goals)
+        assert (result.goal.left, result.unexplained, result.confirmed) == (1.0, None, ())
+        assert result.share_alone(trial("none", 0.9)) is None
+
+
+def test_the_race_that_others_disturbed_most_tells_how_far_they_did():
+    """Of those where the system told."""
+    rounds = [Round(tried=tried(trial("none", 1.0), off_core=share), chosen=None) for share in (0.1, 0.3, None)]
+    assert explain_time(rounds, [BEST]).tried.off_core == 0.3
+    assert explain_time(rounds[-1:], [BEST]).tried.off_core is None
+
+
+def test_a_step_that_could_not_be_evaluated_takes_nothing():
+    """What is left without all of them is not known then."""
+    alone = (loss_trial("layers", 0.5, part="a"), loss_trial("layers", 0.4, part="b"))
+    result = explain_error(evaluate(*alone), alone, (alone[0], loss_trial("layers", None)))
+    assert [loss.saved for loss in result.confirmed] == [pytest.approx(0.5), 0.0]
+    assert result.unexplained is None
+
+
+def test_layers_that_could_not_be_evaluated_are_in_no_list():
+    """They have no share to be ordered by."""
+    layers = list_layers(evaluate(loss_trial("layers", None, part="a"), loss_trial("layers", 0.1, part="b")))
+    assert [layer.counterfactual.part for layer in layers] == ["b"]
+
+
+def test_the_first_cause_stays_however_little_it_takes():
+    """It is beyond nothing."""
+    alone = (loss_trial("layers", 0.5, part="a"), loss_trial("calibrator", 0.4))
+    assert drop_idle_loss(alone, (loss_trial("layers", 0.01), loss_trial("layers", 0.5))) == alone

@@ -275,3 +275,10 @@ def test_a_run_keeps_the_layers_that_could_be_tried():
     flattered = store_error(OPENED, explain_losses(replace(data, counterfactual=evaluated), FAILED), TITLES)
     assert flattered.note == FLATTERS
     assert store_error(OPENED, explain_error(evaluate(FAILED), (), ()), TITLES).figures.metric_change is None
+
+
+def test_what_closes_no_share_of_its_own_takes_no_seconds_of_its_own():
+    """A gain that was shown beyond other changes alone."""
+    beyond = replace(TWO_CAUSES, hidden=(replace(HIDDEN, beyond=True),))
+    (overlapping,) = store_time(OPENED, explain(beyond), TITLES).figures.overlapping
+    assert (overlapping.share, overlapping.seconds) == (None, 0.0)

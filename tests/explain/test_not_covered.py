@@ -65,3 +65,11 @@ def test_the_operator_is_the_network_s_where_a_runtime_calls_it_otherwise():
     runs_as = replace(LAYERS[1], operator="MatMul brgemm_avx512_f32")
     uncovered = find_not_covered(artifact(LAYERS[0], runs_as), artifact(*LAYERS), None)
     assert uncovered.layers == (("scores", "Einsum"),)
+
+
+def test_layers_without_work_have_no_share_of_it():
+    """Nothing is no part of nothing; a layer of the same name in int8 is covered."""
+    idle = replace(LAYERS[1], macs=0)
+    assert find_not_covered(artifact(idle), artifact(idle), None).macs_share is None
+    twice = (*LAYERS, replace(LAYERS[1], precision="int8", macs=100))
+    assert find_not_covered(artifact(*twice), artifact(*LAYERS), None).macs_share == pytest.approx(0.15)

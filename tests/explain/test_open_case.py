@@ -13,11 +13,23 @@ from made_runs import run_folder
 
 from qbench import consent
 from qbench import suite as suites
-from qbench.errors import UsageError
-from qbench.explain.open_case import OpenCase, find_record, read_suite, why_not_explained
+from qbench.errors import CaseError, UsageError
+from qbench.explain.change import Change
+from qbench.explain.open_case import (
+    OpenCase,
+    _differs,
+    find_record,
+    load_all_backends,
+    open_case,
+    read_suite,
+    why_not_built,
+    why_not_explained,
+)
+from qbench.measure.worker import INPUTS
 from qbench.models.postprocess import Postprocess
+from qbench.progress.live import Silent
 from qbench.record.schema import Accuracy, read_case_id
-from qbench.record.stored_run import SuiteInfo, read_run
+from qbench.record.stored_run import MetricInfo, SuiteInfo, read_run
 from qbench.suite import parse
 
 STATIC, FP32, BROKEN = "net/static/onednn/t1/b1", "net/fp32/torch/t1/b1", "net/static/fbgemm/t1/b1"
@@ -184,3 +196,125 @@ def test_a_case_is_explained_by_the_metric_that_judged_it(stored, gate, judged, 
     data: Any = SimpleNamespace(evaluation_labels=lambda: [0] if labelled else None)
     opened: Any = SimpleNamespace(run=run, suite=parse(TEXT + gate), data=data)
     assert cast("Any", OpenCase.metric).fget(opened).name == name
+
+
+def get(name: str, **facts: Any) -> Any:
+    """What a case with these facts says of itself under that name."""
+    return cast("Any", getattr(OpenCase, name)).fget(SimpleNamespace(**facts))
+
+
+def test_what_the_run_says_of_its_metric_goes_before_what_the_suite_does():
+    """A run of before says nothing: the metric's name is known then."""
+    metric = SimpleNamespace(name="mae")
+    for told, expected in ((MetricInfo(name="own", percent=False), "own"), (None, "mae")):
+        run = SimpleNamespace(info=SimpleNamespace(metric=told))
+        assert get("metric_info", run=run, metric=metric).name == expected
+
+
+@pytest.mark.parametrize(("accuracy", "place"), [(None, 0), (SimpleNamespace(judged=2), 2)])
+def test_the_judged_output_is_the_record_s(accuracy, place):
+    """The first one where nothing was scored."""
+    assert get("judged_output", record=SimpleNamespace(accuracy=accuracy)) == place
+
+
+def test_what_the_suite_says_is_that_of_the_case_s_own_recipe():
+    """Not what it says in another one."""
+    choices = (
+        SimpleNamespace(name="mine", keys=(("percentile", 90),)),
+        SimpleNamespace(name="other", keys=(("calibrator", "minmax"),)),
+    )
+    for name, keys in (("mine", {"percentile": 90}), ("other", {"calibrator": "minmax"}), ("default", {})):
+        case = SimpleNamespace(variant=SimpleNamespace(recipe=SimpleNamespace(name=name)))
+        assert get("recipe_keys", case=case, suite=SimpleNamespace(recipe=choices)) == keys
+
+
+@pytest.mark.parametrize(("asked", "cores"), [(None, None), (1, (3,)), (2, (2, 3))])
+def test_a_child_has_the_last_cores_where_it_is_told_how_many(asked, cores, monkeypatch):
+    """Those where cases are measured; any where nobody says."""
+    monkeypatch.setattr(
+        "qbench.explain.open_case.call", lambda function, *words, limits, cores, progress: (words, cores)
+    )
+    opened: Any = SimpleNamespace(cores=(1, 2, 3), limits=None, progress=SimpleNamespace(advance=None))
+    assert OpenCase.call_child(opened, print, "a", cores=asked) == (("a",), cores)
+
+
+def test_a_case_is_measured_on_the_last_cores_with_real_examples():
+    """As many batches as a worker keeps, or as many examples as there are."""
+    for batch_size, available, count in ((2, 1000, 2 * INPUTS), (2, 5, 5), (1, 1000, INPUTS)):
+        variant = SimpleNamespace(backend="openvino", mode="static")
+        case: Any = SimpleNamespace(variant=variant, threads=2, batch_size=batch_size)
+        data = SimpleNamespace(evaluation_count=available, evaluation=lambda first, count: ((first, count),))
+        opened: Any = SimpleNamespace(data=data, cores=(1, 2, 3), postprocess=None)
+        spec = OpenCase.specify_worker(opened, "case", case, cast("Any", SimpleNamespace(file=Path("model"))), A="1")
+        assert (spec.cores, spec.inputs, spec.environment) == ((2, 3), ((0, count),), {"A": "1"})
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "own"), ("other", "other")])
+def test_a_variant_is_built_with_the_case_s_data_and_never_trained(given, used, monkeypatch):
+    """Unless other examples are to calibrate it; a training takes hours."""
+    told: dict[str, Any] = {}
+    monkeypatch.setattr("qbench.explain.open_case.build", lambda variant, **named: told.update(named) or "artifact")
+    opened: Any = SimpleNamespace(model="model", data="own", cache="cache", limits=None, progress=None)
+    assert OpenCase.build(opened, cast("Any", "variant"), given) == "artifact"
+    assert (told["data"], told["train_qat"], told["watched"], told["root"]) == (used, False, False, "cache")
+
+
+def test_backends_of_a_suite_and_those_that_are_installed_can_be_tried(monkeypatch):
+    """One that a suite asks for stays with what that suite says of it, installed or not."""
+    plugins = {
+        "asked": SimpleNamespace(missing=lambda: None),
+        "here": SimpleNamespace(missing=lambda: None),
+        "gone": SimpleNamespace(missing=lambda: "not installed"),
+    }
+    own = SimpleNamespace(missing=lambda: "not installed")
+    monkeypatch.setattr("qbench.explain.open_case.load_backends", lambda suite: {"asked": own})
+    monkeypatch.setattr("qbench.explain.open_case.registry.names", lambda kind: list(plugins))
+    monkeypatch.setattr("qbench.explain.open_case.registry.load", lambda kind, name: plugins[name])
+    assert load_all_backends(cast("Any", None)) == {"asked": own, "here": plugins["here"]}
+
+
+@pytest.mark.parametrize(
+    ("record", "differs"),
+    [
+        (None, False),
+        (SimpleNamespace(artifact=None), False),
+        (SimpleNamespace(artifact=SimpleNamespace(sha256="a")), False),
+        (SimpleNamespace(artifact=SimpleNamespace(sha256="b")), True),
+    ],
+)
+def test_an_artifact_differs_from_one_that_is_known(record, differs):
+    """By its bytes; of none nothing is said."""
+    assert _differs(record, cast("Any", SimpleNamespace(sha256="a"))) == differs
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "trained"),
+    [
+        ("qat", Change(mode="qat"), True),
+        ("qat", Change(batch_size=8), False),
+        ("static", Change(mode="static"), False),
+    ],
+)
+def test_only_what_would_be_trained_anew_is_not_built(mode, change, trained):
+    """A trained network with another batch size is the same file."""
+    case: Any = SimpleNamespace(variant=SimpleNamespace(mode=mode))
+    assert (why_not_built(change, case) is not None) == trained
+
+
+@pytest.mark.parametrize(("modes", "train"), [(("static", "fp32"), False), (("static", "fp32", "qat"), True)])
+def test_examples_to_train_on_are_prepared_where_the_run_trained(stored, modes, train, monkeypatch):
+    """Else the network and its data are those of another request, and come from no cache."""
+    asked = []
+
+    def call(function, request, *words, **named):
+        asked.append(request.train)
+        raise CaseError("enough")
+
+    monkeypatch.setattr("qbench.explain.open_case.request_of", lambda *_, train: SimpleNamespace(train=train))
+    monkeypatch.setattr("qbench.explain.open_case.call", call)
+    ids = {"static": "digits-cnn/static/onednn/t1/b1", "fp32": "digits-cnn/fp32/torch/t1/b1"}
+    ids["qat"] = "digits-cnn/qat/onednn/t1/b1"
+    run = replace(stored, records=tuple(int8(ids[mode]) for mode in modes))
+    with pytest.raises(CaseError, match="enough"):
+        open_case(run, run.records[0], parse(TEXT), Path("cache"), Silent())
+    assert asked == [train]

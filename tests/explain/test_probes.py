@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from qbench import registry
+from qbench.explain import probes
 from qbench.explain.probes import (
     find_fixed_ranges,
     find_joins,
@@ -134,3 +138,60 @@ def test_only_cases_that_share_a_scale_are_asked_for_joins(backend, recipe, aske
     assert find_joins(opened) == (("cat",) if asked else ())
     assert [call[0] for call in calls] == ([asked] if asked else [])
     assert [call[-1][0].tolist() for call in calls] == ([list(range(8))] if asked else [])
+
+
+def test_a_recipe_without_a_flow_fixes_no_range_and_a_file_has_no_joins():
+    """What the user brought is built by nobody here."""
+    opened = SimpleNamespace(
+        case=SimpleNamespace(variant=SimpleNamespace(recipe=Recipe(flow=None), backend="onednn", mode="static")),
+        backends={"onednn": registry.load("backend", "onednn")},
+        call_child=lambda *words: pytest.fail("asked"),
+    )
+    assert find_fixed_ranges(opened) == ()
+    opened.case.variant.recipe = Recipe(flow="fx", framework_default=True, file="mine.pt")
+    assert find_joins(opened) == ()
+
+
+def test_a_network_that_is_a_fixed_range_itself_has_no_name():
+    """A recipe leaves modules in float by their name."""
+    reference = ModelReference(name="net", source="python", path=None, attribute="build")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probes, "load_network", lambda *_: SimpleNamespace(module=torch.nn.Tanh()))
+        assert list_fixed_ranges(reference, None, None, progress=None) == ()
+        patch.setattr(probes, "load_network", lambda *_: SimpleNamespace(kind="onnx"))
+        assert list_joins(reference, None, (), progress=None) == ()
+
+
+class Denormal:
+    """A runner whose calls take twice as long where denormals are not taken as zero; the clock is its own."""
+
+    def __init__(self):
+        self.now, self.flushed, self.calls = 0.0, False, 0
+
+    def flush(self, on):
+        """As ``denormals.flush``."""
+        self.flushed = on
+
+    def prepare(self, inputs):
+        """As they are."""
+        return inputs
+
+    def context(self):
+        """None is needed."""
+        return contextlib.nullcontext()
+
+    def __call__(self, prepared):
+        self.calls += 1
+        self.now += 0.01 if self.flushed else 0.02
+
+
+def test_how_much_faster_calls_are_without_denormals(monkeypatch):
+    """Twice as fast; the process is left as it was."""
+    runner = Denormal()
+    monkeypatch.setattr(probes.denormals, "flush", runner.flush)
+    monkeypatch.setattr(probes.time, "perf_counter", lambda: runner.now)
+    monkeypatch.setattr(probes.registry, "load", lambda kind, name: SimpleNamespace(load=lambda file, threads: runner))
+    gain = probes.time_flushing_here("backend", Path("file"), (), 1, progress=None)
+    assert gain == pytest.approx(2.0)
+    assert runner.calls > 20
+    assert not runner.flushed

@@ -10,7 +10,7 @@ from made_records import failed, fp32, int8, latency
 from made_situations import situation
 from made_trials import evaluate, loss_trial, race, trial
 
-from qbench.errors import UsageError
+from qbench.errors import CaseError, UsageError
 from qbench.explain import story
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
@@ -199,3 +199,176 @@ def test_each_race_is_without_the_cause_that_the_one_before_it_confirmed(monkeyp
     rounds = _try_in_rounds(opened, situation(), 1.0)
     assert raced == [(["a", "b"], Change(), "rival"), (["b"], MODE, None)]
     assert [each.chosen.counterfactual.cause for each in rounds] == ["a", "b"]
+
+
+def make_described(**facts):
+    """A case with all that causes are judged from, beside a backend that is not installed."""
+    built = SimpleNamespace(layers=("layer",), conversion=SimpleNamespace(layer_numbers={"layer": 1}))
+    plain = {
+        "case": SimpleNamespace(variant=SimpleNamespace(backend="here")),
+        "artifact": SimpleNamespace(built=built),
+        "backends": {
+            "here": SimpleNamespace(machine_code=True, missing=lambda: None),
+            "gone": SimpleNamespace(machine_code=False, missing=lambda: "not installed"),
+        },
+        "record": SimpleNamespace(observed={"amx_tiles": True}, interference=None, accuracy=None),
+        "run": SimpleNamespace(samples=lambda record: {"faults": [4], "calls_ns": [1, 1]}),
+        "record_seconds": 0.5, "cores": (2, 3), "cache": "cache", "limits": "limits",
+    }  # fmt: skip
+    return SimpleNamespace(**{**plain, **facts})
+
+
+def test_a_situation_tells_what_is_known_of_the_case(monkeypatch):
+    """The last core is the timed one; backends that are not installed are left out."""
+    monkeypatch.setattr(story.fingerprint, "switches", lambda: ("A=1",))
+    monkeypatch.setattr(story.fingerprint, "pinned_core", lambda: 0)
+    opened = make_described()
+    described = story.describe(opened, "times")
+    assert (described.case, described.layers, described.times) == (opened.case, ("layer",), "times")
+    assert (described.layer_numbers, described.backends) == ({"layer": 1}, ("here",))
+    assert (described.hiding_variables, described.faults_per_call, described.call_seconds) == (("A=1",), 2.0, 0.5)
+    assert (described.machine_code, described.amx_tiles, described.timed_core, described.pinned) == (
+        True,
+        True,
+        3,
+        True,
+    )
+
+
+def test_what_a_worker_did_not_tell_is_not_known(monkeypatch):
+    """And a process without a core of its own is not pinned."""
+    monkeypatch.setattr(story.fingerprint, "pinned_core", lambda: None)
+    described = story.describe(make_described(record=SimpleNamespace(observed=None)))
+    assert (described.amx_tiles, described.pinned, described.times) == (None, False, None)
+
+
+@pytest.mark.parametrize(("interference", "calm"), [(None, None), (SimpleNamespace(calm_seconds=2.0), 2.0)])
+def test_the_peak_is_measured_as_calmly_as_the_case(interference, calm, monkeypatch):
+    """On its cores; a machine that cannot tell its peak has none."""
+    opened = make_described(record=SimpleNamespace(interference=interference))
+    monkeypatch.setattr(story, "measure_peak", lambda *words, **named: (words, named))
+    assert story._measure_peak(opened) == (
+        ("cache",),
+        {"limits": "limits", "cores": (2, 3), "calm_seconds": calm},
+    )
+
+    def fail(*words, **named):
+        raise CaseError("it crashed")
+
+    monkeypatch.setattr(story, "measure_peak", fail)
+    assert story._measure_peak(opened) is None
+
+
+def try_rounds(monkeypatch, names, seconds, **facts):
+    """The rounds of causes with these names, and the situation, the causes and the base of each race."""
+    raced, situations = [], []
+
+    def propose(concern, described):
+        situations.append(described)
+        changes = {"env": Change(environment={"A": ""}), "mode": MODE}
+        return [Counterfactual(cause=name, text=name, change=changes.get(name, BATCH)) for name in names]
+
+    def try_changes(opened, counterfactuals, *, max_seconds, base, rival):
+        raced.append([each.cause for each in counterfactuals])
+        return race(*(replace(trial(each.cause, seconds[each.cause]), counterfactual=each) for each in counterfactuals))
+
+    monkeypatch.setattr(story, "propose", propose)
+    monkeypatch.setattr(story, "try_changes", try_changes)
+    monkeypatch.setattr(story, "_find_fastest", lambda opened: None)
+    monkeypatch.setattr(story, "_changes", lambda *_: True)
+    rounds = _try_in_rounds(SimpleNamespace(apply=lambda change: change), situation(**facts), 1.0)
+    return rounds, raced, situations
+
+
+def test_a_changed_case_has_no_times_of_its_own(monkeypatch):
+    """Nor the seconds of the run, nor a variable that was just taken away; the case is the changed one."""
+    _, raced, (first, second, *_) = try_rounds(
+        monkeypatch, ["env", "mode"], {"env": 0.3, "mode": 0.5}, hiding_variables=("A=1", "B=2"), call_seconds=0.5
+    )
+    assert raced == [["env", "mode"], ["mode"]]
+    assert (first.hiding_variables, first.call_seconds) == (("A=1", "B=2"), 0.5)
+    assert first.times is not None
+    assert (second.hiding_variables, second.call_seconds, second.times) == (("B=2",), None, None)
+    assert second.case == Change(environment={"A": ""})
+
+
+def test_races_end_where_no_other_cause_may_show(monkeypatch):
+    """One small gain hides nothing; a case for which nothing is proposed is raced all the same, for its time."""
+    rounds, raced, _ = try_rounds(monkeypatch, ["env", "mode"], {"env": 0.8, "mode": 1.0})
+    assert raced == [["env", "mode"]]
+    assert rounds[0].chosen.counterfactual.cause == "env"
+    rounds, raced, _ = try_rounds(monkeypatch, [], {})
+    assert (raced, rounds[0].chosen) == ([[]], None)
+
+
+class Losses:
+    """Evaluates layers in float: the share that each set of them takes away."""
+
+    shares: dict[tuple[str, ...], float]
+
+    def __init__(self, opened, folder):
+        assert folder.is_dir()
+
+    def try_change(self, counterfactual):
+        """The share of the layers that it puts in float."""
+        share = self.shares.get(counterfactual.change.recipe["skip_layers"])
+        return replace(loss_trial(counterfactual.cause, share), counterfactual=counterfactual)
+
+    def conclude(self, trials):
+        """The trials as they are."""
+        return evaluate(*trials)
+
+
+def explain_losses(monkeypatch, shares, accuracy=None):
+    """The explanation of what these layers take, and the situation that proposed them."""
+    situations = []
+
+    def propose(concern, described):
+        situations.append(described)
+        alone = [names for names in shares if len(names) == 1]
+        return [
+            Counterfactual(cause=names[0], text=names[0], change=Change(recipe={"skip_layers": names}))
+            for names in alone
+        ]
+
+    monkeypatch.setattr(story, "propose", propose)
+    monkeypatch.setattr(story, "Evaluation", Losses)
+    monkeypatch.setattr(Losses, "shares", shares, raising=False)
+    monkeypatch.setattr(story, "offer_calibration", lambda opened: ("test", 8))
+    monkeypatch.setattr(story.probes, "find_fixed_ranges", lambda opened: ("gate",))
+    monkeypatch.setattr(story.probes, "find_joins", lambda opened: ("cat",))
+    opened = make_described(record=SimpleNamespace(observed=None, accuracy=accuracy))
+    return story._explain_losses(opened), situations[0]
+
+
+def test_what_takes_nothing_beyond_the_others_is_left_out_and_the_rest_tried_again(monkeypatch):
+    """Until each of them takes something beyond those before it."""
+    shares = {("a",): 0.5, ("b",): 0.4, ("c",): 0.3, ("a", "b"): 0.505, ("a", "b", "c"): 0.7, ("a", "c"): 0.8}
+    result, _ = explain_losses(monkeypatch, shares)
+    assert [loss.trial.counterfactual.cause for loss in result.confirmed] == ["a", "c"]
+    assert [loss.saved for loss in result.confirmed] == [pytest.approx(0.5), pytest.approx(0.3)]
+    assert [trial.counterfactual.cause for trial in result.hidden] == ["b"]
+    assert result.change == Change(recipe={"skip_layers": ("a", "c")})
+
+
+def test_no_more_causes_of_an_error_are_taken_away_together_than_that(monkeypatch):
+    """The rest is told as what takes no more beside them."""
+    names = "abcdefgh"
+    shares = {tuple(names[:count]): 0.1 * count for count in range(2, len(names) + 1)}
+    shares |= {(name,): 0.3 - 0.01 * place for place, name in enumerate(names)}
+    shares["a", "b"], shares["a", "b", "c"] = 0.35, 0.38
+    result, _ = explain_losses(monkeypatch, shares)
+    assert [loss.trial.counterfactual.cause for loss in result.confirmed] == list(names[:MOST_STEPS])
+    assert [trial.counterfactual.cause for trial in result.hidden] == list(names[MOST_STEPS:])
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "inputs"),
+    [(None, ()), (SimpleNamespace(inputs=None), ()), (SimpleNamespace(inputs=("fit",)), ("fit",))],
+)
+def test_causes_of_an_error_are_judged_from_what_data_and_network_tell(accuracy, inputs, monkeypatch):
+    """Runs of before have no inputs."""
+    result, described = explain_losses(monkeypatch, {("a",): 0.0}, accuracy)
+    assert described.inputs == inputs
+    assert (described.evaluation, described.fixed_ranges, described.joins) == (("test", 8), ("gate",), ("cat",))
+    assert (result.confirmed, result.together) == ((), None)

@@ -1,11 +1,16 @@
 """Rules of explain/tables: where the time of a call goes, in rows."""
 
 from made_situations import layer_time, node
+from made_trials import evaluate, loss_trial
 
-from qbench.explain.tables import LONGEST_LAYERS, make_kind_table, make_time_table
+from qbench.explain.explanation import LayerLoss, explain_error
+from qbench.explain.tables import LONGEST_LAYERS, make_error_table, make_kind_table, make_time_table
 from qbench.explain.text import describe_watching
 from qbench.explain.where_time_goes import TimeShares
+from qbench.formatting import DASH
+from qbench.progress.table import align
 from qbench.quant.artifacts.node_profile import CallProfile
+from qbench.record.stored_run import MetricInfo
 
 
 def make_times(*, scale=1.0, call=1e-3, layers=3):
@@ -43,3 +48,17 @@ def test_the_longest_layers_are_shown():
     assert len(table.rows) == LONGEST_LAYERS
     assert table.rows[0] == ("l0", "conv", "int8 product", "500 µs", "800 µs", "")
     assert len(make_time_table(make_times(layers=2)).rows) == 2
+
+
+def test_a_layer_that_was_not_tried_with_those_above_has_a_dash():
+    """Beside what it takes away alone."""
+    layers = (LayerLoss(trial=loss_trial("layers", 0.5, part="a"), together=None),)
+    table = make_error_table(explain_error(evaluate(), (), (), layers), MetricInfo(name="top1"))
+    assert table.rows == (("a", "50.0 [48.0, 52.0] %", DASH, DASH),)
+
+
+def test_names_stand_to_the_left():
+    """Of a layer: its name, its operator and its kind."""
+    lines = align(make_time_table(make_times(layers=1))).splitlines()
+    header, row = lines[0], lines[1]
+    assert row.index("int8 product") == header.index("kind")

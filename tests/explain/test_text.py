@@ -16,6 +16,7 @@ from qbench.explain.change import Change
 from qbench.explain.explanation import Goal, Round, choose, confirm, explain_error, explain_time
 from qbench.explain.suite_text import OPTION, list_environment, write_option, write_suite_keys
 from qbench.explain.text import (
+    AS_FAST,
     ERROR,
     TIME,
     describe_accuracy,
@@ -315,3 +316,34 @@ def test_an_option_has_no_setting_that_stands_above_it():
         "#       onnxruntime: {last_layer_float: true}",
         "# export B=2",
     ]
+
+
+def test_without_anything_better_no_gap_is_told():
+    """Nor what of it is not explained; without fp32 beside it, only what it takes."""
+    raced = Round(tried=replace(tried(), fp32_seconds=None), chosen=None)
+    result = explain_time([raced], [])
+    assert list_time_head(SLOW, result) == ["net/static/onednn/t1/b1: 1.00 s for one example."]
+    assert list_lines(result) == [TIME.nothing]
+
+
+def test_a_twentieth_of_the_time_without_the_core_is_noted():
+    """From there on, not above."""
+    assert list_time_head(SLOW, explain_races([trial("engine", 0.5)], off_core=0.05))[-1].startswith("Note: ")
+
+
+def test_a_format_three_percent_slower_is_as_fast():
+    """At that bound, not only below."""
+    own, other = int8(latency=latency(0.001)), int8("net/bf16/torch/t1/b1", latency=latency(0.001 * (1 + AS_FAST)))
+    assert len(list_other_formats(own, [own, other])) == 1
+
+
+def test_what_rounding_takes_below_nothing_is_nothing():
+    """No share of a gap is told as less than that."""
+    result = replace(explain_races([trial("engine", 0.5)]), unexplained=-0.01)
+    assert list_causes(result, TITLES, TIME, METRIC)[-1] == "Not explained: 0 % of the gap."
+
+
+def test_an_option_without_a_batch_size_is_none():
+    """What single requests gain stands above."""
+    static = Change(mode="static")
+    assert write_suite_keys(static, OPENED, static) == write_suite_keys(static, OPENED)

@@ -232,3 +232,31 @@ def test_all_are_raced_to_the_end_against_the_case(monkeypatch):
     ]  # fmt: skip
     assert (race.rules.everything, race.rules.max_seconds, race.seed) == (True, 9.0, 7)
     assert (race.rules.least, race.rules.tie) == (GENERATIONS, race.rules.precision)
+
+
+def test_the_arm_that_others_disturbed_most_tells_how_far_they_did(monkeypatch):
+    """Of the race; it is the largest share of all arms."""
+    shares = {ORIGINAL: 0.1, FP32: 0.3, "mode-0": 0.2}
+    samples = {
+        name: replace(make_samples(4.0), off_core=np.full(12, share, np.float32)) for name, share in shares.items()
+    }
+    monkeypatch.setattr(time_trials, "race_artifacts", lambda *_: (samples, {}))
+    assert try_changes(make_opened(), [MODE], max_seconds=1.0, base=None).off_core == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("modes", "alike"), [(("static", "dynamic"), True), (("fp32", "fp32"), True),
+                                              (("static", "fp32"), False)])  # fmt: skip
+def test_int8_beside_fp32_is_another_kind_of_comparison(modes, alike, monkeypatch):
+    """Processes of two kinds of work differ otherwise than those of one."""
+    told = []
+    monkeypatch.setattr(time_trials, "compare_times", lambda *_, alike: told.append(alike))
+    case, other = map(make_case, modes)
+    assert time_trials._compare_examples(make_samples(1.0), case, make_samples(2.0), other) is None
+    assert told == [alike]
+
+
+def test_a_rival_that_was_not_measured_is_none(monkeypatch):
+    """However fast the run says it is."""
+    race_in_memory(monkeypatch, {ORIGINAL: 4.0, FP32: 8.0})
+    result = try_changes(make_opened(), [], max_seconds=1.0, base=None, rival=make_case(name="the rival"))
+    assert (result.rival, result.rival_seconds) == (None, None)

@@ -80,3 +80,9 @@ def test_inaccurate_cases_that_are_explained_are_left_out():
 def test_without_rules_no_case_is_known_to_be_wrong():
     """A suite that cannot be read has no margin."""
     assert list_inaccurate_cases(judge(RECORDS, MetricInfo(name="top1"), None)) == []
+
+
+def test_a_short_case_that_loses_much_comes_before_a_long_one_that_loses_little():
+    """What a speed-up as promised would save decides, not what a call takes."""
+    little, much = record("net/static/a/t1/b1", 1.9, 1e-3), record("net/static/b/t1/b1", 1.0, 5e-4)
+    assert list_slow_cases([little, much], 2.0) == [much.case.id, little.case.id]

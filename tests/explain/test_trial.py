@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 
-from qbench.explain.trial import compare_errors, signal_to_noise_db, square_errors
+from qbench.explain.trial import (
+    LEAST_EXAMPLES,
+    RACE_SPREAD,
+    RemovedError,
+    SavedTime,
+    compare_errors,
+    save_time,
+    signal_to_noise_db,
+    square_errors,
+)
+from qbench.measure.paired_difference import PairedDifference
 
 ERRORS = arrays(np.float64, 20, elements=st.floats(1e-3, 1e3))
 
@@ -60,3 +73,55 @@ def test_limits_cover_the_true_share():
         share = compare_errors(errors, errors * random.gamma(2.0, (1 - true) / 2.0, 200)).interval()
         covered += share.low <= true <= share.high
     assert 0.92 <= covered / count <= 0.98
+
+
+def test_what_lasts_has_the_error_of_one_race_and_that_between_races():
+    """The freedom follows from both; what one race could not see is in the second."""
+    race = PairedDifference(
+        value=-0.1, error=0.01, freedom=2.0, generations=3, coarse=False, unseen=0.05, seen_freedom=7.0
+    )
+    saving = save_time(race)
+    variance = 0.01**2 + RACE_SPREAD**2
+    assert saving.difference is race
+    assert saving.lasting.error == pytest.approx(variance**0.5)
+    assert saving.lasting.freedom == pytest.approx(2.0 * (variance / 0.01**2) ** 2)
+    assert (saving.lasting.unseen, saving.lasting.seen_freedom, saving.lasting.value) == (0.0, None, -0.1)
+
+
+def test_a_gain_whose_limits_reach_nothing_does_not_last():
+    """At the case's own time there is no gain."""
+    for high, lasts in ((0.0, False), (-1e-9, True)):
+        saving = SavedTime(difference=None, lasting=SimpleNamespace(limits=lambda high=high: (-1.0, high)))
+        assert saving.lasts == lasts
+
+
+@pytest.mark.parametrize(("share", "p_value"), [(0.5, 0.0), (0.0, 1.0), (-0.5, 1.0)])
+def test_without_an_error_a_share_is_sure(share, p_value):
+    """All examples agree; nothing gone is no gain."""
+    assert RemovedError(share=share, error=0.0, n=200).p_nothing() == p_value
+
+
+def test_limits_and_p_value_are_those_of_student_s_t():
+    """With one degree of freedom less than examples; from so many on that are the least."""
+    removed = RemovedError(share=0.3, error=0.2, n=LEAST_EXAMPLES)
+    freedom = LEAST_EXAMPLES - 1
+    low, high = stats.t.interval(0.95, freedom, loc=0.3, scale=0.2)
+    shown = removed.interval(0.95)
+    assert (shown.low, shown.high) == (pytest.approx(low), pytest.approx(high))
+    assert removed.p_nothing() == pytest.approx(stats.t.sf(0.3 / 0.2, freedom))
+
+
+@pytest.mark.parametrize(("case", "other"), [([1.0, 3.0], [1.0, 1.0]), ([1.0, 2.0, 6.0], [0.0, 2.0, 3.0])])
+def test_the_error_of_a_share_is_that_of_a_ratio(case, other):
+    """By the residuals, over one less than there are; a single example has none."""
+    before, after = np.array(case), np.array(other)
+    removed = compare_errors(before, after)
+    residuals = (before - after) - removed.share * before
+    error = np.sqrt((residuals**2).sum() / (len(case) - 1) / len(case)) / before.mean()
+    assert removed.error == pytest.approx(error)
+    assert compare_errors(before[:1], after[:1]).error == pytest.approx(0.0)
+
+
+def test_outputs_without_energy_have_no_ratio_to_noise():
+    """Nor have those without noise."""
+    assert signal_to_noise_db(np.array([1.0]), np.zeros((1, 4))) is None

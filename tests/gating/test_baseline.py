@@ -18,7 +18,7 @@ from qbench.gating.baseline import artifact_file, info_file, locate_artifacts, r
 from qbench.record import jsonl
 from qbench.record.locate import committed_baseline
 from qbench.record.schema import ArtifactFacts, Record
-from qbench.record.stored_run import QuickInfo, SuiteInfo, read_run
+from qbench.record.stored_run import PlanInfo, QuickInfo, SuiteInfo, read_run
 
 
 def test_a_baseline_reads_back_as_the_run(tmp_path: Path) -> None:
@@ -154,6 +154,17 @@ def test_artifacts_stay_in_the_cache_unless_asked_for(tmp_path: Path, cached: Ca
     assert "1 of 1, in the cache" in to_text(stored)
 
 
+def test_the_artifact_of_a_case_that_failed_is_never_run_again(tmp_path: Path, cached: Cached) -> None:
+    """It is neither counted nor kept; what a plan had to note is no part of a baseline either."""
+    broken = replace(cached(int8("net/qat/x86/t1/b1"), "two"), status="failed", reason="it does not load")
+    described = info(plan=PlanInfo(cases=(CASE,), notes=("a note",)))
+    folder = run_folder(tmp_path / "run", [cached(int8(), "one"), broken], described)
+    file = write_baseline(folder, tmp_path / "baselines", allow_failed=True)
+    assert locate_artifacts(file, keep=True).available == 1
+    assert len(list((file.parent / "demo").iterdir())) == 1
+    assert read_baseline(file).info.plan.notes == ()
+
+
 def test_kept_artifacts_outlive_the_cache(tmp_path: Path, cached: Cached) -> None:
     """Copies lie under their sha256 with every file of theirs; fp32 is never run again and not copied."""
     record = cached(int8(), "one")
@@ -168,7 +179,9 @@ def test_kept_artifacts_outlive_the_cache(tmp_path: Path, cached: Cached) -> Non
     assert (copy.parent / "weights.bin").read_text() == "weights of one"
     assert stored.folder == file.parent / "demo"
     assert stored.size_bytes == sum(path.stat().st_size for path in copy.parent.iterdir())
+    made = copy.parent.stat().st_ino
     assert locate_artifacts(file, keep=True) == stored
+    assert copy.parent.stat().st_ino == made  # what lies there is not copied anew
 
 
 def test_a_new_baseline_takes_its_former_artifacts_away(tmp_path: Path, cached: Cached) -> None:

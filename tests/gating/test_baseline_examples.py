@@ -7,6 +7,7 @@ import json
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,49 @@ def test_a_baseline_without_predictions_keeps_no_examples_and_none_of_a_former_o
     assert read_baseline(file).examples == {}
 
 
+def test_examples_of_a_case_that_differ_or_have_no_number_are_not_kept() -> None:
+    """One file has one list of examples, that of the first case; a score that is not a number is none. fp32 and what
+    failed are not judged."""
+    cases = ["net/static/a/t1/b1", "net/static/b/t1/b1", "net/static/c/t1/b1", "net/static/d/t1/b1", FP32]
+    keys = np.arange(3, dtype=np.uint64)
+    kept = dict.fromkeys(cases, ExampleScores(values=np.array([1.0, 0.0, 1.0]), contents=keys))
+    kept[cases[1]] = ExampleScores(values=np.array([1.0, np.nan, 1.0]), contents=keys)
+    kept[cases[2]] = ExampleScores(values=np.array([1.0, 0.0, 1.0]), contents=keys + 1)
+    records = [*(int8(case) for case in cases[:3]), replace(int8(cases[3]), status="failed"), fp32()]
+    run: Any = SimpleNamespace(records=records, examples=lambda record, fp32: kept[record.case.id])
+    text = baseline_examples.to_text(run)
+    assert text is not None
+    assert list(json.loads(text)["cases"]) == cases[:1]
+
+
+@pytest.mark.parametrize(
+    ("values", "facts", "form"),
+    [
+        (np.array([1.0, 0.0, 1.0]), False, "bits"),
+        (np.arange(9) % 2, False, "bits"),
+        (np.array([1.0, 0.5, 0.0]), False, "f4"),
+        (np.array([2, -3, 2**31 - 1]), False, "i4"),
+        (np.array([2.0, 3.0, 4.0]), False, "f4"),
+        (np.array([2, 3, 2**31]), False, "f4"),
+        (np.array([[1, 0], [0, 1], [1, 1]]), True, "i4"),
+        (np.array([[1.5, 0], [0, 1], [1, 1]]), True, "f4"),
+        (np.ones((3, 2, 2)), True, "f4"),
+    ],
+)
+def test_values_are_kept_in_the_smallest_form_that_holds_them(
+    tmp_path: Path, values: np.ndarray, facts: bool, form: str
+) -> None:
+    """And come back as they were, those of several axes unpacked."""
+    case = baseline_examples._encode_case(ExampleScores(values=values, facts=facts))
+    assert (case["form"], "deflated" in case) == (form, values.ndim == 3)
+    content = {"schema": 1, "n": len(values), "contents": None, "ids": None, "cases": {CASE: case}}
+    file = tmp_path / "demo.examples.json"
+    file.write_text(json.dumps(content))
+    scores = baseline_examples.read(file)[CASE]
+    assert np.array_equal(scores.values, values)
+    assert scores.facts is facts
+
+
 def damaged(change: Any) -> str:
     """The text of a kept file of two examples after a change to it."""
     content: dict[str, Any] = {
@@ -204,6 +248,7 @@ def test_examples_of_another_run_than_the_records_are_invalid(tmp_path: Path) ->
         compare(str(file), str(first))
     gated = gate.gate_run(first, file, as_run=True)
     said = {verdict.rule: f"{verdict.text}; {verdict.reason}" for verdict in gated.verdicts}
+    assert [verdict.rule for verdict in gated.verdicts].count("baseline") == 1
     assert gated.exit_code == 3
     assert said["baseline"].startswith("its examples score 0.92, its record in the baseline 0.98; they are of two runs")
     assert not any(rule.endswith((" regression", "growth")) for rule in said)

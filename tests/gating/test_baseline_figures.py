@@ -13,6 +13,7 @@ from qbench import suite
 from qbench.gating.baseline import Baseline
 from qbench.gating.exit_codes import find_exit_code
 from qbench.gating.rules import judge_records
+from qbench.gating.sequential_test import Rerun
 from qbench.gating.verdict import Verdict
 from qbench.record.schema import Coverage, HostFacts, Record
 from qbench.record.stored_run import MetricInfo, RunInfo
@@ -101,6 +102,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "fp32 that outputs are held against": {
         "held": AGREEMENT, "now": AGREEMENT, "fp32s": (fp32(), replace(fp32(), artifact=None)),
     },
+    "fp32 that is gone": {
+        "held": AGREEMENT, "now": AGREEMENT, "fp32s": (fp32(), fp32("other/fp32/torch/t1/b1")),
+    },
 }  # fmt: skip
 
 
@@ -112,16 +116,56 @@ def test_where_something_else_computed_the_score_nothing_is_said_of_it(other: st
     assert "top1 regression" in {verdict.rule for verdict in verdicts}
 
 
+def elsewhere(record: Record) -> Record:
+    """The record of another host than the one that builds."""
+    return replace(record, case=replace(record.case, host="avx2"))
+
+
+def unknown(record: Record) -> Record:
+    """The record, its share of work in int8 not counted."""
+    assert record.artifact is not None
+    return replace(
+        record, artifact=replace(record.artifact, coverage=replace(covered(0.5).artifact.coverage, macs_int8=None))
+    )
+
+
+BARE = replace(int8(), artifact=replace(int8().artifact, coverage=None))
+
+
+@pytest.mark.parametrize(
+    ("base", "run", "metric"),
+    [
+        (elsewhere(OTHER_SCORE), elsewhere(int8()), RUN.metric),
+        (int8(), BARE, RUN.metric),
+        (BARE, int8(), RUN.metric),
+        (unknown(int8()), int8(), RUN.metric),
+        (int8(), unknown(int8()), RUN.metric),
+        (OTHER_SCORE, int8(accuracy=None), RUN.metric),
+        (int8(accuracy=None), int8(), RUN.metric),
+        (int8(accuracy=replace(accuracy(right=980), metric="f1")), int8(), RUN.metric),
+        (OTHER_SCORE, int8(), None),
+    ],
+)
+def test_what_one_side_does_not_know_contradicts_nothing(base: Record, run: Record, metric: MetricInfo | None) -> None:
+    """Nor what another host computes, another metric says, or no metric of the run stands for."""
+    described = replace(RUN, metric=metric)
+    assert find_invalid(judge(base, run, held=described, now=described)) == []
+
+
 def test_agreement_with_one_fp32_is_compared() -> None:
     """The same two files on the same data agree as much as before."""
     assert len(find_invalid(judge(OTHER_SCORE, held=AGREEMENT, now=AGREEMENT))) == 1
 
 
+def other_file(record: Record) -> Record:
+    """The record with another artifact."""
+    assert record.artifact is not None
+    return replace(record, artifact=replace(record.artifact, sha256="b" * 64))
+
+
 def test_another_artifact_may_have_other_figures() -> None:
     """What was built anew is judged by the rules."""
-    base = int8(size_bytes=300_000)
-    assert base.artifact is not None
-    assert find_invalid(judge(replace(base, artifact=replace(base.artifact, sha256="b" * 64)))) == []
+    assert find_invalid(judge(other_file(int8(size_bytes=300_000)))) == []
 
 
 def test_a_case_of_such_a_baseline_is_held_against_nothing_of_it() -> None:
@@ -129,6 +173,19 @@ def test_a_case_of_such_a_baseline_is_held_against_nothing_of_it() -> None:
     verdicts = judge(int8(size_bytes=300_000))
     assert [verdict.rule for verdict in verdicts if verdict.case == CASE] == ["baseline", "size", "top1"]
     assert find_exit_code([verdict.effect for verdict in verdicts]) == 3
+
+
+def test_a_baseline_that_contradicts_itself_judges_no_update_either() -> None:
+    """Where another artifact was run again under another version of its runtime: its stored times are not believed."""
+    rules = suite.parse(RULES, file="demo.yaml")
+    held = replace(RUN, versions={"torch": "2.12.0"})
+    contradiction = {CASE: "its examples score 1, its record in the baseline 2"}
+    baseline = Baseline(info=held, records=(fp32(), other_file(int8())), contradictions=contradiction)
+    reruns = {CASE: Rerun(pairs=(), analysis=None, cut=True)}
+    verdicts = judge_records(
+        (fp32(), int8()), RUN, rules.gate, place=rules.place, baseline=baseline, examples=answers, reruns=reruns
+    )
+    assert [verdict.rule for verdict in verdicts if verdict.case == CASE] == ["baseline", "size", "top1"]
 
 
 def test_the_fp32_of_a_baseline_is_looked_at_too() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from judged_case import judge_case
-from made_records import CASE, int8
+from made_records import CASE, info, int8
 
 from qbench.gating.sequential_test import ANALYSES, NotRun, ProcessPair, Rerun, analyze_start
 from qbench.record.schema import ColdStart, Record
@@ -90,6 +90,21 @@ def test_one_artifact_starts_as_it_did() -> None:
     """Under the same versions nothing is to be measured."""
     verdict = judge_case(GROWTH, record(), record(), same=True, reruns=start_again(3.0))["cold start growth"]
     assert (verdict.outcome, verdict.identical) == ("PASS", True)
+
+
+def test_one_artifact_under_another_version_starts_as_each_side_does() -> None:
+    """Where both were started under their own it is judged by that; else nobody knows."""
+    held = info(versions={"torch": "2.12"})
+    judged = judge_case(GROWTH, record(), record(), same=True, held=held, reruns=start_again(3.0, own_versions=True))
+    verdict = judged["cold start growth"]
+    assert (verdict.outcome, verdict.way) == ("FAIL", "live")
+    assert verdict.text.endswith("  torch 2.12 -> None")
+    verdict = judge_case(GROWTH, record(), record(), same=True, held=held)["cold start growth"]
+    assert (verdict.outcome, verdict.way, verdict.text) == (
+        "INCONCLUSIVE",
+        "stored",
+        "not run again  torch 2.12 -> None",
+    )
 
 
 def test_nothing_is_said_of_a_start_where_nothing_was_asked() -> None:

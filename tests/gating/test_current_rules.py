@@ -58,6 +58,38 @@ def test_rules_that_were_edited_after_the_run_hold(file: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("5%}", "null}", "gate.latency.max_regression 0.05 -> null"),
+        ("gate:\n", "gate:\n  inconclusive: fail\n", "gate.inconclusive hold -> fail"),
+        ("gate:\n", "gate:\n  missing: {new: fail}\n", "gate.missing.new skip -> fail"),
+        (
+            "size: {max_growth: 2%}",
+            "inconclusive: skip",
+            "gate.overrides[0] mode=static, size.max_growth=0.02 -> mode=static, inconclusive=skip",
+        ),
+    ],
+)
+def test_every_kind_of_rule_that_changed_is_named(file: Path, before: str, after: str, told: str) -> None:
+    """With its value then and now."""
+    file.write_text(TEXT.replace(before, after))
+    _, notes = read_rules(run_of())
+    assert notes == (f"demo.yaml: the rules changed after the run and hold as they are now: {told}",)
+
+
+def test_rules_that_never_had_a_file_need_no_note(file: Path) -> None:
+    """A suite that was given as a text is no lost file."""
+    assert read_rules(run_of(file="<text>"))[1] == ()
+
+
+def test_a_case_that_only_has_a_record_is_one_that_an_override_may_be_for(file: Path) -> None:
+    """As in a run whose plan is not stored."""
+    run = run_of()
+    assert run.info.plan.cases == ()
+    assert note_idle_overrides(run, read_rules(run)[0]) == ()
+
+
 def test_what_was_set_for_the_run_stays_set(file: Path) -> None:
     """``--set`` on a rule outlives an edit of the file, as it would if the suite were run again."""
     suite, notes = read_rules(run_of("reports/demo/x", "demo.yaml", "gate.latency.max_regression=20%"))

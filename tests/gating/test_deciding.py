@@ -7,7 +7,14 @@ import math
 import pytest
 from made_records import CASE, speedup
 
-from qbench.gating.deciding import MOST_PAIRS, advise_live, advise_processes, advise_stored, estimate_processes
+from qbench.gating.deciding import (
+    MOST_PAIRS,
+    advise_live,
+    advise_processes,
+    advise_stored,
+    describe_budget,
+    estimate_processes,
+)
 from qbench.gating.sequential_test import InterimAnalysis, NotRun, ProcessPair, Rerun
 from qbench.gating.verdict import Verdict
 from qbench.stats.interval_type import Interval
@@ -42,6 +49,17 @@ def test_where_time_was_over_more_of_it_decides_as_far_as_a_gate_goes() -> None:
     assert str(far.reason).endswith("this gate cannot decide it: about 83 process pairs would, and it takes at most 12")
 
 
+def test_the_last_look_of_a_gate_is_one_that_time_can_buy() -> None:
+    """12 process pairs are what it takes at most; before the first pair nothing is known of what one takes."""
+    last = live(1.05 * math.exp(-0.01), 0.0199, 3, cut=True)
+    assert last.decides == "a larger --max-minutes (about 12 process pairs, 45 s more for this case)"
+    none = describe_budget(unsure(1.03, 0.025), Rerun(pairs=(), analysis=None, cut=True))
+    assert none.decides == "a larger --max-minutes"
+    assert (
+        none.reason == "the time that may be spent was over before its first look; a larger --max-minutes would decide"
+    )
+
+
 def test_what_was_spent_is_no_advice() -> None:
     """After all 12 process pairs a gate says that it cannot, and on the limit that nothing can."""
     spent = live(1.03, 0.025, 12, cut=False)
@@ -74,6 +92,12 @@ def test_more_processes_are_named_while_they_help() -> None:
     """Limits shrink with the root of the count; where they do not span the threshold, noise is what is in doubt."""
     assert estimate_processes(Interval(value=1.5, low=1.4, high=1.6), 1.55, 3) == 12
     assert estimate_processes(Interval(value=1.5, low=1.4, high=1.6), 1.7, 3) is None
+    wide = Interval(value=1.5, low=1.25, high=1.75)
+    assert [estimate_processes(wide, threshold, 3) for threshold in (1.75, 1.75 + 1e-9, 1.25, 1.25 - 1e-9)] == [
+        4, None, 4, None,
+    ]  # fmt: skip
+    told = [advise_processes(unsure(1.5, 0.25, 1.625), count, "processes").decides for count in (25, 26)]
+    assert told == ["about 100 processes (`measure: {processes: 100}`)", None]
     hopeless = advise_processes(unsure(1.05, 0.02), 3, "processes")
     assert hopeless.decides is None
     assert "more processes would hardly decide it" in str(hopeless.reason)

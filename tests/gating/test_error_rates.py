@@ -177,7 +177,7 @@ class Instant:
     def __init__(self, progress):
         self.slowdowns = []
 
-    def rerun_case(self, case, baseline, contender, *, suite, rules):
+    def rerun_case(self, case, baseline, contender, *, suite):
         from qbench.gating.sequential_test import ProcessPair, Rerun, analyze
 
         self.slowdowns.append(contender.slowdown)

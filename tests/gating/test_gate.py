@@ -36,7 +36,7 @@ from qbench.gating.baseline import Baseline, write_baseline
 from qbench.gating.exit_codes import OUTCOMES, find_exit_code
 from qbench.gating.rules import NEW, correct_for_rules, judge_records
 from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun, analyze, analyze_promise, analyze_start
-from qbench.gating.verdict import Verdict
+from qbench.gating.verdict import LiveTimes, Verdict
 from qbench.record.schema import ColdStart, Memory, Record, Roofline
 from qbench.record.stored_run import PlanInfo, QuickInfo, RunInfo, SkipInfo, read_run
 from qbench.stats.interval_type import Interval
@@ -614,6 +614,24 @@ def test_a_failure_stands_where_its_own_p_value_survives_the_others_of_its_kind(
     assert [verdict.outcome for verdict in correct_for_rules(verdicts)] == [expected for *_, expected in asked]
 
 
+def test_what_was_withdrawn_says_what_would_decide() -> None:
+    """As many more samples of its kind; process pairs where it was run again. What is at exactly 5 % alone of its kind
+    stands."""
+    plain = Verdict(outcome="FAIL", case=CASE, rule="x", place="", text="", p_value=0.04)
+    live = replace(plain, kind="time", way="live", times=LiveTimes(baseline=None, contender=None, pairs=12, spent=1.0))
+    for verdict, decides, reason in (
+        (replace(plain, kind="metric"), "about 2.6 times as many examples", "2.6 times as many examples would decide"),
+        (replace(plain, kind="time"), "about 2.6 times as many processes", "2.6 times as many processes would decide"),
+        (live, None, "about 31 process pairs would, and it takes at most 12"),
+    ):
+        told, other = correct_for_rules([verdict, replace(verdict, outcome="PASS", p_value=0.5)])
+        assert (told.outcome, told.decides, other.outcome) == ("INCONCLUSIVE", decides, "PASS")
+        assert str(told.reason).startswith("fails alone, but 2 rules of its kind were judged at once (Holm: p = 0.08)")
+        assert str(told.reason).endswith(reason)
+    for p, outcome in ((0.05, "FAIL"), (0.05 * (1 + 1e-12), "FAIL"), (0.0501, "INCONCLUSIVE")):
+        assert correct_for_rules([replace(plain, p_value=p)])[0].outcome == outcome
+
+
 def test_a_failure_must_survive_holm_among_the_rules_of_its_kind_on_its_case_alone() -> None:
     """A promise that just fails stands beside twenty other cases, which share no error with it; beside a second rule on
     time it is INCONCLUSIVE, and holds the change all the same."""
@@ -705,6 +723,16 @@ def test_a_case_is_judged_by_the_rules_that_are_written_for_it() -> None:
     assert (verdict.outcome, verdict.threshold, verdict.place) == ("PASS", 1.2, "suites/demo.yaml:8")
 
 
+@pytest.mark.parametrize(
+    "rules", ["{max_regression: null, min_speedup: 1.5}", "{max_regression: 5%, min_speedup: 1.5}"]
+)
+def test_an_update_is_judged_where_latency_is(rules: str) -> None:
+    """Without a tolerance there is nothing that it may take."""
+    situation = replace(SITUATIONS["fail_update_beside_live"], rules=f"gate:\n  latency: {rules}\n")
+    judged = {verdict.rule for verdict in situation.gated().verdicts}
+    assert ("latency update" in judged) is ("5%" in rules)
+
+
 def test_live_verdicts_hold_the_milliseconds() -> None:
     """Those of the baseline, the run and the fp32 that ran along."""
     times = {verdict.rule: verdict.times for verdict in SITUATIONS["fail_promise_live"].gated().verdicts}["speed-up"]
@@ -721,6 +749,27 @@ def test_filter_judges_the_matching_cases_only(tmp_path: Path) -> None:
     assert all("/static/onnxruntime/" in case for case in cases)
     with pytest.raises(UsageError, match="--filter 'nothing' matches no case"):
         gate.gate_run(RUN_V1, baseline, only="nothing")
+
+
+QAT = "net/qat/x86/t1/b1"
+
+
+@pytest.mark.parametrize(
+    ("records", "planned", "base", "verdicts"),
+    [
+        ([int8()], (CASE, QAT), [int8(), int8(QAT)], [(QAT, "no record")]),
+        ([int8()], (CASE,), [int8(), int8(QAT)], [(QAT, "the baseline has it")]),
+        ([int8()], (CASE,), [int8(), failed(QAT)], []),
+        ([int8(), skipped(QAT)], (CASE,), [int8(), failed(QAT)], []),
+        ([int8(), skipped(QAT)], (CASE,), [int8(), int8(QAT)], [(QAT, "the baseline has it")]),
+    ],
+)
+def test_a_case_that_is_gone_is_missed_once(
+    records: list[Record], planned: tuple[str, ...], base: list[Record], verdicts: list[tuple[str, str]]
+) -> None:
+    """As planned and not reached, else as the baseline's; one that was not ok there is missed by nobody."""
+    gated = Situation("", records, REGRESSION, base, run=info(planned), same=True).gated()
+    assert [(each.case, each.text) for each in gated.verdicts if each.case == QAT] == verdicts
 
 
 def test_a_suite_without_a_gate_is_an_error_that_says_what_to_write(tmp_path: Path) -> None:
@@ -883,7 +932,11 @@ def test_a_quick_look_is_never_judged(tmp_path: Path, quick: str) -> None:
     baseline = write_baseline(RUN_V1, tmp_path, allow_failed=True)
     file = folder / "run.json" if quick == "run" else baseline.with_name("quickstart.run.json")
     file.write_text(json.dumps(asdict(described)))
-    first = gate.gate_run(folder, baseline).verdicts[0]
+
+    def rerun(*sides: object) -> Any:
+        raise AssertionError("run again")
+
+    first = gate.gate_run(folder, baseline, rerun).verdicts[0]
     assert (first.outcome, first.rule, first.text) == ("INVALID", "run", f"the {quick} is a quick look")
     assert first.reason is not None
     assert "without --quick: `qbench run" in first.reason

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_records import info, same_as_golden
-from made_verdicts import GATES, HOSTILE, IDENTICAL, SIZE, SLOW, SLOWER_WITHIN, hostile, make_gated
+from made_verdicts import GATES, HOSTILE, IDENTICAL, SAME, SIZE, SLOW, SLOWER_WITHIN, hostile, make_gated
 
 from qbench.foreign_text import CONTROL
 from qbench.gating import markdown
+from qbench.gating.verdict import Verdict
 from qbench.record.commit import Commit
 from qbench.record.stored_run import RunInfo
 
@@ -79,6 +81,60 @@ def test_a_comment_always_fits(outcome: str) -> None:
     left = sum(map(int, re.findall(r"and (\d+) more rows", comment)))
     assert shown + left == 6000
     assert comment.endswith("</details>\n")
+
+
+REGRESSION, GROWTH = replace(SIZE, rule="top1 regression"), replace(SIZE, rule="size growth")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [
+        (replace(SAME, low=1.0, high=1.02), False),
+        (replace(SAME, low=1.0001, high=1.02), True),
+        (replace(SAME, low=0.98, high=1.0), False),
+        (replace(SAME, low=0.98, high=0.9999), True),
+        (replace(SAME, low=None, high=None), False),
+        (replace(SAME, low=1.1, high=1.2, identical=True), False),
+        (replace(GROWTH, value=1.0), False),
+        (replace(GROWTH, value=1.001), True),
+        (replace(GROWTH, value=None), False),
+        (replace(REGRESSION, value=0.0), False),
+        (replace(REGRESSION, value=-0.001), True),
+        (replace(REGRESSION, value=1.0), True),
+        (replace(REGRESSION, value=None), False),
+        (replace(SIZE, value=0.5), False),
+        (replace(SLOW, settled="note", outcome="INCONCLUSIVE"), False),
+        (replace(SLOW, settled="skip", outcome="MISSING"), True),
+        (replace(SLOW, settled="note", outcome="IMPROVED"), True),
+        (SLOW, True),
+    ],
+)
+def test_a_row_is_open_where_it_weighs_or_shows_a_change(verdict: Verdict, shown: bool) -> None:
+    """Of a PASS: limits of a time that leave out 1, another size, another score; on the very artifact none."""
+    assert markdown.is_open(verdict) is shown
+
+
+def test_a_table_has_the_rows_that_fit() -> None:
+    """To the character; the others are counted."""
+    rows = [SLOW, SAME, SIZE]
+    whole = markdown._draw_table(rows, 10_000)
+    assert markdown._draw_table(rows, len(whole)) == whole
+    assert markdown._draw_table(rows, len(whole) - 1).endswith("\n… and 1 more rows, which the gate's own output has")
+    assert markdown._draw_table(rows, len(whole) - 1).startswith(whole.rpartition("\n")[0])
+
+
+@pytest.mark.parametrize(("length", "cut"), [(markdown._CELL, False), (markdown._CELL + 1, True)])
+def test_a_cell_is_cut_where_it_is_too_long(length: int, cut: bool) -> None:
+    """To as long as a cell may be, with a mark."""
+    text = markdown._cut("x" * length)
+    assert (len(text), text.endswith("…")) == (markdown._CELL, cut)
+
+
+def test_a_baseline_that_is_a_commit_is_named_whole() -> None:
+    """A file by its name, a commit by what it was called and its sha."""
+    file, commit = make_gated([SIZE]), replace(make_gated([SIZE]), baseline=Path("feature/x@1a2b"), ref="feature/x")
+    assert "held against `demo.jsonl`." in markdown.markdown(file)
+    assert "held against `feature/x@1a2b`." in markdown.markdown(commit)
 
 
 def test_hostile_words_stay_words() -> None:

@@ -12,6 +12,7 @@ from qbench import suite
 from qbench.gating.rules import judge_records
 from qbench.portability.compare_hosts import OutputChange
 from qbench.record.schema import EmulatedExamples, HostFacts, read_case_id
+from qbench.record.stored_run import MetricInfo
 
 HEAD = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\nhosts: [native, avx2]\n"
 RULE = f"{HEAD}gate: {{portability: {{hosts: [avx2], margin: 1.0}}}}\n"
@@ -42,6 +43,7 @@ def judge(*records, lost=0, rules=RULE, n=N, same_bits=False, **readers):
 def test_a_loss_on_the_host_is_held_against_the_margin(lost, outcome):
     """By the paired test of the gate; the verdict is of the native case and names the host and the rule's line."""
     (verdict,) = judge(int8(), on_avx2(), lost=lost)
+    assert verdict.threshold == pytest.approx(-0.01)
     assert (verdict.outcome, verdict.case, verdict.rule) == (outcome, CASE, "on avx2")
     assert verdict.place.startswith("s.yaml:6")
     assert verdict.value == pytest.approx(-lost / N)
@@ -67,6 +69,30 @@ def test_what_was_not_tried_does_not_pass(records, outcome, reason):
     (verdict,) = judge(int8(), *records)
     assert verdict.outcome == outcome
     assert reason in str(verdict.reason)
+
+
+@pytest.mark.parametrize(
+    ("native", "there", "metric", "stored", "outcome"),
+    [
+        (int8(), on_avx2(), MetricInfo(name="top1"), True, "PASS"),
+        (int8(accuracy=None), on_avx2(), MetricInfo(name="top1"), True, "MISSING"),
+        (int8(), on_avx2(accuracy=None), MetricInfo(name="top1"), True, "MISSING"),
+        (int8(), on_avx2(), MetricInfo(name="top1"), False, "MISSING"),
+        (int8(accuracy=None), on_avx2(accuracy=None), None, True, "MISSING"),
+    ],
+)
+def test_what_has_no_score_on_either_side_has_no_loss(native, there, metric, stored, outcome):
+    """Nor where the predictions of both, which would be compared, are not stored; outputs need not be."""
+    right = np.ones(N)
+    wanted = suite.parse(RULE, file="s.yaml")
+    verdicts = judge_records(
+        [fp32(), native, there],
+        info(metric=metric),
+        wanted.gate,
+        place=wanted.place,
+        pairs=lambda new, old: (right, right) if stored else None,
+    )
+    assert [verdict.outcome for verdict in verdicts if verdict.kind == "portability"] == [outcome]
 
 
 def test_another_file_on_the_host_is_not_its_answer():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,17 +14,20 @@ from made_records import CASE, FP32, fp32, info, int8, skipped
 
 from qbench import suite
 from qbench.cache import store
+from qbench.data import request_of
 from qbench.environments.environment import Environment
-from qbench.errors import DataError, WorkerError
-from qbench.gating import rerun
+from qbench.errors import CaseError, DataError, WorkerError
+from qbench.gating import live_case, rerun
 from qbench.gating.baseline import Baseline
+from qbench.gating.live_case import LiveRules
 from qbench.gating.rerun import Rerunner
-from qbench.gating.sequential_test import NotRun, Rerun
+from qbench.gating.sequential_test import NotRun, ProcessPair, Rerun
 from qbench.machine import fingerprint
+from qbench.measure.pairing import PairedBlocks
 from qbench.measure.samples import BlockTiming
 from qbench.measure.worker import WorkerFacts, WorkerSpec
 from qbench.progress.live import Silent
-from qbench.record.schema import Accuracy, ArtifactFacts, OutputScore, Record
+from qbench.record.schema import Accuracy, ArtifactFacts, HostFacts, OutputScore, Record
 from qbench.record.stored_run import POSTPROCESS, RunInfo, StoredRun, SuiteInfo
 from qbench.suite import Suite
 
@@ -39,7 +43,8 @@ def here(**changes: Any) -> RunInfo:
 class Arms:
     """Stands for ``RemoteWorker``: the contender's time over the baseline's is 1 + ``change``, fp32 takes twice the
     baseline's; an arm dies on demand, told by (arm, how many of it were opened before, copies of the baseline apart),
-    and ``tells`` how it started. A call moves the clock."""
+    and ``tells`` how it started; each contender takes longer by ``grows`` than the one before. A call moves the clock.
+    """
 
     def __init__(
         self,
@@ -47,8 +52,9 @@ class Arms:
         *,
         dies: Callable[[str, int], bool] = lambda arm, number: False,
         tells: Callable[[str, int], bool] = lambda arm, number: True,
+        grows: float = 0.0,
     ) -> None:
-        self.change = change
+        self.change, self.grows = change, grows
         self.dies, self.tells = dies, tells
         self.specs: list[WorkerSpec] = []
         self.options: list[dict[str, Any]] = []
@@ -61,7 +67,7 @@ class Arms:
         self.options.append(options)
         took = {"baseline": 1e-3, "contender": (1 + self.change) * 1e-3, "kept": 1.02e-3, "fp32": 2e-3}
         seconds = took[spec.case]
-        seconds *= float(np.exp(self.rng.normal(0, 0.003)))
+        seconds *= float(np.exp(self.rng.normal(0, 0.003))) * (1 + self.grows * number * (spec.case == "contender"))
         return Arm(self, seconds, dies=self.dies(spec.case, number), tells=self.tells(spec.case, number))
 
     def clock(self) -> float:
@@ -113,12 +119,20 @@ class Told(Silent):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.shares: list[float | None] = []
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Keeps the name of a stage and its number of steps."""
+        self.lines.append(f"{name} {total}")
 
     def advance(self, text: str, share: float | None = None) -> None:
-        """Keeps what is said of a step."""
+        """Keeps what is said of a step, and how far it is."""
         self.lines.append(text)
+        self.shares.append(share)
 
-    note = advance
+    def note(self, text: str) -> None:
+        """Keeps a note."""
+        self.lines.append(text)
 
 
 @pytest.fixture(autouse=True)
@@ -329,8 +343,8 @@ def test_the_baselines_artifact_under_the_run_s_libraries_rides_along() -> None:
     same = stored([built(fp32(), "fp32"), old], described[1])
     reruns, of_kept = rerunner(Arms(), environments=environments).run_arms(same, SUITE, baseline, kept)
     assert reruns == of_kept
-    gone = stored([replace(old, status="failed", reason="it does not load")], described[1])
-    assert rerunner(Arms(), environments=environments).run_arms(run, SUITE, baseline, gone)[1] == {}
+    for gone in (stored([replace(old, status="failed", reason="it does not load")], described[1]), stored([])):
+        assert rerunner(Arms(), environments=environments).run_arms(run, SUITE, baseline, gone)[1] == {}
 
 
 def test_what_no_rule_asks_about_is_not_run() -> None:
@@ -373,6 +387,50 @@ def test_fp32_runs_along_where_there_is_a_promise(promise: float, outcome: str) 
     assert len(result.pairs[0].seconds) == 3
 
 
+def test_a_change_that_no_rule_asks_about_is_known_and_takes_no_pair() -> None:
+    """Beside a promise alone it lies at 5 %, where a rule on it would take all 12 process pairs."""
+    suite_ = suite.parse(f"{SUITE.text}gate: {{latency: {{max_regression: null, min_speedup: 1.5}}}}\n")
+    run, _, baseline = pair_of()
+    run = replace(run, records=(built(fp32(), "float"), *run.records[1:]))
+    result = rerunner(Arms(0.05))(run, suite_, baseline)[CASE]
+    assert isinstance(result, Rerun)
+    assert result.promise is not None
+    assert result.analysis is not None
+    assert (result.promise.outcome, result.analysis.outcome, len(result.pairs)) == ("PASS", "INCONCLUSIVE", 3)
+    assert not result.cut
+
+
+@pytest.mark.parametrize(
+    ("rules", "asks", "sharing"),
+    [
+        (LiveRules(), False, 0),
+        (LiveRules(start=0.5), True, 0),
+        (LiveRules(tolerance=0.05), True, 1),
+        (LiveRules(promise=2.0, start=0.5), True, 1),
+        (LiveRules(tolerance=0.0, promise=2.0), True, 2),
+    ],
+)
+def test_rules_on_the_time_of_a_call_share_its_error(rules: LiveRules, asks: bool, sharing: int) -> None:
+    """A start is another time; a tolerance of nothing is a rule, too."""
+    assert (rules.asks, rules.sharing) == (asks, sharing)
+
+
+def test_the_times_of_a_process_pair_are_its_own() -> None:
+    """A contender that takes 10 % longer in each generation shows so in each."""
+    result = rerunner(Arms(grows=0.1))(*pair_of())[CASE]
+    assert isinstance(result, Rerun)
+    assert [pair.seconds[1] for pair in result.pairs[:3]] == pytest.approx([1e-3, 1.1e-3, 1.2e-3], rel=0.02)
+
+
+def test_a_pair_of_which_no_block_can_be_kept_ends_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was measured; the machine slept."""
+    monkeypatch.setattr(live_case, "pair_blocks", lambda *minima: PairedBlocks(log_ratios={}))
+    result = rerunner()(*pair_of())[CASE]
+    assert isinstance(result, Rerun)
+    assert (result.pairs, result.cut) == ((), False)
+    assert result.reason == "none of its blocks can be kept: the machine was suspended in each"
+
+
 def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
     """Both cases get their first look, the decided one no more; what is cut says so."""
     records = [built(int8(), "new one"), built(int8(OTHER), "new two")]
@@ -387,9 +445,10 @@ def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
         assert isinstance(result, Rerun)
         assert result.analysis is not None
         assert result.cut is not result.analysis.decided
-    (nothing,) = rerunner(Arms(), most_seconds=0.0)(*pair_of()).values()
-    assert isinstance(nothing, Rerun)
-    assert (nothing.cut, nothing.analysis) == (True, None)
+    for budget, pairs in ((-1e-9, 0), (1e-9, 1)):
+        (nothing,) = rerunner(Arms(), most_seconds=budget)(*pair_of()).values()
+        assert isinstance(nothing, Rerun)
+        assert (nothing.cut, nothing.analysis, len(nothing.pairs)) == (True, None, pairs)
 
 
 @pytest.mark.parametrize(
@@ -486,7 +545,27 @@ def test_an_artifact_from_another_kind_of_machine_is_not_run(run: RunInfo, base:
     events = Told()
     reruns = rerunner(progress=events)(stored([new], run), SUITE, held([old], base))
     assert reruns == {CASE: NotRun(reason=said)}
-    assert any(said in line for line in events.lines)
+    assert events.lines == ["gate 1", f"{CASE}: not run again: {said}", CASE]
+
+
+def test_a_case_whose_answers_were_emulated_is_not_run() -> None:
+    """Its time was never measured."""
+    old, new = built(int8(), "old"), built(int8(host=HostFacts(kind="emulated")), "new")
+    assert rerunner()(stored([new]), SUITE, held([old])) == {}
+
+
+@pytest.mark.parametrize("mode", ["static", "qat"])
+def test_data_to_train_on_are_read_where_the_run_trained(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """As the run asked for them, so that they are found where it left them."""
+    asked: list[Any] = []
+
+    def call(function: Callable[..., Any], request: Any, *rest: Any, limits: Any) -> Any:
+        asked.append(request)
+        raise DataError("not here")
+
+    monkeypatch.setattr(rerun, "call", call)
+    rerunner()(*pair_of(int8(f"net/{mode}/onednn/t1/b1")))
+    assert asked == [request_of(SUITE.data, SUITE.base, train=mode == "qat")]
 
 
 def test_another_cpu_of_the_same_kind_runs_both() -> None:
@@ -508,11 +587,19 @@ def test_an_artifact_that_is_gone_or_changed_is_not_run() -> None:
     assert "this run is no longer in the cache" in str(run_it(stored([new]), SUITE, held([old]))[CASE])
 
 
-def test_more_threads_than_cores_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cores", "threads", "used"),
+    [((3,), 2, None), ((3,), 1, (3,)), ((3, 5), 2, (3, 5)), ((3, 5, 7), 1, (7,)), ((3, 5, 7), 2, (5, 7))],
+)
+def test_a_case_takes_the_last_cores_where_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, cores: tuple[int, ...], threads: int, used: tuple[int, ...] | None
+) -> None:
     """A case of 2 threads on 1 core would be another case."""
-    monkeypatch.setattr(fingerprint, "allowed_cores", lambda *root: (3,))
-    reruns = rerunner()(*pair_of(int8("net/static/onednn/t2/b1")))
-    assert reruns["net/static/onednn/t2/b1"] == NotRun(reason="it takes 2 cores, 1 may be used here")
+    monkeypatch.setattr(fingerprint, "allowed_cores", lambda *root: cores)
+    case, arms = f"net/static/onednn/t{threads}/b1", Arms()
+    result = rerunner(arms)(*pair_of(int8(case)))[case]
+    assert {spec.cores for spec in arms.specs} == ({used} if used else set())
+    assert isinstance(result, Rerun) or result == NotRun(reason="it takes 2 cores, 1 may be used here")
 
 
 def test_data_that_cannot_be_read_leaves_the_stored_figures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,7 +614,31 @@ def test_data_that_cannot_be_read_leaves_the_stored_figures(monkeypatch: pytest.
 
 def test_progress_tells_the_process_pair_and_the_case() -> None:
     """A user sees how far a gate of half a minute is."""
-    events = Told()
-    rerunner(progress=events)(*pair_of())
-    assert events.lines[0] == f"{CASE}: process pair 1"
-    assert events.lines[-1] == CASE
+    events, arms = Told(), Arms(0.05)
+    rerunner(arms, progress=events)(*pair_of())
+    steps = [f"{CASE}: process pair {number}" for number in range(1, 13)]
+    assert events.lines == ["gate 1", *steps, CASE]
+    assert events.shares == [*(number / 12 for number in range(12)), None]
+
+
+def test_a_case_tells_what_its_pairs_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing before the first; what failed took its time, too."""
+    clock = itertools.count(5.0).__next__
+    live = live_case.LiveCase(
+        case="case", specs={}, rules=LiveRules(tolerance=0.05), limits=cast("Any", None), clock=clock
+    )
+    assert (live.seconds_per_pair, live.conclude().spent, live.is_open) == (0.0, 0.0, True)
+    monkeypatch.setattr(
+        live_case.LiveCase, "measure_pair", lambda self, number: ProcessPair(ratio=0.0, control=0.0, drift=0.0)
+    )
+    live.run_pair()
+    live.run_pair()
+    assert (live.seconds_per_pair, live.conclude().spent, live.is_open) == (1.0, 2.0, True)
+
+    def fail(self: live_case.LiveCase, number: int) -> ProcessPair:
+        raise CaseError("it died")
+
+    monkeypatch.setattr(live_case.LiveCase, "measure_pair", fail)
+    live.run_pair()
+    assert (live.conclude().spent, live.conclude().reason, live.is_open) == (3.0, "it died", False)
+    assert live.conclude().cut is False

@@ -25,6 +25,7 @@ from qbench.gating.sequential_test import (
     estimate_pairs,
     process_pair,
 )
+from qbench.stats.interval_type import Interval
 from qbench.stats.intervals import clopper_pearson
 
 TOLERANCE = 0.05
@@ -132,6 +133,54 @@ def test_how_many_pairs_would_decide_grows_with_the_nearness_to_the_tolerance() 
     assert nearer is not None
     assert 12 < near < nearer
     assert at is None
+
+
+@pytest.mark.parametrize(
+    ("reach", "needed"),
+    [(0.5, 4), (1.0, 4), (1.4, 6), (1.99, 12), (19.9, 1189), (20.1, None)],
+)
+def test_so_many_pairs_as_the_square_of_the_distance_in_limits(reach: float, needed: int | None) -> None:
+    """The limits of three reach so many times as far as the threshold is away; from 20 times on it lies on it."""
+    ratio = Interval(value=1.0, low=math.exp(-0.01 * reach), high=math.exp(0.01 * reach))
+    analysis = InterimAnalysis(
+        outcome="INCONCLUSIVE", number=1, slowdown=ratio, control=ratio, p_value=1.0, doubt=None, decided=False
+    )
+    assert estimate_pairs(analysis, math.exp(0.01)) == needed
+    assert estimate_pairs(analysis, math.exp(-0.01)) == needed
+    assert estimate_pairs(replace(analysis, slowdown=Interval(value=1.0)), math.exp(0.01)) is None
+
+
+def find_reach(control: Interval) -> float:
+    """How far from 1 the control's limits lie, in logs."""
+    assert control.low is not None
+    assert control.high is not None
+    return max(-math.log(control.low), math.log(control.high))
+
+
+@pytest.mark.parametrize(("share", "believed"), [(1.001, True), (0.999, False)])
+def test_the_control_may_be_off_by_half_of_what_is_to_be_told_apart(share: float, believed: bool) -> None:
+    """The tolerance, unless another change is to be told from none; of a promise the distance to it."""
+    series = [replace(pair, speedup=math.log(2.0)) for pair in pairs(around(0.0, 3), [0.01, -0.01, 0.0])]
+    told_apart = 2 * math.expm1(find_reach(analyze(series, TOLERANCE).control) * share)
+    assert (analyze(series, told_apart).doubt is None) is believed
+    assert (analyze(series, TOLERANCE, told_apart=told_apart).doubt is None) is believed
+    distance = 2 * find_reach(analyze_promise(series, 1.0).control) * share
+    for promise in (2.0 * math.exp(distance), 2.0 * math.exp(-distance)):
+        assert (analyze_promise(series, promise).doubt is None) is believed
+
+
+def test_what_no_number_of_pairs_shows_widens_the_limits_of_a_speed_up() -> None:
+    """As a second error beside that of the mean, the largest of any pair; Student's t stretches both."""
+    series = [replace(pair, speedup=0.7 + pair.control) for pair in pairs(around(0.0, 3), [0.01, -0.01, 0.0])]
+    shown = analyze_promise(series, 1.2).slowdown
+    hidden = analyze_promise(
+        [replace(series[0], unseen=0.01), replace(series[1], unseen=0.03), series[2]], 1.2
+    ).slowdown
+    assert None not in (shown.low, shown.high, hidden.low, hidden.high)
+    stretched = float(t.ppf((1 + LEVEL) / 2, count_freedom(3))) * 0.03
+    for plain, wide in ((shown.low, hidden.low), (shown.high, hidden.high)):
+        half = [math.log(limit / shown.value) for limit in (plain, wide)]  # type: ignore[operator]
+        assert half[1] ** 2 == pytest.approx(half[0] ** 2 + stretched**2)
 
 
 def test_a_noisy_contender_is_not_taken_for_as_quiet_as_the_copies_of_the_baseline() -> None:

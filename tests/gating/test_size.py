@@ -46,3 +46,4 @@ def test_an_artifact_that_was_not_recorded_is_missing() -> None:
     """It is not within the budget."""
     record: Any = replace(int8(), artifact=None)
     assert judge_case("size: {max_ratio: 0.5}", record)["size"].outcome == "MISSING"
+    assert "size growth" not in judge_case("size: {max_growth: 10%}", record, int8())

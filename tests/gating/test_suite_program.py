@@ -38,6 +38,8 @@ def test_the_folder_of_the_run_is_read_from_what_it_prints(tmp_path: Path) -> No
         f"-m qbench run s.yaml --out {tmp_path} --filter * --set a=1 --json --quiet {tmp_path}/packages"
     )
     assert heard.strip().endswith(" more")
+    run(tmp_path, text)
+    assert "--quiet" not in (tmp_path / "heard").read_text()
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")

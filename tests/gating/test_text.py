@@ -53,6 +53,13 @@ def test_notes_stand_in_every_output() -> None:
     assert str(suite.findtext("system-out")).startswith("the rules changed")
 
 
+def test_json_is_strict_and_keeps_names_readable() -> None:
+    """Letters are letters; a number that JSON does not have is an error, not another format."""
+    assert '"case": "é/x"' in text.as_json(make_gated([replace(SIZE, case="é/x")]))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        text.as_json(make_gated([replace(SIZE, value=float("nan"))]))
+
+
 def test_json_says_what_each_verdict_does() -> None:
     """Raw times, and the effect on the exit code, which the suite may have settled."""
     data = json.loads(text.as_json(make_gated(GATES["pass_noted"][1])))

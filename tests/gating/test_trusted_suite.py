@@ -119,9 +119,12 @@ def test_a_suite_that_was_not_run_here_opens_nothing(project: Path, tmp_path: Pa
 
 
 def test_a_built_in_data_set_needs_no_suite_on_disk(project: Path) -> None:
-    """It is qbench's own code, whoever made the run."""
+    """It is qbench's own code, whoever made the run; one that is named must be there all the same."""
     text = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
     assert isinstance(opened(run_of(project / "x", "nowhere.yaml", text)), suite.Suite)
+    named = opened(run_of(project / "x", "nowhere.yaml", text), Path("gone.yaml"))
+    assert isinstance(named, NotRun)
+    assert named.reason.endswith("gone.yaml is not there; name the suite of this run with --suite")
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -32,12 +32,10 @@ def test_a_verdict_says_whose_rule_it_is() -> None:
 
 
 def test_what_a_verdict_does_is_its_outcomes_unless_the_suite_settles_it() -> None:
-    """And a doubt makes any of them undecided."""
+    """A failure may be noted."""
     verdict = RULE.verdict("FAIL", "x", "slow")
     assert verdict.effect == "fail"
     assert replace(verdict, settled="note").effect == "note"
-    assert verdict.unless(None) is verdict
-    assert (verdict.unless("noise").outcome, verdict.unless("noise").reason) == ("INCONCLUSIVE", "noise")
 
 
 @pytest.mark.parametrize(
@@ -56,10 +54,10 @@ def test_a_number_may_be_as_large_as_its_threshold(value: float, improved: Any, 
     assert (verdict.outcome, verdict.reason, verdict.value) == (outcome, reason, value)
 
 
-def say(value: float, low: Any, high: Any, *, unchanged: Any = None, level: float = 0.95, **options: Any) -> Verdict:
+def say(value: float, low: Any, high: Any, *, improves: bool = False, level: float = 0.95, **options: Any) -> Verdict:
     """The verdict on an interval of a slowdown that may be 5 %."""
     check = CHECK.hold_interval(Interval(value=value, low=low, high=high), level, **options)
-    return RULE.say_interval(check, "x", unchanged=unchanged)
+    return RULE.say_interval(check, "x", improves=improves)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_a_doubt_is_the_reason_whatever_the_interval_says() -> None:
 )
 def test_better_by_more_than_the_tolerance_is_improved(interval: Any, outcome: str) -> None:
     """And shown to be better; without an earlier value nothing is."""
-    assert say(*interval, unchanged=1.0).outcome == outcome
+    assert say(*interval, improves=True).outcome == outcome
     assert say(*interval).outcome == "PASS"
 
 
@@ -104,13 +102,13 @@ def test_the_p_value_of_a_failure_is_that_of_a_five_percent_test() -> None:
     """0.05 where the limit that faces the threshold touches it, at any level; of harm that of any change for the worse,
     of one side."""
     for level in (0.95, 0.9875):
-        assert say(1.08, 1.05, 1.11, level=level, unchanged=1.0).p_value == pytest.approx(0.05)
-        assert say(1.03, 1.0, 1.06, level=level, unchanged=1.0).p_harm == pytest.approx((1 - level) / 2)
+        assert say(1.08, 1.05, 1.11, level=level, improves=True).p_value == pytest.approx(0.05)
+        assert say(1.03, 1.0, 1.06, level=level, improves=True).p_harm == pytest.approx((1 - level) / 2)
     assert say(1.08, 1.05, 1.11).p_harm == pytest.approx(0.025)  # without an earlier value beyond the threshold
-    assert say(1.0, None, None, unchanged=1.0).p_harm is None
+    assert say(1.0, None, None, improves=True).p_harm is None
     wide = say(1.10, 1.05, 1.15, freedom=3).p_value
     assert wide == pytest.approx(0.05)
-    further, normal = say(1.15, 1.05 + 1e-9, 1.25, freedom=3, unchanged=1.0), say(1.15, 1.05, 1.25, unchanged=1.0)
+    further, normal = say(1.15, 1.05 + 1e-9, 1.25, freedom=3, improves=True), say(1.15, 1.05, 1.25, improves=True)
     assert further.p_harm is not None
     assert normal.p_harm is not None
     assert further.p_harm > 3 * normal.p_harm  # Student's t has longer tails
@@ -119,10 +117,10 @@ def test_the_p_value_of_a_failure_is_that_of_a_five_percent_test() -> None:
 @pytest.mark.parametrize(("value", "spent"), [(1.0, 0.0), (1.025, 0.5), (1.05, 1.0), (0.95, -1.0)])
 def test_how_much_of_the_tolerance_is_spent(value: float, spent: float) -> None:
     """From no change to the threshold; unknown without an earlier value, and where no change is allowed."""
-    assert say(value, value - 0.01, value + 0.01, unchanged=1.0).spent == pytest.approx(spent)
+    assert say(value, value - 0.01, value + 0.01, improves=True).spent == pytest.approx(spent)
     assert say(value, value - 0.01, value + 0.01).spent is None
     check = replace(CHECK, threshold=1.0).hold_interval(Interval(value=value, low=0.9, high=1.1), 0.95)
-    assert RULE.say_interval(check, "x", unchanged=1.0).spent is None
+    assert RULE.say_interval(check, "x", improves=True).spent is None
 
 
 def test_a_promise_is_kept_above_its_threshold() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from made_records import accuracy, failed, fp32, info, int8, latency, list_outputs, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, SuiteRules, judge
-from qbench.record.schema import Fastest, Record
+from qbench.record.schema import ColdStart, Fastest, Memory, Record
 from qbench.record.stored_run import MetricInfo, QuickInfo
-from qbench.report.cards import Card, cards
+from qbench.report.cards import Card, Tile, _name_fastest, _rows, _size_tile, cards
 from qbench.report.ruling import rule
+from qbench.suite.settings import DecideSpec
 
 FASTEST = Fastest(baseline="net/fp32/torch/t1/b1", value=2.5, low=2.45, high=2.55)
 
@@ -113,3 +117,63 @@ def test_either_of_two_has_the_figures_of_both() -> None:
     }
     alone = drawn(fp32(), int8(speedup_fastest=FASTEST))
     assert len(alone.candidates) == 1
+
+
+@pytest.mark.parametrize(
+    ("minimize", "first"), [("memory", "100"), ("cold_start", "20.0"), ("size", None), ("latency", None)]
+)
+def test_what_is_minimized_beside_the_time_has_its_tile(minimize: str, first: str | None) -> None:
+    """Before the others; a size has its own."""
+
+    def cost(times: int) -> dict[str, Any]:
+        start = ColdStart(load_seconds=0.01 * times, first_call_seconds=0.01 * times)
+        return {"cold_start": start, "memory": Memory(loaded_rss_bytes=times * 10**8, peak_rss_bytes=None)}
+
+    rules = SuiteRules(decide=DecideSpec.model_validate({"minimize": minimize}))
+    judged = judge([replace(fp32(), **cost(2)), int8(**cost(1))], MetricInfo(name="top1"), rules)
+    decisions = decide(judged)
+    (card,) = cards(decisions, judged, rule(judged, decisions), info())
+    tiles = card.candidates[0].tiles
+    assert len(tiles) == (4 if first is None else 5)
+    assert first is None or first in tiles[0].value
+
+
+def test_a_size_is_told_against_fp32_where_that_is_known() -> None:
+    """Alone without one; a dash where there is no file."""
+    judged = judge([fp32(), int8()], MetricInfo(name="top1"), SuiteRules())
+    assert _size_tile(int8(), judged, "size of both") == Tile(
+        label="size of both", value="26 %", lines=("260 kB", "fp32: 1.00 MB")
+    )
+    alone = judge([int8()], MetricInfo(name="top1"), SuiteRules())
+    assert _size_tile(int8(), alone, "size of both") == Tile(label="size", value="260 kB")
+    assert _size_tile(replace(int8(), artifact=None), judged, "size") == Tile(label="size", value="—")
+
+
+def list_rows(**facts: Any) -> dict[str, tuple[str, ...]]:
+    """The rows of a card of a decision with these facts."""
+    plain = {
+        "probability": None, "capped": None, "deciding_step": None, "runner_up": None, "behind": None,
+        "verdict": "ship", "tied": (), "tie": None, "would_change": (),
+    }  # fmt: skip
+    return dict(_rows(cast("Any", SimpleNamespace(**{**plain, **facts}))))
+
+
+def test_the_next_best_is_named_where_one_is_shipped() -> None:
+    """Else what decided stands with the tie; nothing where neither is known."""
+    second = {"runner_up": int8(), "behind": "5 % slower", "deciding_step": "the size"}
+    assert list_rows() == {}
+    assert list_rows(**second) == {
+        "Without it": ("static int8 on oneDNN (PyTorch), 5 % slower.", "What decided: the size.")
+    }
+    tied = list_rows(**second, tied=(int8().case.id,))
+    assert tied["Without it"][0] == "static int8 on oneDNN (PyTorch), tied with it, 5 % slower."
+    assert list_rows(**second, verdict="either") == {"Tie": ("What decided: the size.",)}
+    assert list_rows(tie="of two") == {"Tie": ("of two",)}
+    assert list_rows(would_change=("more examples",)) == {"What would change it": ("More examples",)}
+    assert _list_fastest(None) == []
+    assert _list_fastest(replace(fp32(), latency=None)) == []
+    assert _list_fastest(fp32()) == ["best fp32: 2.50 ms", "on PyTorch"]
+
+
+def _list_fastest(record: Record | None) -> list[str]:
+    return list(_name_fastest(cast("Any", SimpleNamespace(fastest=record))))

@@ -9,7 +9,7 @@ from made_runs import HOSTILE, Page
 
 from qbench.check.finding import FileCheck
 from qbench.foreign_text import CONTROL
-from qbench.report.check_page import render, write_check_page
+from qbench.report.check_page import _list_layers, render, write_check_page
 
 
 def test_what_was_found_comes_first(tmp_path: Path) -> None:
@@ -50,3 +50,11 @@ def test_a_sound_file_has_a_page() -> None:
     source = render(FileCheck(file="m.onnx", format="ONNX", bytes=100))
     assert "sound: no fault was found (ONNX, 100 B)." in source
     assert "What was found" not in source
+
+
+def test_words_stand_to_the_left_and_counts_to_the_right() -> None:
+    """Of the layers of each runtime."""
+    (runtime, *_) = [each for each in CHECK.runtimes if each.layers]
+    listed = _list_layers(runtime)
+    assert [listed.columns[place] for place in listed.words] == ["Layer", "Operator", "Runs in"]
+    assert [row[0] for row in listed.rows] == [layer.name for layer in runtime.layers]

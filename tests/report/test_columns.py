@@ -6,6 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from made_records import fp32, int8
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, SuiteRules, judge
-from qbench.record.schema import Record
+from qbench.record.schema import Record, Roofline
 from qbench.record.stored_run import MetricInfo
 from qbench.report import case_table, columns, terminal
 from qbench.report.cells import CaseRow, list_rows
@@ -145,3 +146,18 @@ def test_titles_name_units_and_metric_whatever_the_metric_is_called() -> None:
     assert (shown["accuracy"].title, shown["accuracy"].terminal) == ("f{x}, %", "f{x}")
     assert "{levels}" not in shown["delta"].hint
     assert (shown["delta"].title, shown["delta"].markdown) == ("accuracy change, points", "f{x} change, points")
+
+
+def test_a_peak_is_known_where_rate_and_share_are() -> None:
+    """Two operations for each multiply-accumulate; neither without a time, nor without a count."""
+    known = replace(int8(), roofline=Roofline(macs=10**6, peak_fraction=0.5))
+    rates = [
+        (known, (2e9, 4e9)),
+        (replace(known, latency=None), (None, None)),
+        (replace(known, roofline=None), (None, None)),
+        (replace(known, roofline=Roofline(macs=None, peak_fraction=0.5)), (None, None)),
+        (replace(known, roofline=Roofline(macs=10**6, peak_fraction=None)), (2e9, None)),
+    ]
+    for record, (rate, peak) in rates:
+        row = CaseRow(judged=judged(), record=record)
+        assert (columns.times._rate(row), columns.times._peak(row)) == (pytest.approx(rate), pytest.approx(peak))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from made_records import CASE, FP32, accuracy, failed, fp32, info, int8, speedup
 from made_runs import Page, hostile_run, predictions, run_folder, write_with_predictions
 from rendered_markdown import foreign
 
+from qbench.compare.changes import CaseChange
 from qbench.compare.environment import SAME_RUN
+from qbench.decide.cases import Setting
+from qbench.decide.decision import Decision
 from qbench.record import jsonl
 from qbench.record.commit import Commit
 from qbench.record.schema import Record
-from qbench.record.stored_run import RunInfo, SuiteInfo, read_run
+from qbench.record.stored_run import QuickInfo, RunInfo, StoredRun, SuiteInfo, read_run
 from qbench.report.build import build_report
-from qbench.report.comparison import case_changes
+from qbench.report.comparison import ERROR, _answers, _notes, _tone, case_changes
 
 SUITE = """suite: demo
 models: [{name: digits-cnn}]
@@ -129,3 +135,68 @@ def test_a_hostile_run_compared_stays_text(tmp_path: Path) -> None:
     fence = described("```\n</details>\n    <script>\n")
     _, summary = build(tmp_path / "fence", [fp32()], [fp32()], described(), fence)
     assert [each for each in foreign(summary) if not each.startswith("code_block")] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "change", "tone"),
+    [
+        (("slower",), "compared", "bad"),
+        (("faster",), "compared", "good"),
+        (("slower", "smaller"), "compared", "unsure"),
+        (("slower", "larger"), "compared", "bad"),
+        ((), "compared", ""),
+        ((), "now ok", "good"),
+        ((), "new", ""),
+        ((), "gone", "bad"),
+        ((), "now failed", "bad"),
+        ((), "now skipped", "bad"),
+    ],
+)
+def test_a_change_is_for_the_worse_for_the_better_or_both(words: tuple[Any, ...], change: Any, tone: str) -> None:
+    """What was not measured again is none of it."""
+    assert _tone(CaseChange(delta=cast("Any", SimpleNamespace(change=change)), words=words)) == tone
+
+
+def decided(verdict: Any, pick: Record | None = None, runner_up: Record | None = None, model: str = "net") -> Decision:
+    """The answer of a setting."""
+    setting = Setting(model=model, threads=1, batch_size=1)
+    return Decision(setting=setting, verdict=verdict, headline=verdict, pick=pick, runner_up=runner_up)
+
+
+def test_an_answer_is_the_same_where_it_names_the_same_cases() -> None:
+    """Either of two in any order; who came next to what is shipped is no part of it; a setting of one run is told."""
+    own, other = int8(), int8(LARGER)
+    assert _answers([decided("ship", own, other)], [decided("ship", own)]) == ((), 1)
+    assert _answers([decided("either", own, other)], [decided("either", other, own)]) == ((), 1)
+    for before, after in (
+        (decided("ship", own), decided("ship", other)),
+        (decided("ship", own), decided("either", own, other)),
+        (decided("either", own, other), decided("either", own, int8("net/qat/x86/t1/b1"))),
+    ):
+        rows, same = _answers([before], [after])
+        assert (len(rows), same) == (1, 0)
+    rows, same = _answers([decided("ship", own)], [decided("ship", own, model="new")])
+    assert [row[1:] for row in rows] == [("not in this run", "ship"), ("ship", "not in this run")]
+    assert same == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ({}, {}, []),
+        ({"quick": QuickInfo(examples=5, of=50)}, {}, ["A quick look is coarse"]),
+        ({}, {"quick": QuickInfo(examples=5, of=50)}, ["A quick look is coarse"]),
+        ({"finished": None}, {}, ["The other run was not finished."]),
+        ({}, {"finished": None}, ["This run was not finished."]),
+        ({"suite": SuiteInfo(name="other")}, {}, ["The other run is of another suite, other:"]),
+    ],
+)
+def test_what_limits_a_comparison_is_noted(old: dict[str, Any], new: dict[str, Any], told: list[str]) -> None:
+    """After what all of them share."""
+    base, contender = (
+        StoredRun(folder=Path("/none"), info=replace(info(), **changes), records=()) for changes in (old, new)
+    )
+    notes = _notes(base, contender, ())
+    assert notes[0] == ERROR
+    assert len(notes) == 1 + len(told)
+    assert all(note.startswith(start) for note, start in zip(notes[1:], told, strict=True))

@@ -8,6 +8,7 @@ import pytest
 from made_records import fp32, int8
 from made_runs import Page, run_folder
 
+from qbench.compare import host_share
 from qbench.record.explained import ExplainedCase, ExplainedCause, TimeFigures, keep_explained
 from qbench.record.stored_run import read_run
 from qbench.report import build
@@ -89,3 +90,33 @@ def test_an_explanation_of_a_busy_machine_says_so(folder):
     keep_explained(folder, replace(CASE, figures=replace(CASE.figures, off_core=0.3)))
     (sentence,) = list_slow(read_run(folder)).sentences
     assert "other processes of this machine had the core 30 % of the time meanwhile" in sentence
+
+
+def describe(tmp_path, **changes):
+    """The sentence on the case, and the section that it is of."""
+    figures = {name: changes.pop(name) for name in ("best_seconds", "off_core", "over_fp32") if name in changes}
+    folder = run_folder(tmp_path / "run", [fp32(FP32), int8(STATIC)])
+    keep_explained(folder, replace(CASE, figures=replace(CASE.figures, **figures), note=None, **changes))
+    section = list_slow(read_run(folder))
+    (sentence,) = section.sentences
+    return sentence, section
+
+
+def test_a_case_at_its_best_has_no_gap(tmp_path):
+    """Nothing that it could take, and no share of it; a cause whose seconds are not known saves none."""
+    causes = (cause("threads", None, None), cause("layers", 1e-5, None))
+    sentence, section = describe(tmp_path, best_seconds=1e-4, causes=causes)
+    assert sentence == f"{STATIC}: 100 µs for one example."
+    assert [(row[1], row[3]) for row in section.causes.rows] == [("10.0 µs", "—"), ("0 s", "—")]
+
+
+def test_a_case_without_a_cause_says_so(tmp_path):
+    """With the ratio to fp32 where that is known, and the share of the time from which on others had the core."""
+    ratio = Interval(value=0.8, low=0.75, high=0.85)
+    sentence, section = describe(tmp_path, causes=(), unexplained=1.0, over_fp32=ratio, off_core=host_share.OFF_CORE)
+    assert sentence.startswith(
+        f"{STATIC}: 100 µs for one example, 0.80 [0.75, 0.85] times what fp32 takes; it could take 40.0 µs (the "
+        "fastest of the run); no cause that was tried makes it slower; "
+    )
+    assert host_share.describe_off_core([host_share.OFF_CORE], "meanwhile") in sentence
+    assert section.causes.rows == ()

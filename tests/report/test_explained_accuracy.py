@@ -91,3 +91,14 @@ def test_where_accuracy_is_fine_there_is_no_such_section(tmp_path):
     keep_explained(folder, ACCURACY)
     build.build_report(folder)
     assert "Why not right" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_outputs_that_are_those_of_fp32_are_said_to_be_so(folder):
+    """A change of the metric only where it is known; without a cause that is said in place of the rest."""
+    figures = replace(ACCURACY.figures, sqnr_db=None, against_fp32=None)
+    keep_explained(folder, replace(ACCURACY, case=WRONG, figures=figures, causes=(), unexplained=None))
+    run = read_run(folder)
+    assert list_lost(run, build.judge(run)).sentences == (
+        f"{WRONG}: on 500 examples the same outputs as fp32 against fp32; no change that was tried is confirmed as a "
+        "cause.",
+    )

@@ -194,3 +194,13 @@ def test_the_words_below_every_picture_are_golden(tmp_path: Path, folder: Path, 
     made = folder if shape is None else write_large_run(tmp_path / "run", shape)
     captions = [f"{key}: {figure.heading}\n  {figure.caption}" for key, figure in drawn(read_run(made)).items()]
     assert same_as_golden(f"captions_{name}.txt", "\n".join(captions) + "\n")
+
+
+def test_what_pictures_say_and_the_figures_behind_them_are_golden(pictures: dict[str, Figure]) -> None:
+    """Heading, caption, how many more there are, and each row of the data."""
+    lines = []
+    for figure in pictures.values():
+        assert figure.data is not None
+        lines += [f"{figure.key}: {figure.heading}", f"  {figure.caption}", f"  more: {figure.more}"]
+        lines += [f"  {' | '.join(row)}" for row in (figure.data.columns, *figure.data.rows)]
+    assert same_as_golden("figure_words.txt", "\n".join(lines) + "\n")

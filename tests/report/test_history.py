@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_history import CASE, OTHER, commit, write_history
-from made_records import FP32, failed, info
+from made_records import FP32, accuracy, failed, info, int8
 from made_runs import run_folder
 
 from qbench.errors import UsageError
-from qbench.record.stored_run import QuickInfo, SuiteInfo
-from qbench.report.history import read_history
+from qbench.record.schema import Record
+from qbench.record.stored_run import MetricInfo, QuickInfo, SuiteInfo
+from qbench.report.history import PastRun, _make_series, quantities, read_history
 from qbench.stats.change_points import LEAST_RUNS
 
 
@@ -105,3 +108,50 @@ def test_what_has_no_runs_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(UsageError, match="reports/<suite>"):
             read_history(folder)
+
+
+def test_what_every_quantity_gains_by() -> None:
+    """More speed, less of all else; an error is better smaller, and no score has a unit of its own but its own."""
+    error = MetricInfo(name="mae", percent=False, higher_is_better=False, own_unit="px")
+    signs = {
+        None: {"speedup": 1, "p50": -1, "accuracy": 1, "size": -1, "memory": -1},
+        error: {"speedup": 1, "p50": -1, "accuracy": -1, "size": -1, "memory": -1},
+    }
+    for metric, expected in signs.items():
+        assert {quantity.key: quantity.better for quantity in quantities(metric)} == expected
+    told = {metric: quantities(metric)[2].write(0.5) for metric in (None, MetricInfo(name="top1"), error)}
+    assert list(told.values()) == ["50.00 %", "50.00 %", "0.5 px"]
+
+
+def test_a_run_without_a_time_is_told_by_its_name() -> None:
+    """Of another its day."""
+    for described, day in ((None, "here"), (info(started=None), "here"), (info(), "2026-01-01")):
+        assert PastRun(name="here", state="whole", info=described, records={}).day == day
+
+
+def past(number: int, *records: Record) -> PastRun:
+    """A whole run of these records."""
+    return PastRun(name=str(number), state="whole", info=info(), records={each.case.id: each for each in records})
+
+
+def test_a_line_takes_two_values_and_nothing_has_no_logarithm() -> None:
+    """A case that was measured once has none; a score of 0 is a gap."""
+    score = accuracy()
+    runs = [
+        past(0, int8(CASE), int8(OTHER)),
+        past(1, int8(CASE, accuracy=replace(score, value=0.0))),
+        past(2, int8(CASE)),
+    ]
+    lines = {(line.record.case.id, line.quantity.key): line for line in _make_series(runs, quantities(None))}
+    assert {case for case, _ in lines} == {CASE}
+    assert lines[CASE, "accuracy"].values == (pytest.approx(score.value), None, pytest.approx(score.value))
+
+
+def test_the_first_level_is_that_before_the_first_change(tmp_path: Path) -> None:
+    """Ratios are to it, and the latest change stands first."""
+    (panel,) = read_history(write_history(tmp_path, runs=16, changed=9)).panels
+    line = next(line for line in panel.series if line.changes)
+    before = [value for value in line.values[: line.changes[0]] if value is not None]
+    assert line.first == pytest.approx(statistics.median(before))
+    changes = [change.position for change in panel.changes]
+    assert changes == sorted(changes, reverse=True)

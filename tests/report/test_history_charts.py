@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_history import CASE, write_history
+from made_records import same_as_golden
 
 from qbench.report.history import Panel, read_history
-from qbench.report.history_charts import MOST_LINES, WIDTH, draw, list_lines, name_lines
+from qbench.report.history_charts import _DOTTED, MOST_LINES, WIDTH, draw, list_lines, name_lines
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,31 @@ def test_a_drawing_is_whole_and_inside_its_frame(panel: Panel) -> None:
                 assert 0 <= float(element.get(name, 0)) <= most
             if element.tag == "text":
                 assert float(element.attrib["font-size"]) >= 12
+
+
+def test_a_chart_is_golden(tmp_path: Path) -> None:
+    """Levels, values, points and rings, days, and the marks of what changed beside the cases, of which the numbers
+    that would lie on each other are left out."""
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        versions = {"torch": f"2.{(number >= 3) + (number >= 4) + (number >= 9)}"}
+        return changes | {"versions": versions}
+
+    (panel,) = read_history(write_history(tmp_path, edit=edit)).panels
+    chart = draw(panel, panel.quantities[1]).replace("><", ">\n<")
+    assert same_as_golden("history_chart.txt", f"{chart}\n")
+
+
+def test_of_many_runs_only_those_that_changed_have_a_point(panel: Panel) -> None:
+    """And no run has a tick: they would touch each other."""
+    line = next(line for line in panel.series if line.changes)
+    times = _DOTTED // len(panel.runs) + 1
+    many = replace(panel, runs=panel.runs * times, series=(replace(line, values=line.values * times),))
+    few = replace(many, runs=many.runs[:_DOTTED], series=(replace(line, values=many.series[0].values[:_DOTTED]),))
+    assert draw(few, line.quantity).count('r="2"') == _DOTTED
+    assert draw(many, line.quantity).count('r="2"') == draw(many, line.quantity).count('r="5"') == 1
+    ticks = [draw(each, line.quantity).count("<line ") - len(panel.marks) for each in (few, many)]
+    assert ticks == [_DOTTED + 1, 1]
 
 
 def test_what_changed_stands_out(panel: Panel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 from made_history import CASE, write_history
-from made_records import failed, info
+from made_records import FP32, failed, info, int8, same_as_golden
 from made_runs import HOSTILE, HOSTILE_NAME, Page, run_folder
 
 from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
+from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
 from qbench.report.history_page import build_history
 
 
@@ -145,3 +147,47 @@ def test_a_run_and_a_history_are_two_things() -> None:
         done = subprocess.run([sys.executable, "-m", "qbench", *words], capture_output=True, text=True)
         assert done.returncode == 2
         assert "--history" in done.stderr
+
+
+def write_of_every_kind(folder: Path) -> Path:
+    """A history with a run of every state on one machine, two runs on one that is not named, and one that is lost."""
+
+    def edit(number: int, changes: dict[str, Any]) -> dict[str, Any]:
+        plain = info()
+        changes["suite"] = replace(plain.suite, name="renamed" if number > 12 else "demo", text="a: 1\n")
+        changes["versions"] = {"torch": "2.13.0" if number < 9 else "2.13.1"}
+        changes["environment"] = plain.environment | {"isa": ["avx2", "vnni"]}
+        states: dict[int, dict[str, Any]] = {
+            1: {"quick": QuickInfo(examples=5, of=50)}, 3: {"finished": None},
+            4: {"plan": PlanInfo(cases=(FP32, CASE, "net/static/gone/t1/b1")), "finished": None},
+            13: {"environment": {}, "metric": MAE, "commit": None},
+            14: {"environment": {}, "metric": MAE, "commit": None, "started": "2026-01-15T00:00:00Z"},
+        }  # fmt: skip
+        return changes | states.get(number, {})
+
+    folders = sorted(write_history(folder, runs=15, changed=9, edit=edit).iterdir())
+    for path in folders[:9]:  # more memory than later
+        worse = [
+            replace(record, memory=replace(record.memory, peak_rss_bytes=4 * 10**8)) for record in jsonl.read(path)
+        ]
+        jsonl.write(path / "records.jsonl", worse)
+    lost = [replace(record, samples=f"gone{number}.npz") for number, record in enumerate(jsonl.read(folders[6]))]
+    more = [int8(f"net/static/b{number}/t1/b1", samples=f"more{number}.npz") for number in range(2)]
+    jsonl.write(folders[6] / "records.jsonl", [*lost, *more])
+    (folders[7] / "run.json").write_text("{", encoding="utf-8")
+    reasons = [failed(f"net/static/b{number}/t1/b1", f"reason {number}") for number in range(5)]
+    machine = info().environment | {"isa": ["avx2", "vnni"]}
+    run_folder(folder / "failed", reasons, info(started="2026-01-10T12:00:00Z", environment=machine))
+    run_folder(folder / "empty", [], info(started=None, environment=machine))
+    return folder
+
+
+MAE = MetricInfo(name="mae", percent=False, higher_is_better=False, own_unit="px")
+
+
+def test_the_words_of_a_history_are_golden(tmp_path: Path) -> None:
+    """In their order, with the figures behind each chart, which another golden file draws."""
+    source = re.sub(r"<(svg|style)\b.*?</\1>", "", build(write_of_every_kind(tmp_path)), flags=re.DOTALL)
+    words = [" ".join(text.split()) for text in Page(source).words]
+    text = "\n".join(filter(None, words)) + "\n"
+    assert same_as_golden("history_page.txt", text.replace(str(tmp_path), "FOLDER"))

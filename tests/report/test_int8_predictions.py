@@ -3,6 +3,7 @@ and the lists of changed texts, searches and tokens that rest on it."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,8 @@ def test_lines_that_most_variants_change_come_first(lines: StoredRun) -> None:
         "dynamic · onednn: 3 of 4 texts changed, 2 for the worse and 1 for the better",
     )
     assert [picture.id for picture in changed.pictures] == ["line 0", "line 2", "line 3"]
+    content = base64.b64encode((lines.folder / text_changes.FOLDER / "000000.jpg").read_bytes()).decode()
+    assert changed.pictures[0].source == f"data:image/jpeg;base64,{content}"
     both = "static · onednn, dynamic · onednn"
     assert [(each.names, each.right) for each in changed.pictures[0].writings] == [
         ("fp32 · torch", True),
@@ -112,6 +115,16 @@ def test_pictures_that_a_page_has_no_room_for_are_left_out(lines: StoredRun, mon
     (lines.folder / text_changes.FOLDER / "000002.jpg").write_bytes(bytes(101))
     monkeypatch.setattr(text_gallery, "MOST_BYTES", 200)
     assert [picture.id for picture in text_gallery.list_lines(lines).pictures] == ["line 0", "line 3"]
+
+
+def test_a_text_without_an_id_has_no_picture(lines: StoredRun) -> None:
+    """Its place is beyond all names; the others are shown."""
+    for record in lines.records:
+        file = lines.folder / str(record.predictions)
+        stored = dict(np.load(file))
+        np.savez(file, **(stored | {"ids": stored["ids"][:3]}))
+    changed = text_gallery.list_lines(read_run(lines.folder))
+    assert [picture.id for picture in changed.pictures] == ["line 0", "line 2"]
 
 
 def test_texts_that_stay_are_told_without_more(tmp_path: Path) -> None:

@@ -108,3 +108,22 @@ def test_what_is_not_int8_is_said_beside_the_number(mode: str, counted: str, sha
     assert (row[2], row[3], row[4], row[6]) == (counted, share, "fc", "")
     bare = with_artifact(coverage=Coverage(macs_int8=1.0, layers_int8=1, layers_total=1))
     assert layers([bare]).rows[0][4] == "none"
+
+
+def test_what_was_not_rewritten_has_its_note_alone():
+    """And nothing where nobody noted anything, or the runtime does not tell what it clips."""
+    assert layers([with_artifact(note="slow here")]).rows[0][6] == "slow here"
+    assert layers([with_artifact()]).rows[0][6] == ""
+
+
+def test_a_layer_that_is_far_and_clips_stands_once(tmp_path):
+    """Among the farthest; of those that clip alone as many follow."""
+    far = [{**each, "clipped": 0.1} for each in numbers(WORST)]
+    blind = [
+        {"name": f"blind{i}", "sqnr_db": None, "cosine": None, "n": 0, "reason": "none", "clipped": 0.2 - 0.01 * i}
+        for i in range(WORST + 1)
+    ]
+    quiet = {"name": "quiet", "sqnr_db": None, "cosine": None, "n": 0, "reason": "none", "clipped": None}
+    (tmp_path / "layers.json").write_text(json.dumps([*far, *blind, quiet]))
+    names = [row[1] for row in worst(run(tmp_path, replace(int8(), layers="layers.json"))).rows]
+    assert names == [*(f"conv{i}" for i in reversed(range(WORST))), *(f"blind{i}" for i in range(WORST))]

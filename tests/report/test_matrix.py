@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from made_records import fp32, info, int8, latency, speedup
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged, SuiteRules, judge
-from qbench.record.schema import Fastest, Record
+from qbench.record.schema import Fastest, Record, read_case_id
 from qbench.record.stored_run import MetricInfo, StoredRun
 from qbench.report.cards import cards
 from qbench.report.matrix import MOST_CARDS, SettingMatrix, matrix
@@ -107,3 +108,53 @@ def test_a_run_is_whole_where_it_ended_and_has_every_record(finished: bool, miss
     planned = (*(record.case.id for record in records), *["net/qat/x86/t1/b1"][:missing])
     facts = info(planned) if finished else info(planned, finished=None)
     assert describe_state(StoredRun(folder=Path("run"), info=facts, records=tuple(records))) == told
+
+
+def test_settings_that_fit_as_cards_need_no_matrix() -> None:
+    """So many are read one by one; one more is not."""
+    records = [record for number in range(MOST_CARDS) for record in setting(f"net{number}", 1)]
+    assert drawn(judged(*records)) is None
+    assert drawn(judged(*records, *setting("more", 1))) is not None
+
+
+def test_a_square_names_what_is_shipped_or_the_answer() -> None:
+    """And the column its host, where that is not this machine as it is."""
+    records = [record for number in range(MOST_CARDS) for record in setting(f"net{number}", 1)]
+    slow = [replace(each, case=read_case_id(f"{each.case.id}/avx2")) for each in setting("net0", 1, 0.5)]
+    shown = drawn(judged(*records, *slow))
+    assert shown is not None
+    assert shown.columns == ("1 thread, batch 1", "1 thread, batch 1, on avx2")
+    fast, kept = shown.rows[0][1]
+    assert fast is not None
+    assert kept is not None
+    assert (fast.name, kept.name, kept.verdict) == ("static · onnxruntime", "keep fp32", "keep fp32")
+
+
+def test_of_as_many_slower_and_faster_the_slower_are_told_first() -> None:
+    """Then those that are too close to call."""
+    records = [record for number, value in enumerate((2.0, 0.5, 1.0)) for record in setting(f"n{number}", 1, value)]
+    run = judged(*records)
+    assert overview(run, decide(run), rule(run, decide(run))) == (
+        "1 of 3 int8 variants is slower than plain fp32 on ONNX Runtime, 1 is faster, 1 is too close to call."
+    )
+
+
+def test_a_variant_of_two_settings_is_two_cases() -> None:
+    """And where the fastest fp32 is another one from setting to setting, none is named."""
+    run = judged(*setting("net", 1), *setting("net", 2))
+    assert overview(run, decide(run), rule(run, decide(run))).startswith(
+        "Both int8 cases are faster than plain fp32 on"
+    )
+    other = [replace(each, case=read_case_id(each.case.id.replace("onnxruntime", "torch"))) for each in setting("b", 1)]
+    other[1] = replace(other[1], speedup=None, speedup_fastest=None)
+    mixed = judged(*setting("a", 1), *other)
+    assert overview(mixed, decide(mixed), rule(mixed, decide(mixed))).endswith(" than the fastest plain fp32.")
+
+
+def test_a_run_that_did_not_end_is_not_complete() -> None:
+    """Though no case is missing."""
+    plain = info((fp32().case.id,))
+    for finished, state in (("2026-01-01T00:01:00Z", ""), (None, "This run is not complete: 0 of 1 planned cases")):
+        run = StoredRun(folder=Path("/none"), info=replace(plain, finished=finished), records=(fp32(),))
+        assert describe_state(run).startswith(state)
+        assert bool(describe_state(run)) == bool(state)

@@ -11,7 +11,7 @@ from made_records import fp32, info, int8, speedup
 from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
 from qbench.decide.judged import SuiteRules, judge
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
-from qbench.report.method import command, explain_noise, list_facts, show
+from qbench.report.method import NAMED, command, explain_noise, list_facts, show
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 
@@ -87,3 +87,41 @@ def test_a_least_score_is_named_as_one() -> None:
 def test_a_stored_value_is_shown_as_a_person_writes_it(value: object, shown: str) -> None:
     """Lists as their items, nothing as a dash."""
     assert show(value) == shown
+
+
+def test_all_that_the_noise_check_said_is_told() -> None:
+    """The range, what is outside, the widest; several of each in the plural."""
+    wide = int8(QAT, speedup=speedup(control=Interval(value=1.0, low=0.95, high=1.04)))
+    assert explain_noise([fp32(), wide]) == (
+        "fp32 was measured against a second copy of itself beside 1 case; the true answer is 1, and the 95 % intervals "
+        "reach from 0.95 to 1.04. Quiet enough: each of them holds 1. Differences below 5 % are not to be trusted for "
+        f"{QAT}, the noisiest."
+    )
+    off = [
+        int8(f"net/static/b{n}/t1/b1", speedup=speedup(control=Interval(value=1.1, low=1.05, high=1.15)))
+        for n in range(NAMED + 1)
+    ]
+    brief = [int8(f"net/qat/b{n}/t1/b1", speedup=speedup(control=None)) for n in range(2)]
+    assert f"Noisy: 1 lies outside for {', '.join(each.case.id for each in off[:NAMED])}, so small" in (
+        explain_noise(off[:NAMED])
+    )
+    told = explain_noise([*off, *brief])
+    assert f"Noisy: 1 lies outside for {NAMED + 1} cases, so small differences there may be noise. " in told
+    assert "Differences below 15 % are not to be trusted for net/static/b0/t1/b1, the noisiest." in told
+    assert told.endswith(" 2 cases were measured too briefly for a noise check.")
+    edge = int8(QAT, speedup=speedup(control=Interval(value=1.0, low=1.0, high=1.02)))
+    assert "Quiet enough" in explain_noise([edge])
+
+
+def test_facts_that_all_cases_share_are_told_once() -> None:
+    """Others with how many cases have each; ranges from the least to the most."""
+    cases = {"a": 1, "b": 1, "c": 2}
+    records = [int8(f"net/static/{name}/t{threads}/b1") for name, threads in cases.items()]
+    facts = dict(list_facts(records, judge([], None, None)))
+    assert (facts["threads"], facts["batch size"]) == ("1 (2 cases), 2 (1 case)", "1")
+    assert (facts["calls kept per case"], facts["not steady"]) == ("400", "none")
+    more = replace(records[0], latency=replace(records[0].latency, n=1400))
+    facts = dict(list_facts([more, *records[1:]], judge([], None, None)))
+    assert facts["calls kept per case"] == "400 to 1,400"
+    bare = dict(list_facts([], judge([], None, None)))
+    assert (bare["threads"], bare["calls kept per case"], bare["protocol"]) == ("—", "—", "—")

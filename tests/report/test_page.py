@@ -41,6 +41,7 @@ from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
 from qbench.report.build import build_report
 from qbench.report.cells import list_rows
 from qbench.report.columns import draw_cells
+from qbench.report.page import _say_time
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
@@ -393,3 +394,20 @@ def test_other_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
         assert page.read_text(encoding="utf-8").count('id="hosts"') == expected
         assert (page.parent / "summary.md").read_text(encoding="utf-8").count("not judged on avx2") == expected
     assert "on avx2 (this chip, older instructions)" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("started", "told"),
+    [
+        (None, "—"),
+        ("2026-11-22T19:07:30+00:00", "2026-11-22 19:07 UTC"),
+        ("2026-11-22T19:07:30Z", "2026-11-22 19:07 UTC"),
+        ("2026-11-22T19:07:30+01:00", "2026-11-22T19:07:30+01:00"),
+        ("2026-11-22Z", "2026-11-22Z"),
+        ("2026-11-22T19Z", "2026-11-22T19Z"),
+        ("yesterday at noon", "yesterday at noon"),
+    ],
+)
+def test_a_time_is_told_to_the_minute(started: str | None, told: str) -> None:
+    """In UTC; what is no such time stays as it is."""
+    assert _say_time(started) == told

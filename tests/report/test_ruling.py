@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_records import accuracy, fp32, int8, latency, speedup
@@ -13,7 +15,8 @@ from qbench.decide.decision import Decision, decide
 from qbench.decide.judged import Judged, SuiteRules, judge
 from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo
-from qbench.report.ruling import Ruling, rule
+from qbench.report.ruling import Ruling, rank, rule
+from qbench.stats.interval_type import Interval
 
 QAT = "net/qat/onednn/t1/b1"
 X86 = "net/static/x86/t1/b1"
@@ -169,3 +172,68 @@ def test_what_the_answer_shows_no_gain_of_is_not_counted_as_faster() -> None:
     denied = replace(decisions[0], not_it=((reasons.NO_GAIN, (X86,)),))
     assert rule(run, decisions)[X86].faster
     assert not rule(run, [denied])[X86].faster
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "slower", "faster"),
+    [(0.9, 1.0, False, False), (1.0, 1.1, False, False), (0.8, 0.9, True, False), (1.1, 1.2, False, True)],
+)
+def test_faster_and_slower_are_shown_by_the_limits(low: float, high: float, slower: bool, faster: bool) -> None:
+    """Limits that reach once as fast show neither; without limits the ratio tells, and 1 is neither."""
+    ruling = Ruling(word="slower", over_fp32=Interval(value=(low + high) / 2, low=low, high=high))
+    assert (ruling.slower, ruling.faster) == (slower, faster)
+    for value in (0.9, 1.0, 1.1):
+        plain = Ruling(word="slower", over_fp32=Interval(value=value))
+        assert (plain.slower, plain.faster) == (value < 1, value > 1)
+
+
+def test_the_pick_stands_before_what_may_be_shipped_too() -> None:
+    """However fast that is; what is no candidate stands after fp32."""
+    pick, other, lossy = int8(), int8(QAT), int8(X86)
+    over = Interval(value=3.0, low=2.9, high=3.1)
+    rulings = {
+        fp32().case.id: Ruling(word="fastest fp32", over_fp32=Interval(value=1.0)),
+        pick.case.id: Ruling(word="ship", candidate=True, picked=True, over_fp32=Interval(value=2.0)),
+        other.case.id: Ruling(word="tied", candidate=True, over_fp32=over),
+        lossy.case.id: Ruling(word="loses too much", over_fp32=over),
+    }
+    records = [fp32(), lossy, other, pick]
+    assert rank(judged(*records), records, rulings) == [pick, other, fp32(), lossy]
+
+
+def test_what_broke_a_limit_is_told_before_what_is_open() -> None:
+    """In whatever order they were checked; where nothing is open, nothing is decided."""
+    checks = [SimpleNamespace(limit="size", outcome="INCONCLUSIVE", bound=None),
+              SimpleNamespace(limit="memory", outcome="FAIL", bound=None)]  # fmt: skip
+    run = judged(fp32(), int8())
+    for outcomes, told in ((checks, "needs too much"), (checks[:1], "size open"), ([], "undecided")):
+        decision: Any = Decision(
+            setting=SETTING, verdict="none qualifies", headline="", checks={int8().case.id: tuple(outcomes)}
+        )
+        assert rule(run, [decision])[int8().case.id].word == told
+
+
+def test_where_memory_is_minimized_slower_than_fp32_is_no_reason() -> None:
+    """The fastest fp32 is still what times are held against."""
+    slow = int8(latency=latency(0.005), speedup=speedup(0.5))
+    run = judged(fp32(), slow)
+    kept: Any = Decision(setting=SETTING, verdict="keep fp32", headline="", objective="memory", fp32=None)
+    rulings = rule(run, [kept])
+    assert rulings[slow.case.id].word == reasons.name_no_gain("memory")
+    assert rulings[fp32().case.id].word == "fastest fp32"
+    told = replace(kept, objective="latency", fp32=run.records[0])
+    assert rule(run, [told])[slow.case.id].word == "slower than fp32"
+
+
+def test_times_are_held_against_the_fp32_that_the_answer_names() -> None:
+    """Not against one that was faster by p50, but where something else is minimized."""
+    other = fp32("net/fp32/onnxruntime/t1/b1")
+    faster = replace(fp32(), latency=latency(0.002))
+    untimed = replace(int8(), latency=None, speedup=None)
+    run = judged(faster, other, untimed)
+    for objective, named in (("latency", other), ("memory", faster)):
+        decision: Any = Decision(setting=SETTING, verdict="ship", headline="", objective=objective, fp32=other)
+        rulings = rule(run, [decision])
+        assert [case for case, each in rulings.items() if each.over_fp32 == Interval(value=1.0)] == [named.case.id]
+        assert [case for case, each in rulings.items() if each.word == "fastest fp32"] == [named.case.id]
+        assert rulings[untimed.case.id].over_fp32 is None

@@ -13,11 +13,13 @@ from made_runs import run_folder
 
 from qbench.cli.answer import print_answer, read_answer
 from qbench.formatting import one_line
+from qbench.quant.analysis import input_drift
+from qbench.quant.sqnr import MOST_DECIBELS
 from qbench.record import jsonl
-from qbench.record.schema import Interference, Record, Roofline
+from qbench.record.schema import InputFit, Interference, OtherRuntime, Record, Roofline, Spread
 from qbench.record.stored_run import QuickInfo, read_run
 from qbench.report.build import build_report, judge
-from qbench.report.run_warnings import warnings
+from qbench.report.run_warnings import warn_of_inputs, warn_of_runtimes, warnings
 
 
 def warned(folder: Path) -> tuple[str, ...]:
@@ -90,3 +92,67 @@ def test_what_a_stage_noted_is_told_with_the_answer(tmp_path: Path, capsys: pyte
 def test_a_whole_run_has_none_of_it(tmp_path: Path) -> None:
     """Nothing is said of files that are there, or that no record names."""
     assert warned(run_folder(tmp_path / "run", [fp32(), int8()])) == ()
+
+
+def fit(clipped: float | None) -> InputFit:
+    """An input whose values from -2 to 2 meet a range from -1 to 1, as in calibration."""
+    own, before = (Spread(least=-end, greatest=end, mean=0.0, deviation=1.0) for end in (2.0, 1.0))
+    return InputFit(evaluated=own, calibrated=before, low=-1.0, high=1.0, clipped=clipped)
+
+
+def with_inputs(case: str, *inputs: InputFit | None) -> Record:
+    """A case with these inputs."""
+    return int8(case, accuracy=replace(accuracy(), inputs=inputs))
+
+
+def test_values_that_int8_clips_are_told_with_their_input_and_their_cases() -> None:
+    """Above the bound; one of several inputs has its number; a sentence that several cases share is said once."""
+    first, second = "net/static/onednn/t1/b1", "net/static/x86/t1/b1"
+    (told,) = warn_of_inputs([with_inputs(first, fit(0.25)), with_inputs(second, fit(0.25)), int8(accuracy=None)])
+    assert told == (
+        "25.0 % of the values of the inputs are clipped: they reach from -2 to 2, and int8 takes -1 to 1, as the "
+        f"calibration data had -1 to 1; calibrate on examples like those evaluated ({first}, {second})"
+    )
+    (told,) = warn_of_inputs([with_inputs(first, None, fit(0.25))])
+    assert "of the values of input 1 are clipped" in told
+    assert warn_of_inputs([with_inputs(first, fit(input_drift.CLIPPED)), with_inputs(second, fit(None))]) == ()
+
+
+@pytest.mark.parametrize(
+    ("hashes", "one_file"), [(("a", "a"), True), (("a", "b"), False), ((None, None), False), (("a", None), False)]
+)
+def test_runtimes_that_differ_are_told_once_for_both(hashes: tuple[str | None, str | None], one_file: bool) -> None:
+    """Cases without a file are not of one file."""
+    cases = "net/static/onnxruntime/t1/b1", "net/static/openvino/t1/b1"
+    records = [
+        with_other(case, other, None if sha256 is None else sha256 * 64, better_db=20.0)
+        for case, other, sha256 in zip(cases, cases[::-1], hashes, strict=True)
+    ]
+    (told,) = warn_of_runtimes(records)
+    assert (" are one file, and" in told) == one_file
+    assert ", where the better of them keeps 20.0 dB of fp32; the first layer that differs is conv" in told
+    (told,) = warn_of_runtimes([with_other(*cases, None, better_db=MOST_DECIBELS)])
+    assert "keeps" not in told
+
+
+def with_other(case: str, other: str, sha256: str | None, *, better_db: float) -> Record:
+    """A case whose outputs differ from another one's."""
+    runtime = OtherRuntime(case=other, between_db=10.0, better_db=better_db, layer="conv")
+    plain = int8(case, accuracy=replace(accuracy(), other_runtime=runtime))
+    return replace(plain, artifact=None if sha256 is None else replace(plain.artifact, sha256=sha256))
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, " and 1 more"), (5, " and 2 more")])
+def test_of_files_that_are_gone_three_cases_are_named(tmp_path: Path, count: int, more: str) -> None:
+    """And how many more there are."""
+    cases = [f"net/static/b{number}/t1/b1" for number in range(count)]
+    records = [int8(case, samples=f"gone{number}.npz") for number, case in enumerate(cases)]
+    told = warned(run_folder(tmp_path / "run", records))[-1]
+    assert told.startswith(
+        f"files that records name are not there (any more), of {', '.join(cases[:3])}{more}; shown is"
+    )
+
+
+def test_a_score_on_examples_that_nothing_saw_is_not_warned_of(tmp_path: Path) -> None:
+    """None shared is known, not unknown."""
+    assert warned(run_folder(tmp_path / "run", [int8(accuracy=replace(accuracy(), shared_examples=0))])) == ()

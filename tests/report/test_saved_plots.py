@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from large_run import Shape, write_large_run
-from made_records import info
+from made_records import info, int8
+from made_runs import run_folder
 
 from qbench.errors import QbenchError
 from qbench.foreign_text import CONTROL
 from qbench.report import saved_plots
-from qbench.report.saved_plots import add_heading, save_plots, say_origin
+from qbench.report.saved_plots import _wrap, add_heading, save_plots, say_origin
 
 SMALL = Shape(modes=("static",), backends=("onnxruntime",), calls=500)
 
@@ -79,3 +81,35 @@ def test_no_text_of_a_picture_turns_or_controls(tmp_path: Path) -> None:
     saved = [file.read_text(encoding="utf-8") for file in files if file.suffix == ".svg"]
     assert saved
     assert not any(CONTROL.search(text) for text in saved)
+
+
+def test_a_picture_says_how_many_cores_and_which_qbench() -> None:
+    """As far as that is known."""
+    known = replace(info(()), environment={"cpu": "CPU A", "cores_allowed": 2}, versions={"qbench": "0.2.0"})
+    assert say_origin(known) == f"CPU A, 2 cores, {(known.started or '')[:10]}, qbench 0.2.0"
+    unknown = replace(known, environment={"cores_allowed": "two"}, versions={"torch": "2.13.0"}, started=None)
+    assert say_origin(unknown) == ""
+
+
+def test_words_stand_on_three_lines_at_most() -> None:
+    """What is left of a long text is cut in the third; a word that fits alone has a line."""
+    from qbench.report.plots import canvas
+
+    width = canvas.text_width("word word word", bold=False) + 8.5
+    assert list(_wrap("word word word word", width, bold=False)) == ["word word word", "word"]
+    lines = list(_wrap(" ".join(["word"] * 20), width, bold=False))
+    assert len(lines) == 3
+    assert lines[0] == "word word word"
+    assert "…" in lines[2]
+    assert list(_wrap("", width, bold=False)) == []
+
+
+def test_a_run_with_a_file_that_is_cut_has_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read counts as absent, as in the report."""
+    folder = run_folder(tmp_path / "run", [int8(samples="samples/cut.npz")])
+    (folder / "samples").mkdir()
+    (folder / "samples/cut.npz").write_bytes(b"PK\x03\x04")
+    damage: list[str] = []
+    monkeypatch.setattr(saved_plots, "list_drawings", lambda run, *_, **__: damage.extend(run.find_damage()) or [])
+    assert save_plots(folder) == ()
+    assert damage == ["samples/cut.npz"]

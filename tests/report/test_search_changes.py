@@ -12,7 +12,7 @@ from made_runs import HOSTILE, Page, run_folder, write_with_predictions
 
 from qbench.metrics.retrieval import mrr_at
 from qbench.record import jsonl
-from qbench.record.stored_run import MetricInfo
+from qbench.record.stored_run import MetricInfo, read_run
 from qbench.report import search_changes
 from qbench.report.build import build_report
 from qbench.report.search_changes import read_hits
@@ -105,3 +105,13 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     page = Page(build_report(folder).read_text(encoding="utf-8"))
     assert len(page.all("script")) == 1
     assert page.all("img") == []
+
+
+def test_what_has_no_id_is_told_by_its_place(tmp_path: Path) -> None:
+    """A document; a query without one asks nothing that could be shown."""
+    folder = made_run(tmp_path / "run", IDS[:4])
+    table = search_changes.list_searches(read_run(folder)).table
+    assert [row[0] for row in table.rows] == ["1"]
+    change = search_changes._Change(query=0, fp32=1, int8=0, fp32_is_right=False, int8_is_right=False)
+    row = search_changes._make_row(change, ("query 1: x",), ["a", "b"])
+    assert row == ("1", "x", "1", "query 1: x", "a, b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_records import CASE, FP32, RUN_V1, accuracy, failed, fp32, info, int8, skipped, speedup
@@ -17,7 +18,8 @@ from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
 from qbench.report.build import build_report
 from qbench.report.ruling import rule
-from qbench.report.summary import LIMIT, OPEN_SETTINGS, summary
+from qbench.report.summary import LIMIT, OPEN_CASES, OPEN_SETTINGS, _ratio, candidates, summary
+from qbench.stats.interval_type import Interval
 
 
 def write(records: list[Record], described: RunInfo | None = None) -> str:
@@ -142,3 +144,46 @@ def test_a_run_of_schema_1_has_a_summary(tmp_path: Path) -> None:
     text = (tmp_path / "run" / "summary.md").read_text(encoding="utf-8")
     assert foreign(text) == []
     assert "Which answers flipped" in text
+
+
+def test_of_many_cases_the_first_of_each_kind_are_open() -> None:
+    """The fastest fp32 and the best candidates; the others are under the fold."""
+    floats = [fp32(f"net/fp32/b{number:02}/t1/b1") for number in range(OPEN_CASES + 1)]
+    several = [int8(f"net/static/b{number:02}/t1/b1") for number in range(OPEN_CASES + 1)]
+    judged = judge([*floats, *several], MetricInfo(name="top1"), SuiteRules())
+    (decided,) = decision.decide(judged)
+    table = candidates(decided, judged, rule(judged, [decided]))
+    assert (len(table.open.rows), len(table.rest.rows)) == (2 * OPEN_CASES, 2)
+    assert sorted(row[0].split(" ")[0] for row in table.rest.rows) == ["fp32", "static"]
+
+
+@pytest.mark.parametrize(
+    ("word", "ratio", "shown"),
+    [
+        ("keep", Interval(value=1.0), "1 (reference)"),
+        ("keep", Interval(value=1.2, low=1.1, high=1.3), "1.20 [1.10, 1.30]"),
+        ("fastest fp32", None, "1 (reference)"),
+        ("slower", Interval(value=0.5, low=None, high=None), "0.50"),
+        ("keep", None, "—"),
+    ],
+)
+def test_the_reference_is_the_fp32_that_nothing_was_measured_against(word, ratio, shown) -> None:
+    """A ratio without limits of what is kept is that to itself."""
+    assert _ratio(SimpleNamespace(word=word, over_fp32=ratio)) == shown
+
+
+def test_the_reasons_of_one_setting_need_no_heading() -> None:
+    """Of several each has its own; the last setting that is open has its table open."""
+    single = write([fp32(), int8()])
+    heading = "**net, 1 thread, batch 1**"
+    _, _, folded = single.partition("Figures, how sure")
+    assert heading in single.partition("<details>")[0]
+    assert heading not in folded.partition("</details>")[0]
+    models = [f"net{number}" for number in range(OPEN_SETTINGS + 1)]
+    records = [
+        make(f"{model}/{case}/t1/b1") for model in models for make, case in ((fp32, "fp32/torch"), (int8, "qat/x86"))
+    ]
+    many = write(records)
+    assert "Setting 7: its candidates and fp32" in many
+    assert "Setting 6: " not in many
+    assert "**net5, 1 thread, batch 1**" in many.partition("Figures, how sure")[2].partition("</details>")[0]

@@ -18,7 +18,9 @@ from qbench.record.schema import ColdStart, Fastest, Memory, Record
 from qbench.record.stored_run import MetricInfo, read_run
 from qbench.report import ruling, terminal
 from qbench.report.build import judge
+from qbench.report.cells import CaseRow
 from qbench.report.columns import list_shown
+from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 from qbench.suite.settings import DecideSpec
 
@@ -225,3 +227,51 @@ def test_the_sequential_protocol_shows_its_means():
     assert "Means by protocol sequential, without limits: " in printed
     assert f"{sequential.case.id} 1.23 ms" in printed
     assert "Means by" not in drawn(judged(fp32(), int8()))
+
+
+def test_a_table_that_just_fits_keeps_its_limits() -> None:
+    """One column less, and those of p50 go."""
+    run = judged(fp32(), int8(speedup_fastest=BEST))
+    whole = drawn(run)
+    widest = max(map(len, whole.split("\n\n")[0].splitlines()[1:]))
+    fitting, narrower = (drawn(run, width).split("\n\n")[0] for width in (widest, widest - 1))
+    assert fitting == whole.split("\n\n")[0]
+    assert len(narrower.splitlines()) == len(fitting.splitlines())
+    assert narrower.count("[") < fitting.count("[")
+
+
+def test_a_terminal_of_a_few_columns_gets_lines_that_can_be_read() -> None:
+    """A line a word would be longer than the screen."""
+    assert terminal.wrap("one two three four five six", 5).splitlines() == ["one two three four", "  five six"]
+
+
+def test_levels_are_named_where_they_are_not_those_of_all_limits() -> None:
+    """A run without an accuracy has 95 % limits alone."""
+    assert "In brackets 95 % limits. " in drawn(judged(replace(fp32(), accuracy=None)))
+    assert "In brackets 95 % limits, of top1 90 %, those of the test. " in drawn(judged(fp32(), int8()))
+
+
+def test_only_the_fastest_fp32_is_the_reference() -> None:
+    """An int8 case that is just as fast has its ratio; one that was screened and has no ratio no mark either."""
+    own = int8(QAT, speedup=speedup(stopped="screened"))
+    cases: list[Any] = [CaseRow(judged=judged(), record=record) for record in (fp32(), int8(), own)]
+    ratios = [Interval(value=1.0), Interval(value=1.0), None]
+    assert terminal._mark_reference(["1.00", "1.00", "—"], cases, ratios) == ["1   ", "1.00", "—"]
+    assert terminal._mark_coarse(["1.00", "1.00", "—"], cases, ratios) == ["1.00", "1.00", "—"]
+
+
+def test_a_column_without_limits_has_no_room_for_them() -> None:
+    """Nothing behind the figures; where some have limits, the others stand below."""
+    plain, limited = Interval(value=1.0), Interval(value=2.0, low=1.9, high=2.1)
+    assert terminal._column([plain, None], 1.0, 2, True) == ["1.00", "—"]
+    with_limits = terminal._column([plain, limited], 1.0, 2, True)
+    assert with_limits == ["1.00             ", "2.00 [1.90, 2.10]"]
+    assert terminal._column([plain, limited], 1.0, 2, False) == ["1.00", "2.00"]
+
+
+def test_an_error_without_limits_has_one_decimal() -> None:
+    """Nothing tells how many it supports."""
+    mae = MetricInfo(name="mae", percent=False, higher_is_better=False, own_unit="px")
+    change = Interval(value=0.123, low=None, high=None)
+    record = int8(accuracy=replace(accuracy(), metric="mae", value=0.9, low=None, high=None, flips=None, delta=change))
+    assert rows(drawn(judged(fp32(), record, metric=mae)))[0][3] == "+0.1"

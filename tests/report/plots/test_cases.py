@@ -46,6 +46,14 @@ def test_named_and_tied_cases_are_always_shown() -> None:
     assert [case.setting for case in chosen] == sorted(case.setting for case in chosen)
 
 
+def test_what_is_named_is_shown_before_what_ties_and_that_before_the_fastest_fp32() -> None:
+    """However slow; where there is room for so many only."""
+    frame = frame_of(8, {4: "undecided", 3: "tied"}).assign(**{"decision.is_best_fp32": [i == 2 for i in range(8)]})
+    for most, shown in ((1, {"c004"}), (2, {"c003", "c004"}), (3, {"c002", "c003", "c004"})):
+        chosen, more = choose(read_cases(frame), most)
+        assert ({case.key for case in chosen}, more) == (shown, 7 - most)
+
+
 def test_what_is_missing_is_none() -> None:
     """Whatever pandas has for it: NaN, NA or None; so is a column that the frame lacks."""
     case = read_cases(frame_of(3, {}))[0]

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.report.plots.labels import Label, Placed, _find_crowds, _Taken, meet, place_labels
+from qbench.report.plots.labels import (
+    Box,
+    Label,
+    Line,
+    Placed,
+    _cross,
+    _find_crowds,
+    _line_meets,
+    _Taken,
+    meet,
+    place_labels,
+)
 
 AREA = (0.0, 0.0, 286.0, 250.0)
 PLACES = st.lists(st.tuples(st.floats(0, 286), st.floats(0, 250)), min_size=1, max_size=15)
@@ -107,3 +118,65 @@ def test_the_labels_of_a_crowd_stand_in_a_column_about_its_middle() -> None:
     assert [box[1] for box in boxes] == sorted(box[1] for box in boxes)
     lowest, highest = min(box[1] for box in boxes), max(box[3] for box in boxes)
     assert abs((lowest + highest) / 2 - 104.0) <= 2.0
+
+
+SQUARE = (0.0, 0.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("other", "apart", "expected"),
+    [
+        ((5.0, 5.0, 15.0, 15.0), 0.0, True),
+        ((10.0, 0.0, 20.0, 10.0), 0.0, False),
+        ((0.0, 10.0, 10.0, 20.0), 0.0, False),
+        ((11.0, 0.0, 20.0, 10.0), 2.0, True),
+        ((-20.0, 0.0, -1.0, 10.0), 2.0, True),
+        ((0.0, 11.0, 10.0, 20.0), 2.0, True),
+        ((0.0, -20.0, 10.0, -1.0), 2.0, True),
+        ((0.0, 13.0, 10.0, 20.0), 2.0, False),
+        ((0.0, -20.0, 10.0, -3.0), 2.0, False),
+        ((13.0, 0.0, 20.0, 10.0), 2.0, False),
+        ((-20.0, 0.0, -3.0, 10.0), 2.0, False),
+    ],
+)
+def test_boxes_meet_where_they_overlap_or_come_too_near(other: Box, apart: float, expected: bool) -> None:
+    """On every side, whichever of the two is asked."""
+    assert meet(SQUARE, other, apart) == meet(other, SQUARE, apart) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ((-5.0, 5.0, 15.0, 5.0), True),
+        ((5.0, -5.0, 5.0, 15.0), True),
+        ((4.0, 4.0, 6.0, 6.0), True),
+        ((5.0, 5.0, 20.0, 5.0), True),
+        ((-5.0, 5.0, -1.0, 5.0), False),
+        ((11.0, 5.0, 15.0, 5.0), False),
+        ((-5.0, 11.0, 15.0, 11.0), False),
+        ((-1.0, -5.0, -1.0, 15.0), False),
+        ((0.0, -5.0, 0.0, 15.0), False),
+        ((-5.0, 8.0, 8.0, 21.0), False),
+        ((-5.0, 5.0, 5.0, 15.0), False),
+        ((-5.0, 4.0, 6.0, 15.0), True),
+    ],
+)
+def test_a_line_meets_a_box_that_it_passes_through(line: Line, expected: bool) -> None:
+    """Not one whose side or corner it touches; in both directions."""
+    assert _line_meets(line, SQUARE) == _line_meets((*line[2:], *line[:2]), SQUARE) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ((0.0, 10.0, 10.0, 0.0), True),
+        ((0.0, 1.0, 10.0, 11.0), False),
+        ((20.0, 0.0, 15.0, 30.0), False),
+        ((0.0, 5.0, 4.0, 5.0), False),
+        ((0.0, 5.0, 5.0, 5.0), False),
+    ],
+)
+def test_lines_cross_where_each_parts_the_ends_of_the_other(line: Line, expected: bool) -> None:
+    """An end that touches is no crossing."""
+    diagonal = (0.0, 0.0, 10.0, 10.0)
+    assert _cross(line, diagonal) == _cross(diagonal, line) == expected

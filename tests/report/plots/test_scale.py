@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -66,3 +69,47 @@ def test_an_axis_is_fitted_to_what_it_is_for() -> None:
     assert axis.side_of(1.0) == axis.side_of(2.5) == 1
     assert scale.fit(scale.logarithmic, values, [], [], [0.35, 1.0], share=0.1).side_of(1.0) == 0
     assert scale.fit(scale.logarithmic, values[:2], [], [], [1.0], share=0.5).side_of(1.0) == 0
+
+
+def test_an_axis_has_a_little_room_beyond_its_values() -> None:
+    """The ends of an axis are on it; a value beyond is drawn just inside."""
+    axis = linear([0.0, 1.0], [], [])
+    assert (axis.low, axis.high) == pytest.approx((-0.06, 1.06))
+    assert (axis.side_of(axis.low), axis.side_of(axis.high)) == (0, 0)
+    assert (axis.side_of(axis.low - 0.01), axis.side_of(axis.high + 0.01)) == (-1, 1)
+    assert (axis.clip(-5.0), axis.clip(5.0)) == pytest.approx((axis.at(0.015), axis.at(0.985)))
+    assert axis.clip(1.05) == 1.05
+    log = logarithmic([1.0, 10.0], [], [])
+    assert (log.low, log.high) == pytest.approx((10**-0.07, 10**1.07))
+    narrow = logarithmic([1.0, 1.0], [], [])
+    assert (narrow.low, narrow.high) == pytest.approx((math.exp(-0.03), math.exp(0.03)))
+
+
+def test_of_four_values_none_is_far_from_the_others() -> None:
+    """Of five one may be."""
+    assert linear([0.0, 1.0, 2.0, 100.0], [], []).side_of(100.0) == 0
+    assert linear([0.0, 1.0, 1.5, 2.0, 100.0], [], []).side_of(100.0) == 1
+
+
+def test_limits_reach_as_far_beyond_the_values_as_most_do() -> None:
+    """Six tenths of what the values span, or as far as two thirds of the limits reach."""
+    values = [0.0, 1.0]
+    assert linear(values, [1.59, 1.0, 1.0, 1.0], []).side_of(1.59) == 0
+    assert linear(values, [1.61, 1.0, 1.0, 1.0], []).side_of(1.61) == 1
+    assert linear(values, [5.0, 5.0, 1.0, 1.0], []).side_of(5.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1.0, 1.1], (1.0, 1.05, 1.1)),
+        ([1.0, 4.0], (1.0, 1.5, 2.0, 3.0)),
+        ([1.0, 9.0], (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
+        ([1.0, 60.0], (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)),
+        ([1.0, 1e5], (1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0)),
+        ([1.0, 1e12], (1.0, 1e3, 1e6, 1e9, 1e12)),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_the_densest_that_fit(values: list[float], ticks: tuple[float, ...]) -> None:
+    """Numbers that a reader knows, then powers of ten, of which some are left out."""
+    assert logarithmic(values, [], []).ticks == pytest.approx(ticks)
