@@ -221,9 +221,9 @@ def test_a_network_is_asked_once_and_answers_from_the_cache_then(
         return as_called.ask_network(cast(Any, model), cast(Any, data), root, limits=limits, progress=lambda *_: None)
 
     for _ in range(2):
-        found = ask("w", "e")
-        assert np.array_equal(found.outputs, own.outputs)
-        assert (found.positions.tolist(), found.decisions) == ([0, 2, 4, 6], ("net.py:3",))
+        replied = ask("w", "e")
+        assert np.array_equal(replied.outputs, own.outputs)
+        assert (replied.positions.tolist(), replied.decisions) == ([0, 2, 4, 6], ("net.py:3",))
     assert asked == ["w"]
     ask("v", "e")
     ask("w", "f")

@@ -275,8 +275,8 @@ def test_a_score_that_no_float_holds_the_square_of_is_refused(metric: str, words
 def test_how_far_a_score_is_from_what_fp32_has_by_definition(against, perfect, low, high, change):
     """With the limits of the score, moved by as much; nothing without one of them."""
     metric = SimpleNamespace(against=against, perfect=perfect)
-    found = score._from_perfect(metric, Interval(value=39.0, low=low, high=high))
-    assert (None if found is None else (found.value, found.low, found.high)) == change
+    scaled = score._from_perfect(metric, Interval(value=39.0, low=low, high=high))
+    assert (None if scaled is None else (scaled.value, scaled.low, scaled.high)) == change
 
 
 @pytest.mark.parametrize(

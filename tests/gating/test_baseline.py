@@ -179,9 +179,9 @@ def test_kept_artifacts_outlive_the_cache(tmp_path: Path, cached: Cached) -> Non
     assert (copy.parent / "weights.bin").read_text() == "weights of one"
     assert stored.folder == file.parent / "demo"
     assert stored.size_bytes == sum(path.stat().st_size for path in copy.parent.iterdir())
-    made = copy.parent.stat().st_ino
+    before = copy.parent.stat().st_ino
     assert locate_artifacts(file, keep=True) == stored
-    assert copy.parent.stat().st_ino == made  # what lies there is not copied anew
+    assert copy.parent.stat().st_ino == before  # what lies there is not copied anew
 
 
 def test_a_new_baseline_takes_its_former_artifacts_away(tmp_path: Path, cached: Cached) -> None:

@@ -1,4 +1,4 @@
-"""Rules of onnx/text: what each step says of what it found, line by line."""
+"""Rules of onnx/text: what each step says of its result, line by line."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_layers_that_the_configuration_skips_are_no_int8(floats: Any, skipped: A
 
 def test_what_a_search_wrote_and_what_to_do_with_it() -> None:
     """The score that was reached, how much each float layer disturbed where that is known, and the next command."""
-    found = outcome(("a", "c"), ())
-    found.trials, found.ranking = (1, 2), (("a", 0.98765), ("b", 0.999))
-    assert list(text.searched(found, Path("out"))) == [
+    search = outcome(("a", "c"), ())
+    search.trials, search.ranking = (1, 2), (("a", 0.98765), ("b", 0.999))
+    assert list(text.searched(search, Path("out"))) == [
         "float model: 1; 2 quantized models scored",
         "within the loss: 0.5 with 2 layers in float",
         "  float: a (similarity 0.9877)",
@@ -48,9 +48,9 @@ def test_what_a_search_wrote_and_what_to_do_with_it() -> None:
         "wrote out/calibration.onnx, out/config.json, out/record.txt; next: qbench onnx save out/calibration.onnx -r "
         "out/record.txt -o PREFIX",
     ]
-    found.met, found.best = False, SimpleNamespace(floats=("a", "b", "c"), score=0.25)
-    found.config = outcome(("a", "b", "c"), ()).config
-    assert list(text.searched(found, Path("out")))[1:] == [
+    search.met, search.best = False, SimpleNamespace(floats=("a", "b", "c"), score=0.25)
+    search.config = outcome(("a", "b", "c"), ()).config
+    assert list(text.searched(search, Path("out")))[1:] == [
         "best so far, not within the loss: 0.25 with 3 layers in float",
         "  float: a (similarity 0.9877)",
         "  float: b (similarity 0.9990)",
@@ -90,9 +90,9 @@ def test_what_was_saved_is_told_with_how_far_each_target_agrees() -> None:
 
 def test_what_was_calibrated_is_counted() -> None:
     """With what looks wrong about it."""
-    found: Any = SimpleNamespace(examples=32, batches=4, record={"a": 1, "b": 2}, warnings=("a: dead", "b: dead"))
+    calibration: Any = SimpleNamespace(examples=32, batches=4, record={"a": 1, "b": 2}, warnings=("a: dead", "b: dead"))
     counted = "calibrated on 32 examples in 4 batches: 2 entries"
-    assert list(text.calibrated(found)) == [counted, "warning: a: dead", "warning: b: dead"]
+    assert list(text.calibrated(calibration)) == [counted, "warning: a: dead", "warning: b: dead"]
 
 
 def test_what_will_be_int8_is_counted_by_operator() -> None:
@@ -117,8 +117,8 @@ def test_what_will_be_int8_is_counted_by_operator() -> None:
         layers={name: SimpleNamespace(quant_enable=name != "d") for name in "abcd"},
         tensor_quantize=(SimpleNamespace(layer_name="e"), SimpleNamespace(layer_name="gone")),
     )
-    found: Any = SimpleNamespace(layers=layers, config=config, sites=SimpleNamespace(floats=floats))
-    assert list(text.quantized(found)) == [
+    quantized: Any = SimpleNamespace(layers=layers, config=config, sites=SimpleNamespace(floats=floats))
+    assert list(text.quantized(quantized)) == [
         "int8: Conv 2, Gemm 1",
         "int8 inputs of other nodes: Add 1, ? 1",
         "float: d: skipped",

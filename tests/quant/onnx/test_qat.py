@@ -220,9 +220,9 @@ def test_a_tensor_that_is_quantized_twice_alike_is_one_place(scale, sites):
     """By two nodes: the layers behind both read it; on another scale it is a place of its own."""
     nodes, constants = [], []
     for name, size in (("a", 0.5), ("b", scale)):
-        made, values = pair("x", f"x{name}", zero=np.uint8(3), scale=np.float32(size))
+        activations, values = pair("x", f"x{name}", zero=np.uint8(3), scale=np.float32(size))
         weights, more = pair(f"w{name}", f"w{name}d", zero=np.int8(0))
-        nodes += [*made, *weights]
+        nodes += [*activations, *weights]
         constants += [*values, *more, numpy_helper.from_array(np.ones((3, 4), np.float32), f"w{name}")]
     nodes += [
         helper.make_node("MatMul", ["xa", "wad"], ["ya"], name="first"),
@@ -234,10 +234,10 @@ def test_a_tensor_that_is_quantized_twice_alike_is_one_place(scale, sites):
     model = helper.make_model(
         helper.make_graph(nodes, "net", *ends, constants), opset_imports=[helper.make_opsetid("", 17)]
     )
-    found = onnx_qat.learned(Graph(model))
-    assert [list(site.keys) for site in found.sites.activations] == sites
-    assert {site.tensor for site in found.sites.activations} == {"x"}
-    assert [found.record[layer].scale_d for layer in ("first", "second")] == [0.5, scale]
+    learned = onnx_qat.learned(Graph(model))
+    assert [list(site.keys) for site in learned.sites.activations] == sites
+    assert {site.tensor for site in learned.sites.activations} == {"x"}
+    assert [learned.record[layer].scale_d for layer in ("first", "second")] == [0.5, scale]
 
 
 def test_what_is_no_uniform_quantization_is_refused():
