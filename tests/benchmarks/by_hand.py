@@ -159,6 +159,17 @@ def for_other_cpu(module: Any, seen: np.ndarray, folder: Path) -> tuple[str, Pat
     return ("as without AMX" if has else "as with AMX"), file
 
 
+def with_one_example(file: Path, example: np.ndarray, folder: Path) -> Path:
+    """The file for OpenVINO with the batch size fixed at 1, as one who serves single examples compiles it."""
+    import openvino
+
+    model = openvino.Core().read_model(file)
+    model.reshape([1, *example.shape])
+    folder.mkdir()
+    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+    return folder / "model.xml"
+
+
 def files(
     subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
 ) -> dict[str, dict[str, Path]]:
@@ -172,6 +183,10 @@ def files(
     chosen = Recipe(symmetric=True)
     others = {"symmetric": by_qbench("openvino", "static", module, seen, folder / "s", chosen)} if symmetric else {}
     others |= dict([for_other_cpu(module, seen, folder / "o")]) if forms else {}
+    own = by_qbench("openvino", "static", module, seen, folder / "ov")
+    if forms:
+        others["by hand, batch 1"] = with_one_example(folder / "theirs.xml", seen[0], folder / "b1")
+        others["qbench, batch 1"] = with_one_example(own, seen[0], folder / "b2")
     return {
         "onnxruntime": {
             "by hand": folder / "theirs.onnx",
@@ -181,7 +196,7 @@ def files(
         },
         "openvino": {
             "by hand": folder / "theirs.xml",
-            "qbench": by_qbench("openvino", "static", module, seen, folder / "ov"),
+            "qbench": own,
             **others,
             "fp32": fp32,
         },
@@ -298,7 +313,9 @@ def main(
     parser.add_argument("networks", nargs="*", default=list(names))
     parser.add_argument("--rounds", type=int, default=20, help="blocks of each arm in a generation (default 20)")
     parser.add_argument(
-        "--forms", action="store_true", help="other forms of the file, and for a CPU with or without AMX"
+        "--forms",
+        action="store_true",
+        help="other forms of the file, for a CPU with or without AMX, and on OpenVINO for a batch size of 1",
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
