@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,7 +30,6 @@ from qbench.quant.target import adds_in_16_bits as target_adds_in_16_bits
 from qbench.record.schema import TargetFacts
 
 Array = NDArray[Any]
-_NO_FLOATS: Mapping[str, str] = MappingProxyType({})
 _APART = (
     "{count} SiLU stand apart from their convolutions, which is faster with AMX and slower without; for a CPU without "
     "AMX build the file there"
@@ -86,8 +84,9 @@ def write(
         for_arm = widen_for_arm(graph, sites, fitted, original or record)
         fitted = for_arm if narrow_weights else fitted
         overflowing = overflowing or ([] if narrow_weights else _list_widened(for_arm))
+    floats: Mapping[str, str] = {}
+    held = sites
     if runtime == "openvino":
-        floats, held = _NO_FLOATS, sites
         notes += _save_for_openvino(graph, sites, fitted, file, learned=learned, narrow=older and narrow_weights)
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
@@ -102,13 +101,12 @@ def write(
 
 def _save_for_openvino(
     graph: Graph, sites: Sites, fitted: Fitted, file: Path, *, learned: bool, narrow: bool
-) -> Iterator[str]:
+) -> tuple[str, ...]:
     """Writes the file; what to know of its form."""
     deployed = deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=narrow)
     apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
     deployed.save(file)
-    if apart:
-        yield _APART.format(count=apart)
+    return (_APART.format(count=apart),) if apart else ()
 
 
 def _save_for_onnxruntime(
