@@ -21,22 +21,25 @@ def write_model(model: Any, file: Path) -> None:
     if len(UnknownFieldSet(model)) or len(UnknownFieldSet(graph)):  # of a newer onnx: they have their places as well
         file.write_bytes(model.SerializeToString())
         return
-    number = graph.DESCRIPTOR.fields_by_name["initializer"].number
+    place, number = _number(model, "graph"), _number(graph, "initializer")
     before, behind = _serialize(graph, lambda field: field < number), _serialize(graph, lambda field: field > number)
-    heads = [_head(number, tensor.ByteSize()) for tensor in graph.initializer]
-    length = len(before) + sum(
-        len(head) + tensor.ByteSize() for head, tensor in zip(heads, graph.initializer, strict=True)
-    )
-    place = model.DESCRIPTOR.fields_by_name["graph"].number
+    sizes = [tensor.ByteSize() for tensor in graph.initializer]  # each is serialized for it
+    heads = [_head(number, size) for size in sizes]
+    length = len(before) + sum(map(len, heads)) + sum(sizes) + len(behind)
     with file.open("wb") as target:
         target.write(_serialize(model, lambda field: field < place))
-        target.write(_head(place, length + len(behind)))
+        target.write(_head(place, length))
         target.write(before)
         for head, tensor in zip(heads, graph.initializer, strict=True):
             target.write(head)
             target.write(tensor.SerializeToString())
         target.write(behind)
         target.write(_serialize(model, lambda field: field > place))
+
+
+def _number(message: Any, field: str) -> int:
+    number: int = message.DESCRIPTOR.fields_by_name[field].number
+    return number
 
 
 def _serialize(message: Any, wanted: Callable[[int], bool]) -> bytes:
