@@ -21,6 +21,7 @@ from qbench.record.stored_run import POSTPROCESS, SCORE, MetricInfo, RunInfo
 
 # A baseline keeps 6 significant digits of a score or a share.
 _ROUNDED = 1e-5
+_NEAR_ZERO = 1e-9  # where a share says nothing
 _RENEW = "take the baseline from where it was committed, or write it again with `qbench baseline RUN`"
 
 
@@ -128,4 +129,4 @@ def _compare_scores(metric: MetricInfo, before: Accuracy | None, now: Accuracy |
 
 
 def _is_close(before: float, now: float) -> bool:
-    return math.isclose(before, now, rel_tol=_ROUNDED)
+    return math.isclose(before, now, rel_tol=_ROUNDED, abs_tol=_NEAR_ZERO)

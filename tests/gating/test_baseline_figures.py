@@ -11,6 +11,7 @@ from made_records import CASE, FP32, accuracy, answers, fp32, info, int8
 
 from qbench import suite
 from qbench.gating.baseline import Baseline
+from qbench.gating.baseline_figures import _is_close
 from qbench.gating.exit_codes import find_exit_code
 from qbench.gating.rules import judge_records
 from qbench.gating.sequential_test import Rerun
@@ -63,6 +64,22 @@ def test_equal_figures_are_no_contradiction() -> None:
     verdicts = judge(base)
     assert find_invalid(verdicts) == []
     assert {verdict.outcome for verdict in verdicts} == {"PASS"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "close"),
+    [
+        (1.0, 1.0 + 9e-6, True),
+        (1.0, 1.0 + 2e-5, False),
+        (1e-5, 1e-5 + 2e-10, True),
+        (0.0, 9e-10, True),
+        (-4e-10, 4e-10, True),
+        (0.0, 2e-9, False),
+    ],
+)
+def test_figures_are_equal_to_the_digits_that_are_kept_and_near_zero(before: float, now: float, close: bool) -> None:
+    """A correlation of two constants is 1e-17 here and -1e-17 there: that is no edited file."""
+    assert (_is_close(before, now), _is_close(now, before)) == (close, close)
 
 
 @pytest.mark.parametrize("held", [RUN, replace(RUN, versions={"torch": "2.12.0"}, environment={"cpu": "CPU B"})])
