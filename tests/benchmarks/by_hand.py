@@ -270,18 +270,15 @@ def measured(runtime: str, arms: dict[str, Path], x: np.ndarray, rounds: int) ->
 def print_profile(runtime: str, arms: dict[str, Path], x: np.ndarray) -> None:
     """A line for each operator of a runtime: how many there are and the microseconds of all in a call of the file by
     hand and of qbench's, each file in a process of its own."""
-    names = ("by hand", "qbench")
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        tables = [pool.apply(sum_operators, (runtime, arms[name], x)) for name in names]
-    sums = [{operator: seconds for operator, (_, seconds) in table.items()} for table in tables]
-    operators = sorted(sums[0].keys() | sums[1].keys(), key=lambda o: -abs(sums[1].get(o, 0.0) - sums[0].get(o, 0.0)))
-    for operator in operators:
-        cells = [
-            f"{count:4} x {seconds * 1e6:8.0f} us" for count, seconds in (t.get(operator, (0, 0.0)) for t in tables)
-        ]
-        print(
-            f"    {operator:<60} " + "   ".join(f"{n}{cell}" for n, cell in zip(names, cells, strict=True)), flush=True
-        )
+        by_hand, own = (pool.apply(sum_operators, (runtime, arms[arm], x)) for arm in ("by hand", "qbench"))
+    lines = []
+    for operator in sorted(by_hand.keys() | own.keys()):
+        (count, seconds), (own_count, own_seconds) = (table.get(operator, (0, 0.0)) for table in (by_hand, own))
+        text = f"by hand {count:4} x {seconds * 1e6:8.0f} us   qbench {own_count:4} x {own_seconds * 1e6:8.0f} us"
+        lines.append((-abs(own_seconds - seconds), f"    {operator:<60} {text}"))
+    for _, line in sorted(lines):
+        print(line, flush=True)
 
 
 def sum_operators(runtime: str, file: Path, x: np.ndarray) -> dict[str, tuple[int, float]]:
