@@ -89,7 +89,7 @@ class OnnxBackend(Backend):
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
             self.take_operators(source)
-            if job.int8_file is None and not needs_calibration(job.mode):
+            if job.int8_file is None and not needs_calibration(job.mode):  # calibrated files get it as they are written
                 fast_forms.arrange(source, self.runtime)
             exported = None if job.network.path is not None else export_torch.read_note(source)
             if job.int8_file is not None:

@@ -308,8 +308,8 @@ def of_attention(graph: Graph, sites: Sites, record: Record, *, narrow: bool) ->
 def of_products(graph: Graph, sites: Sites, record: Record) -> Record:
     """Symmetric ranges, by their keys, of what matrix products read, but for what begins at 0.
 
-    A zero point of theirs is taken off in a step of its own. BERT, by NNCF's file = 1: with zero points 1.03, so 0.96,
-    at 0.4 dB of a lead of 3.8 (tests/benchmarks/by_hand.py).
+    A zero point of theirs is taken off in a step of its own. BERT, by NNCF's file = 1: 1.03 with zero points, 0.96 and
+    0.98 without in two runs, at 0.4 dB of a lead of 3.8 (tests/benchmarks/by_hand.py bert).
     """
     keys = [key for site in sites.activations if _is_of_product(graph, site) for key in site.keys]
     return {key: _around_zero(record[key]) for key in keys if record[key].offset_d != LOW}

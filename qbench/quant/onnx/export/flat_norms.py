@@ -2,8 +2,8 @@
 
 OpenVINO 2026.4 normalizes over the last dimension of tensors of two or three; of more (the [n, height, width, channels]
 of ConvNeXt and Swin) it makes a mean, a difference, and a norm of them. Where any batch size is allowed, it also moves
-channels last as if they were not so in memory, and back by a kernel of no speed. ConvNeXt-tiny, one thread, with AMX,
-by NNCF's own quantization = 1: 1.15 as it stands, 0.99 so
+channels last that lie so in memory already, and back by a slow kernel. ConvNeXt-tiny, one thread, with AMX,
+by NNCF's own quantization = 1: 1.15 before qbench wrote it so, 0.99 since
 (``tests/ecosystem/run.py FOLDER --times convnext_tiny``).
 """
 
