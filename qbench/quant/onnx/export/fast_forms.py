@@ -13,8 +13,10 @@ _FORMS = {"onnxruntime": (flat_softmax.KINDS, flat_softmax.flatten), "openvino":
 
 
 def arrange(file: Path, runtime: str) -> None:
-    """Writes an ONNX file again where it has operators that a runtime ("onnxruntime" or "openvino") runs faster in
-    another form. No value changes by it; else int8 would be called faster than fp32 by what is none of it."""
+    """Writes an ONNX file again where it has operators that a runtime is known to run faster in another form. No value
+    changes by it; else int8 would be called faster than fp32 by what is none of it."""
+    if runtime not in _FORMS:  # that of a plug-in
+        return
     kinds, flatten = _FORMS[runtime]
     graph = Graph.load(file, valid=False)
     if all(node.op_type not in kinds for node in graph.nodes):

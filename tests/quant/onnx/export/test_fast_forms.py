@@ -28,13 +28,14 @@ def test_a_file_whose_nodes_have_no_names_and_whose_tensors_no_shapes_is_arrange
 
 
 def test_a_file_without_such_forms_stays_byte_for_byte(tmp_path: Path) -> None:
-    """One that has no such operator, and one whose operators have the fast form; for each runtime its own."""
+    """One that has no such operator, and one whose operators have the fast form; for each runtime its own, for that of
+    a plug-in none."""
     draft = Draft()
     draft.add("Softmax", ["x"], "", outputs=["y"], axis=1)
     model = draft.model({"x": ["n", 4, 6, 6]}, {"y": ["n", 4, 6, 6]})
     fast = onnx.ModelProto.FromString(model.SerializeToString())
     fast.graph.node[0].attribute[0].i = -1
-    for name, content, runtime in (("other", model, "openvino"), ("fast", fast, "onnxruntime")):
+    for name, content, runtime in (("other", model, "openvino"), ("fast", fast, "onnxruntime"), ("any", model, "own")):
         file = save(content, tmp_path, name)
         before = file.read_bytes()
         fast_forms.arrange(file, runtime)
