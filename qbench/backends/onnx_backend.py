@@ -92,6 +92,7 @@ class OnnxBackend(Backend):
             if job.int8_file is None and not needs_calibration(job.mode):  # calibrated files get it as they are written
                 fast_forms.arrange(source, self.runtime)
             exported = None if job.network.path is not None else export_torch.read_note(source)
+            reference = source
             if job.int8_file is not None:
                 conversion = own_int8_file.take_own_file(job, source, file)
                 own_int8_file.require_outputs(job, source, file, self.open_file)
@@ -101,10 +102,11 @@ class OnnxBackend(Backend):
             else:
                 job.progress("quantize", 0.2)
                 file, conversion = self.quantize(job, source, file)
+            suspect = self.check_file(file, reference, job.probes)
             inputs = onnx_file.tile_batch(source, job.example)
             onnx_file.require_repeatable(self.open_file, file, inputs, self.name)
             layers, fixed_batch = self._match_layers(job, source, file), onnx_file.fixed_batch(source)
-            conversion = conversion.with_notes(exported, *conversion.notes)
+            conversion = conversion.with_notes(exported, *conversion.notes, suspect)
         return Built(
             format="onnx" if file.name == FILE else self.name,
             file=file.name,
@@ -139,6 +141,11 @@ class OnnxBackend(Backend):
     def take_operators(self, source: Path) -> None:  # most know all operators
         """Writes a file again such that the runtime computes all of its operators rightly; raises ``ModeImpossible``
         where it cannot."""
+
+    def check_file(self, file: Path, source: Path, probes: Inputs) -> str | None:
+        """What there is to tell of how the runtime answers for a file, which may change how it opens it from then on;
+        ``source``: the float network's file."""
+        return None
 
     @abstractmethod
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:

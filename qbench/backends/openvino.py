@@ -21,10 +21,18 @@ from qbench.quant.recipe import Recipe
 if TYPE_CHECKING:
     from qbench.quant.artifacts.coverage import Layer
     from qbench.quant.artifacts.node_profile import CallProfile
+    from qbench.quant.artifacts.openvino_model import Shapes
     from qbench.quant.onnx.onnxruntime_layers import Executed
 
 PAIR_FILE = "model.ov.zip"
 PAIR_NOTE = "OpenVINO's own form: model.xml and model.bin, stored in one zip file"
+_COMPILE_FOR_EACH = (
+    "@functools.cache",
+    "def compile_for(count):  # it is fastest where it knows how many examples a call has",
+    "    model = openvino.Core().read_model(FILE)",
+    "    model.reshape({i: [count, *list(port.partial_shape)[1:]] for i, port in enumerate(model.inputs)})",
+    '    return openvino.compile_model(model, "CPU", settings)',
+)
 
 
 class OpenVino(OnnxBackend):
@@ -97,12 +105,18 @@ class OpenVino(OnnxBackend):
         openvino_model.quantize(source, pair, job.calibration)
         return pair, Conversion(notes=(PAIR_NOTE,))
 
+    def check_file(self, file: Path, source: Path, probes: Inputs) -> str | None:
+        """Whether it answers for a known number of examples as for any."""
+        from qbench.quant.onnx import known_batch
+
+        return known_batch.check(file, source, probes)
+
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
-        """A compiled model on one thread."""
+        """A model on one thread, compiled for the number of examples that it is called with."""
         from qbench.quant.artifacts import openvino_model
 
-        compiled = openvino_model.compile_file(file)
-        return lambda inputs: openvino_model.run(compiled, inputs)
+        model = openvino_model.ForShapes(openvino_model.read_file(file).compile)
+        return lambda inputs: openvino_model.run(model.get([array.shape for array in inputs]), inputs)
 
     def execute(self, file: Path, inputs: Inputs) -> Sequence[Executed]:
         """The layers of the graph that OpenVINO executes."""
@@ -135,46 +149,60 @@ class OpenVino(OnnxBackend):
             for key, value in settings.items()
         ]
         half = len(arguments) // 2
+        for_each = openvino_model.read_file(file).is_compiled_for_each()
         return Program(
             file=openvino_model.unpack_pair(file, folder, name) or copy_model(file, folder, name),
             libraries=("openvino",),
-            imports=("import openvino",),
+            imports=("import functools, openvino",) if for_each else ("import openvino",),
             load=(
                 f"settings = {{{', '.join(arguments[:half])},",
                 f"            {', '.join(arguments[half:])}}}",
-                'model = openvino.compile_model(FILE, "CPU", settings)',
+                *(_COMPILE_FOR_EACH if for_each else ('model = openvino.compile_model(FILE, "CPU", settings)',)),
             ),
-            call=("outputs = model(arrays)", "return [outputs[i] for i in range(len(model.outputs))]"),
+            call=(f"return list({'compile_for(len(arrays[0]))' if for_each else 'model'}(arrays).values())",),
         )
 
     def load(self, file: Path, *, threads: int) -> Runner:
-        """The compiled model with that many threads on one stream."""
+        """The model with that many threads on one stream; compiled as it gets inputs, for as many examples."""
         return OpenVinoRunner(file, threads=threads)
 
 
 class OpenVinoRunner(Runner):
-    """One compiled model and its only request. ``observed`` tells what the runtime made of the settings."""
+    """One compiled model and its only request, which another one follows where a batch of another size is prepared.
+    ``observed`` tells what the runtime made of the settings."""
 
     def __init__(self, file: Path, *, threads: int) -> None:
         from qbench.quant.artifacts import openvino_model
 
         self._before = frozenset(threads_of_process.list_cores())
-        self._model = openvino_model.compile_file(file, threads=threads)
-        self._request = self._model.create_infer_request()
-        threads_of_process.confine(threads_of_process.list_cores(), self._before)
+        self._file, self._threads = file, threads
+        self._read: openvino_model.ReadModel | None = openvino_model.read_file(file)
+        self._requests = openvino_model.ForShapes(self._open)
+        self._model: Any = None
 
-    def prepare(self, inputs: Inputs) -> dict[int, Any]:
-        """The inputs as tensors that share the arrays' memory."""
+    def _open(self, shapes: Shapes) -> Any:
+        from qbench.quant.artifacts import openvino_model
+
+        read, self._read, self._model = self._read or openvino_model.read_file(self._file), None, None
+        self._model = read.compile(shapes, threads=self._threads)
+        request = self._model.create_infer_request()
+        threads_of_process.confine(threads_of_process.list_cores(), self._before)
+        return request
+
+    def prepare(self, inputs: Inputs) -> tuple[Any, dict[int, Any]]:
+        """The request for a batch of that size, and the inputs as tensors that share the arrays' memory."""
         import numpy as np
         import openvino
 
         # Memory that is mapped for reading only cannot be shared: whole numbers come as they lie in the cache.
         arrays = (np.require(tensor, requirements=("C", "W")) for tensor in inputs)
-        return {i: openvino.Tensor(array, shared_memory=True) for i, array in enumerate(arrays)}
+        tensors = {i: openvino.Tensor(array, shared_memory=True) for i, array in enumerate(arrays)}
+        return self._requests.get([array.shape for array in inputs]), tensors
 
-    def __call__(self, prepared: dict[int, Any]) -> Any:
+    def __call__(self, prepared: tuple[Any, dict[int, Any]]) -> Any:
         """One inference."""
-        return self._request.infer(prepared, share_inputs=True, share_outputs=True)
+        request, tensors = prepared
+        return request.infer(tensors, share_inputs=True, share_outputs=True)
 
     def outputs(self, result: Any) -> Array:
         """The first output, copied: the request writes the next one over it."""
@@ -186,11 +214,16 @@ class OpenVinoRunner(Runner):
         return tuple(result[place].copy() for place in range(len(self._model.outputs)))
 
     def observed(self) -> dict[str, Any]:
-        """Threads, streams, pinning and precision as the compiled model tells them, and where its threads may run.
+        """Threads, streams, pinning, precision and batch size (None: any) as the compiled model tells them, before any
+        inputs that for any size, and where its threads may run.
 
         Raises ``MeasureError`` where one of them may run on a core that this process may not use: OpenVINO places
         threads by itself on some machines, whatever the affinity of the process.
         """
+        from qbench.quant.artifacts import openvino_model
+
+        if self._model is None:
+            self._open(())
         property_of = self._model.get_property
         threads_of_process.require_inside(threads_of_process.list_cores(), self._before, "OpenVINO")
         return {
@@ -199,6 +232,7 @@ class OpenVinoRunner(Runner):
             "provider": ", ".join(property_of("EXECUTION_DEVICES")),
             "pinned_by_runtime": bool(property_of("ENABLE_CPU_PINNING")),
             "inference_precision": str(property_of("INFERENCE_PRECISION_HINT").get_type_name()),
+            "compiled_batch_size": openvino_model.find_fixed_batch(self._model),
         }
 
 

@@ -13,7 +13,9 @@ from qbench.backends.own_int8_file import Open
 from qbench.errors import BuildError, out_of_memory
 from qbench.quant.artifacts import coverage, onnx_file, openvino_ir, openvino_model
 from qbench.quant.flow import Conversion
-from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session, openvino_layers
+from qbench.quant.onnx import known_batch, onnxruntime_layers, onnxruntime_session, openvino_layers
+
+PACKED = "its .xml and .bin are stored in one zip file"
 
 
 def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
@@ -28,7 +30,7 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
     openvino_model.pack(int8_file, openvino_ir.find_weights(int8_file), file)
     compiled = openvino_model.compile_file(file)
     _require_inputs(int8_file, compiled, source)
-    fixed = _find_fixed_batch(compiled)
+    fixed = openvino_model.find_fixed_batch(compiled)
     inputs: Inputs = tuple(np.repeat(array, fixed or 1, axis=0) for array in job.example)
     try:
         outputs = openvino_model.run(compiled, inputs)
@@ -40,6 +42,7 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
     own_int8_file.require_alike(
         int8_file, outputs, onnxruntime_session.run(source, onnx_file.tile_batch(source, job.example))
     )
+    suspect = known_batch.check(file, source, job.probes)
     onnx_file.require_repeatable(open_file, file, inputs, "openvino")
     reference = onnxruntime_layers.executed(source, job.example, optimized=False)
     executed = openvino_layers.executed(file, inputs)
@@ -48,7 +51,7 @@ def build(job: BuildJob, source: Path, file: Path, open_file: Open) -> Built:
         file=file.name,
         layers=coverage.name_layers(onnxruntime_layers.match(reference, executed), [each.layer for each in executed]),
         fixed_batch=fixed,
-        conversion=Conversion(notes=(own_int8_file.note_own(job), "its .xml and .bin are stored in one zip file")),
+        conversion=Conversion().with_notes(own_int8_file.note_own(job), PACKED, suspect),
     )
 
 
@@ -72,8 +75,3 @@ def _require_inputs(int8_file: Path, compiled: Any, source: Path) -> None:
             f"{int8_file} returns {len(compiled.outputs)} outputs, the float model "
             f"{len(onnx_file.output_names(source))}: save an int8 file that returns the same"
         )
-
-
-def _find_fixed_batch(compiled: Any) -> int | None:
-    sizes = [port.get_partial_shape()[0] for port in compiled.inputs if len(port.get_partial_shape())]
-    return next((int(size.get_length()) for size in sizes if not size.is_dynamic), None)

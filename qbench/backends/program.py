@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Lines of Python for a folder that is deployed. ``load`` binds ``model`` from ``FILE``, its path, and ``THREADS``;
-    ``call`` returns the list of all outputs as numpy arrays for ``arrays``, a list of contiguous ones, each with the
-    examples along its first axis. ``libraries``: the distributions that are imported, beside numpy. ``single``: a call
-    takes one example, whatever the case's batch size."""
+    """Lines of Python for a folder that is deployed. ``load`` binds what ``call`` needs from ``FILE``, its path, and
+    ``THREADS``; ``call`` returns the list of all outputs as numpy arrays for ``arrays``, a list of contiguous ones,
+    each with the examples along its first axis. ``libraries``: the distributions that are imported, beside numpy.
+    ``single``: a call takes one example, whatever the case's batch size."""
 
     file: str
     libraries: tuple[str, ...]

@@ -55,6 +55,7 @@ def choose_batch_size(
     candidate = best = width
     while 2 * candidate <= span and _fits(2 * (memory.used() - before), memory):
         try:
+            evaluate(0, 2 * candidate)  # a runtime may compile for that size
             wider, took = _timed(evaluate, 2 * candidate, span, clock)
         except Exception as error:  # torch, ONNX Runtime and OpenVINO raise all kinds
             if out_of_memory(error):

@@ -271,6 +271,37 @@ def test_a_fixed_batch_is_filled(tmp_path):
     assert outputs(runner, images(3)).shape == (3, 10)
 
 
+def test_a_batch_of_each_size_is_answered_by_the_model_that_was_compiled_for_it(tmp_path):
+    """Whatever was prepared since; int8 answers are the same bit for bit, by whichever size they were asked."""
+    built = build("static", network(tmp_path / "m.onnx"), tmp_path / "x")
+    runner = BACKEND.load(tmp_path / "x" / built.file, threads=1)
+    (x,) = images(6)
+    six = runner.prepare((x,))
+    single = [outputs(runner, (x[i : i + 1],)) for i in range(6)]
+    assert np.array_equal(runner.outputs(runner(six)), np.concatenate(single))
+    assert built.fixed_batch is None
+
+
+def test_what_runs_is_compiled_for_the_examples_of_a_call(source, monkeypatch):
+    """Where it is measured, and where its layers and its nodes' times are read: of the same kernels."""
+    compiled = []
+
+    def compile_for(self, shapes, **how):
+        compiled.append(shapes)
+        return compile_really(self, shapes, **how)
+
+    compile_really = openvino_model.ReadModel.compile
+    monkeypatch.setattr(openvino_model.ReadModel, "compile", compile_for)
+    inputs = images(3)
+    outputs(BACKEND.load(source, threads=1), inputs)
+    BACKEND.open_file(source)(inputs)
+    BACKEND.execute(source, inputs)
+    BACKEND.time_nodes(source, inputs, threads=1, calls=1)
+    BACKEND.watch(source, inputs, threads=1, seconds=0.01)
+    assert compiled
+    assert all([*shapes] == [(3, 16, 8, 8)] for shapes in compiled)
+
+
 def test_what_is_set_is_read_back(source):
     """Threads, one stream, no pinning: as the compiled model tells them."""
     for threads in range(1, min(2, len(os.sched_getaffinity(0))) + 1):

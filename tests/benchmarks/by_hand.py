@@ -59,6 +59,7 @@ GENERATIONS = 5
 PROFILED_CALLS = 40
 DEFAULT = Recipe()
 Run = Callable[[np.ndarray], np.ndarray]
+ANY = ", any batch"  # how an arm's name ends that OpenVINO compiles for any number of examples, and not for one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,7 @@ def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
         file = folder / f"{arm}.onnx"
         try:
             onnxruntime_dynamic(fp32, file) if keys is None else onnxruntime_int8(fp32, file, seen, **keys)
-            opened("onnxruntime", file)
+            opened("onnxruntime", file, seen)
             arms[arm] = file
         except Exception as error:  # its own words
             print(f"{arm}: {type(error).__name__}: {str(error)[:100]}", flush=True)
@@ -157,17 +158,6 @@ def for_other_cpu(module: Any, seen: np.ndarray, folder: Path) -> tuple[str, Pat
     with mock.patch.object(fingerprint, "onednn_isa", return_value=other):
         file = by_qbench("openvino", "static", module, seen, folder)
     return ("as without AMX" if has else "as with AMX"), file
-
-
-def with_one_example(file: Path, example: np.ndarray, folder: Path) -> Path:
-    """The file for OpenVINO with the batch size fixed at 1, as one who serves single examples compiles it."""
-    import openvino
-
-    model = openvino.Core().read_model(file)
-    model.reshape([1, *example.shape])
-    folder.mkdir()
-    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
-    return folder / "model.xml"
 
 
 def files(
@@ -185,8 +175,7 @@ def files(
     others |= dict([for_other_cpu(module, seen, folder / "o")]) if forms else {}
     own = by_qbench("openvino", "static", module, seen, folder / "ov")
     if forms:
-        others["by hand, batch 1"] = with_one_example(folder / "theirs.xml", seen[0], folder / "b1")
-        others["qbench, batch 1"] = with_one_example(own, seen[0], folder / "b2")
+        others |= {"by hand" + ANY: folder / "theirs.xml", "qbench" + ANY: own}
     return {
         "onnxruntime": {
             "by hand": folder / "theirs.onnx",
@@ -215,10 +204,10 @@ def renamed(fp32: Path, file: Path) -> None:
     onnx.save(model, str(file))
 
 
-def opened(runtime: str, file: Path) -> Run:
-    """One thread, as qbench measures it."""
+def opened(runtime: str, file: Path, x: np.ndarray, *, any_batch: bool = False) -> Run:
+    """One thread, as qbench measures it: OpenVINO compiles for as many examples as ``x`` has, if not for any number."""
     if runtime == "openvino":
-        request = openvino_model.compile_file(file).create_infer_request()
+        request = openvino_model.compile_file(file, () if any_batch else (x,)).create_infer_request()
         return lambda x: np.array(request.infer([x])[0])
     session = onnxruntime_session.open_session(file)
     name = session.get_inputs()[0].name
@@ -230,9 +219,9 @@ def outputs_of(run: Run, inputs: np.ndarray) -> np.ndarray:
     return np.concatenate([run(x[None]) for x in inputs]).astype(np.float64)
 
 
-def serve(connection: Any, runtime: str, file: Path, x: np.ndarray) -> None:
+def serve(connection: Any, runtime: str, arm: str, file: Path, x: np.ndarray) -> None:
     """In a process of its own: the processor seconds of each call of a block, as often as it is asked."""
-    run = opened(runtime, file)
+    run = opened(runtime, file, x, any_batch=arm.endswith(ANY))
     while connection.recv():
         for _ in range(BLOCK):
             run(x)
@@ -253,7 +242,7 @@ def measured(runtime: str, arms: dict[str, Path], x: np.ndarray, rounds: int) ->
         pipes, processes = {}, []
         for arm in rng.permutation(list(arms)).tolist():
             pipes[arm], theirs = spawn.Pipe()
-            processes.append(spawn.Process(target=serve, args=(theirs, runtime, arms[arm], x), daemon=True))
+            processes.append(spawn.Process(target=serve, args=(theirs, runtime, arm, arms[arm], x), daemon=True))
             processes[-1].start()
             theirs.close()
         for number in range(rounds):
@@ -312,7 +301,7 @@ def main(
     parser.add_argument(
         "--forms",
         action="store_true",
-        help="other forms of the file, for a CPU with or without AMX, and on OpenVINO for a batch size of 1",
+        help="other forms of the file, for a CPU with or without AMX, and on OpenVINO for any batch size",
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
@@ -323,10 +312,12 @@ def main(
             subject = make(name)
             runtimes = files(subject, Path(folder), forms=options.forms, symmetric=options.symmetric)
             others = subject.draw(EXAMPLES, 99)
-            expected = outputs_of(opened("onnxruntime", runtimes["onnxruntime"]["fp32"]), others)
+            example = others[:1]
+            expected = outputs_of(opened("onnxruntime", runtimes["onnxruntime"]["fp32"], example), others)
             for runtime, arms in runtimes.items():
-                errors = {arm: outputs_of(opened(runtime, file), others) - expected for arm, file in arms.items()}
-                blocks = measured(runtime, arms, others[:1], options.rounds)
+                runs = {arm: opened(runtime, file, example, any_batch=arm.endswith(ANY)) for arm, file in arms.items()}
+                errors = {arm: outputs_of(run, others) - expected for arm, run in runs.items()}
+                blocks = measured(runtime, arms, example, options.rounds)
                 for arm, seconds in blocks.items():
                     ratio, low, high = ratio_of(seconds, blocks["by hand"])
                     loss = 10 * np.log10((expected**2).sum() / max((errors[arm] ** 2).sum(), 1e-30))

@@ -72,7 +72,7 @@ def test_what_is_tried_costs_little(count, call, each, odd):
     machine = Machine(call=call, each=each, odd=odd)
     width = machine.choose(count)
     assert width in (8, 16, 32, 64, 128)
-    assert machine.evaluated <= BASE + 3 * BASE + 5 * count / SHARE
+    assert machine.evaluated <= BASE + 3 * BASE + 7 * count / SHARE
     assert max(machine.widths) <= max(BASE, count // SHARE)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_records import int8
+from onnx_networks import Draft, save
 
 from qbench.backends.program import Program
 from qbench.datasets.preprocessing import Preprocessing
@@ -93,8 +94,10 @@ def test_a_call_has_as_many_examples_as_its_answers_need(
 @pytest.mark.parametrize(("mode", "fixed"), [("dynamic", None), ("static", 16)])
 def test_a_script_has_at_most_thirty_lines(tmp_path: Path, backend: str, mode: str, fixed: int | None) -> None:
     """Of every backend, with all that a suite can ask of the examples; it is Python of at most 160 columns."""
-    (tmp_path / "file.bin").write_bytes(b"model")
-    program = load("backend", backend).deploy(tmp_path / "file.bin", tmp_path, "net")
+    draft = Draft()
+    y = draft.add("Relu", ["x"], "relu")
+    file = save(draft.model({"x": ["n", 4]}, {y: ["n", 4]}), tmp_path)  # OpenVINO's is read
+    program = load("backend", backend).deploy(file, tmp_path, "net")
     three = Preprocessing(scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), reverse_channels=True)
     text = write_script(program, info(three), record(mode, 16), fixed)
     compile(text, "predict.py", "exec")

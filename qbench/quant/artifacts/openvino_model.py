@@ -9,7 +9,7 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from qbench.quant.artifacts import onnx_file
 from qbench.quant.recipe import Recipe
 
 Array = NDArray[Any]
+Sources = tuple[str | bytes, ...]  # a path, or the content of an ONNX file or of a graph and its weights
+Shapes = Sequence[tuple[int, ...]]  # of the inputs, in order
 # What NNCF gives is OpenVINO's own form, two files that belong together: they travel as one, not compressed.
 GRAPH, WEIGHTS = "model.xml", "model.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
@@ -58,14 +60,90 @@ def session_settings(threads: int, precision: Precision = "fp32") -> dict[str, A
     }
 
 
-def compile_file(file: Path, *, threads: int = 1, profile: bool = False, dynamic_group: int | None = None) -> Any:
-    """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; ``profile`` times each of its nodes,
-    ``dynamic_group`` takes the place of what a pair says of inputs that are made bytes together.
+class ReadModel:
+    """A model that was read, to be compiled; ``any_batch``: for any number of examples alone. Raises ``BuildError`` in
+    OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands there: that is no fault of
+    the suite's; ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply."""
 
-    Raises ``BuildError`` in OpenVINO's own words, ``ModeImpossible`` where it does not know an operator as it stands
-    there: that is no fault of the suite's; ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply.
-    """
-    return _compile(_unpacked(file), threads, profile, dynamic_group)
+    def __init__(self, *sources: str | bytes, any_batch: bool = False) -> None:
+        import openvino
+
+        self._core = openvino.Core()
+        with _explain():
+            self._model = _read_model(self._core, sources)
+        # Joined with others in one kernel, a product would not tell how many bits its weights have.
+        self._any_batch = any_batch or self._model.has_rt_info(_DYNAMIC_PLACE)
+        self._precision = _precision_of(self._model)
+        _require_instructions(self._precision)
+
+    def compile(
+        self,
+        shapes: Shapes,
+        *,
+        every_size: bool = False,
+        threads: int = 1,
+        profile: bool = False,
+        dynamic_group: int | None = None,
+    ) -> Any:
+        """The model for as many examples as inputs of these ``shapes`` have, where that is open and no operator
+        contradicts it; ``every_size``: for these very shapes. ``profile`` times each of its nodes, ``dynamic_group``
+        takes the place of what a pair says of inputs that are made bytes together. Raises what reading does.
+
+        Where OpenVINO knows how many examples there are it settles kernels and memory ahead, and int8 answers are
+        others than those for any number, by roundings; of each known number they are the same, bit for bit
+        (https://docs.openvino.ai/2026/openvino-workflow/running-inference/model-input-output/changing-input-shape.html).
+        """
+        with _explain():
+            model = self._reshape(shapes, every_size)
+            marks = read_marks(model, dynamic_group)
+            settings = {**session_settings(threads, self._precision), **marks, "PERF_COUNT": profile}
+            compiled = self._core.compile_model(model, "CPU", settings)
+        _require_precision(compiled, self._precision)
+        return compiled
+
+    def is_compiled_for_each(self) -> bool:
+        """Whether it is compiled for each number of examples anew: not where the file or an operator fixes it."""
+        return self._reshape([(1,)] * len(self._model.inputs), every_size=False) is not self._model
+
+    def _reshape(self, shapes: Shapes, every_size: bool) -> Any:
+        """The model for inputs of these shapes, or of these first sizes; itself where nothing of them is open."""
+        if self._any_batch:
+            return self._model
+        fixed = {
+            place: [*shape] if every_size else [shape[0], *list(declared)[1:]]
+            for place, (port, shape) in enumerate(zip(self._model.inputs, shapes, strict=False))
+            if (declared := port.get_partial_shape()).is_dynamic and (every_size or _is_open(declared))
+        }
+        if not fixed:
+            return self._model
+        try:
+            (reshaped := self._model.clone()).reshape(fixed)
+        except RuntimeError as error:
+            if out_of_memory(error):
+                raise
+            return self._model
+        return reshaped
+
+
+def read_file(file: Path) -> ReadModel:
+    """The model of an ONNX file, an .xml, or a pair that ``quantize`` wrote; for any number of examples alone where
+    ``require_any_batch`` said so."""
+    return ReadModel(*_unpacked(file), any_batch=_any_batch_mark(file).exists())
+
+
+def require_any_batch(file: Path) -> None:
+    """Has a file compiled for any number of examples from now on, by a file beside it."""
+    _any_batch_mark(file).write_text("OpenVINO answers wrongly where it knows how many examples a call has.\n")
+
+
+def _any_batch_mark(file: Path) -> Path:
+    return file.with_name(f"{file.name}.any-batch")
+
+
+def compile_file(file: Path, inputs: Sequence[Array] = (), **how: Any) -> Any:
+    """The model of a file, compiled for as many examples as the ``inputs`` of a call have (none given: for any number),
+    and ``how`` as ``ReadModel.compile`` says; raises what that does."""
+    return read_file(file).compile([array.shape for array in inputs], **how)
 
 
 def unpack_pair(file: Path, folder: Path, name: str) -> str | None:
@@ -79,21 +157,10 @@ def unpack_pair(file: Path, folder: Path, name: str) -> str | None:
     return f"{name}.xml"
 
 
-def compile_content(content: bytes, *, threads: int) -> Any:
-    """The model of an ONNX file that was read; raises as ``compile_file``."""
-    return _compile((io.BytesIO(content),), threads, False)
-
-
-def _compile(sources: tuple[Any, ...], threads: int, profile: bool, dynamic_group: int | None = None) -> Any:
-    import openvino
-
-    core = openvino.Core()
+@contextlib.contextmanager
+def _explain() -> Iterator[None]:
     try:
-        model = core.read_model(*sources)
-        precision = _precision_of(model)
-        _require_instructions(precision)
-        settings = {**session_settings(threads, precision), **read_marks(model, dynamic_group), "PERF_COUNT": profile}
-        compiled = core.compile_model(model, "CPU", settings)
+        yield
     except RuntimeError as error:
         if out_of_memory(error):
             raise
@@ -104,8 +171,20 @@ def _compile(sources: tuple[Any, ...], threads: int, profile: bool, dynamic_grou
             f"OpenVINO cannot load the model: it does not know {operators or 'an operator'} as it stands there "
             f"({shorten(error)}); use the onnxruntime backend for this network"
         ) from error
-    _require_precision(compiled, precision)
-    return compiled
+
+
+def _read_model(core: Any, sources: Sources) -> Any:
+    return core.read_model(*(io.BytesIO(source) if isinstance(source, bytes) else source for source in sources))
+
+
+def _is_open(shape: Any) -> bool:
+    return bool(shape.rank.is_static and len(shape) and shape[0].is_dynamic)
+
+
+def find_fixed_batch(compiled: Any) -> int | None:
+    """How many examples a compiled model takes, as the first input with a fixed number says; None: any."""
+    sizes = [port.get_partial_shape()[0] for port in compiled.inputs if len(port.get_partial_shape())]
+    return next((int(size.get_length()) for size in sizes if not size.is_dynamic), None)
 
 
 def read_marks(model: Any, dynamic_group: int | None = None) -> dict[str, int]:
@@ -147,7 +226,7 @@ def read_settings(file: Path, threads: int = 0) -> dict[str, Any]:
     sources = _unpacked(file)
     if isinstance(sources[0], str):  # an ONNX file says nothing
         return session_settings(threads)
-    model = openvino.Core().read_model(*sources)
+    model = _read_model(openvino.Core(), sources)
     return {**session_settings(threads, _precision_of(model)), **read_marks(model)}
 
 
@@ -163,12 +242,12 @@ def store_half(fp32: Path, file: Path, precision: Precision) -> None:
         pack(Path(folder) / GRAPH, Path(folder) / WEIGHTS, file)
 
 
-def _unpacked(file: Path) -> tuple[Any, ...]:
+def _unpacked(file: Path) -> Sources:
     with regular_file.open_file(file) as stream:
         if not zipfile.is_zipfile(stream):
             return (str(file),)
         pair = zipfile.ZipFile(stream)
-        return io.BytesIO(pair.read(GRAPH)), io.BytesIO(pair.read(WEIGHTS))
+        return pair.read(GRAPH), pair.read(WEIGHTS)
 
 
 def shorten(error: BaseException) -> str:
@@ -176,6 +255,22 @@ def shorten(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     sentences = [line for line in lines if line and not line.startswith(("Exception from", "Check '"))]
     return " ".join(sentences or lines)[:_LONGEST] or "no message"
+
+
+class ForShapes:
+    """What ``make`` makes for inputs of some shapes, and again where others come; it holds one at a time."""
+
+    def __init__(self, make: Callable[[Shapes], Any]) -> None:
+        self._make = make
+        self._shapes: Shapes | None = None
+        self._value: Any = None
+
+    def get(self, shapes: Shapes) -> Any:
+        """What belongs to these shapes."""
+        if shapes != self._shapes:
+            self._shapes = self._value = None
+            self._value, self._shapes = self._make(shapes), shapes
+        return self._value
 
 
 def run(compiled: Any, inputs: tuple[Array, ...]) -> Array:

@@ -47,7 +47,7 @@ def executed(file: Path, inputs: tuple[Any, ...]) -> tuple[Executed, ...]:
     for all of them: there int8 is each product that reads a matrix of bytes. ``inputs`` are a batch of the size that
     the file takes.
     """
-    compiled = openvino_model.compile_file(file, profile=True)
+    compiled = openvino_model.compile_file(file, inputs, profile=True)
     outputs = openvino_model.run(compiled, inputs)  # shapes and kernels are settled by it
     return _list_executed(compiled, file, inputs, outputs)
 
@@ -90,7 +90,7 @@ def _count_weight_bits(node: Any) -> int | None:
 def _makes_bytes(file: Path, inputs: tuple[Any, ...], outputs: Any) -> bool:
     """Whether OpenVINO makes bytes of what meets weights of few bits, which the names of its kernels do not tell: its
     answers are others where it is told not to."""
-    plain = openvino_model.compile_file(file, dynamic_group=0)
+    plain = openvino_model.compile_file(file, inputs, dynamic_group=0)
     return not np.array_equal(outputs, openvino_model.run(plain, inputs), equal_nan=True)
 
 
@@ -123,7 +123,7 @@ def _matrices_of_bytes(node: Any) -> list[tuple[str, Shape]]:
 def time_nodes(file: Path, inputs: tuple[Any, ...], *, threads: int, calls: int) -> CallProfile:
     """The nodes of a call with these inputs, by OpenVINO's own counters (whole microseconds) over that many calls."""
     bare = _time_apart(file, inputs, threads, calls)
-    compiled = openvino_model.compile_file(file, threads=threads, profile=True)
+    compiled = openvino_model.compile_file(file, inputs, threads=threads, profile=True)
     return _time_watched(compiled, inputs, calls, WARMUP_CALLS, bare)
 
 
@@ -131,7 +131,7 @@ def watch(
     file: Path, inputs: tuple[Any, ...], *, threads: int, seconds: float
 ) -> tuple[tuple[Executed, ...], CallProfile]:
     """``executed`` and ``time_nodes`` by one compiled model, for about ``seconds``."""
-    compiled = openvino_model.compile_file(file, threads=threads, profile=True)
+    compiled = openvino_model.compile_file(file, inputs, threads=threads, profile=True)
     request = compiled.create_infer_request()
     plan = plan_watching(lambda: request.infer(list(inputs)), seconds)
     layers = _list_executed(compiled, file, inputs, np.array(request.infer(list(inputs))[0]))
@@ -141,7 +141,7 @@ def watch(
 
 def _time_apart(file: Path, inputs: tuple[Any, ...], threads: int, calls: int, warmups: int = WARMUP_CALLS) -> float:
     """The median of calls that nobody watches, seconds."""
-    request = openvino_model.compile_file(file, threads=threads).create_infer_request()
+    request = openvino_model.compile_file(file, inputs, threads=threads).create_infer_request()
     return time_calls(lambda: request.infer(list(inputs)), calls, warmups)
 
 

@@ -54,15 +54,19 @@ class OpenVinoPredictor(SectionPredictor[ByteLayer]):
 
 
 class _Part:
-    """An ONNX model compiled by OpenVINO, run as a session of ONNX Runtime is."""
+    """An ONNX model, run by OpenVINO as a session of ONNX Runtime is; compiled for the shapes that it is fed."""
 
     def __init__(self, model: Any, *, threads: int) -> None:
-        self._compiled = openvino_model.compile_content(model.SerializeToString(), threads=threads)
-        self._request = self._compiled.create_infer_request()
+        read = openvino_model.ReadModel(model.SerializeToString())
+        self._inputs = [value.name for value in model.graph.input]
+        self._requests = openvino_model.ForShapes(
+            lambda shapes: read.compile(shapes, every_size=True, threads=threads).create_infer_request()
+        )
 
     def run(self, outputs: Sequence[str], feed: Mapping[str, Array]) -> list[Array]:
         """The outputs of these names, in memory that the next call writes over."""
-        result = self._request.infer(dict(feed), share_inputs=True, share_outputs=True)
+        request = self._requests.get([feed[name].shape for name in self._inputs])
+        result = request.infer(dict(feed), share_inputs=True, share_outputs=True)
         return [result[name] for name in outputs]
 
 

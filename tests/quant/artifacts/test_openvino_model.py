@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
+import weakref
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx_networks
 import pytest
 
 from qbench.errors import BuildError, CaseSkipped, ModeImpossible, ModelError
 from qbench.machine import half_floats
 from qbench.quant.artifacts import openvino_ir, openvino_model
-from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, pack, unpack_pair
+from qbench.quant.artifacts.openvino_model import GRAPH, WEIGHTS, ForShapes, ReadModel, pack, unpack_pair
 from qbench.quant.recipe import Recipe
 
 _SESSION = {
@@ -39,7 +43,9 @@ class Said(str):
 
 
 class Marked:
-    """A model with the marks that a pair of files carries."""
+    """A model with the marks that a pair of files carries, and no inputs."""
+
+    inputs = ()
 
     def __init__(self, **marks: str) -> None:
         self._marks = {("qbench", name): Said(value) for name, value in marks.items()}
@@ -123,9 +129,107 @@ def test_what_is_asked_of_openvino(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     told = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": False}
     assert openvino_model.compile_file(file).asked == (model, "CPU", {**expected, **told})
     told = {"PERF_COUNT": True, "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
-    compiled = openvino_model.compile_file(file, threads=3, profile=True, dynamic_group=0)
+    compiled = openvino_model.compile_file(file, (), threads=3, profile=True, dynamic_group=0)
     assert compiled.asked == (model, "CPU", {**expected, **told})
-    assert openvino_model.compile_content(b"x", threads=3).asked[2] == {**expected, "PERF_COUNT": False}
+    assert ReadModel(b"x").compile((), threads=3).asked[2] == {**expected, "PERF_COUNT": False}
+
+
+def sizes(port: Any) -> list[int | None]:
+    """The sizes of an input or output; None where it is open."""
+    return [None if size.is_dynamic else size.get_length() for size in port.get_partial_shape()]
+
+
+def write_sum(file: Path, *declared: list[Any], rows: int | None = None) -> Path:
+    """An ONNX file that adds the relu of its first input to each of the others; ``rows``: beside a constant of so
+    many."""
+    draft, inputs = onnx_networks.Draft(), {f"x{i}": shape for i, shape in enumerate(declared)}
+    y = draft.add("Relu", ["x0"], "relu")
+    for name in list(inputs)[1:]:
+        y = draft.add("Add", [y, name], name + "_sum")
+    if rows is not None:
+        beside = draft.constant("c", np.ones((rows, 4), np.float32))
+        y = draft.add("Concat", [y, beside], "beside", axis=1)
+    return onnx_networks.save(draft.model(inputs, {y: [None] * len(declared[-1])}), file.parent, file.stem)
+
+
+needs_openvino = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("declared", "shapes", "every_size", "expected"),
+    [
+        ([["n", 4]], [(3, 4)], False, [[3, 4]]),
+        ([["n", 4]], [], False, [[None, 4]]),
+        ([["n", "t"]], [(3, 4)], False, [[3, None]]),  # served with texts of any length
+        ([["n", "t"]], [(3, 4)], True, [[3, 4]]),
+        ([[2, 4]], [(3, 4)], False, [[2, 4]]),  # the file fixes it
+        ([["n", 4], [2, "n", 4]], [(3, 4), (2, 3, 4)], False, [[3, 4], [2, None, 4]]),
+        ([["n", 4], ["m", 4]], [(3, 4)], False, [[3, 4], [None, 4]]),
+    ],
+)
+def test_a_model_is_compiled_for_the_number_of_examples_that_it_gets(
+    tmp_path: Path, declared: list[list[Any]], shapes: list[tuple[int, ...]], every_size: bool, expected: list[Any]
+) -> None:
+    """The first size of each input, where it is open, and on demand the others."""
+    file = write_sum(tmp_path / "m.onnx", *declared)
+    compiled = openvino_model.read_file(file).compile(shapes, every_size=every_size)
+    assert [sizes(port) for port in compiled.inputs] == expected
+    if not every_size:
+        arrays = [np.zeros(shape, np.float32) for shape in shapes]
+        assert [sizes(port) for port in openvino_model.compile_file(file, arrays).inputs] == expected
+
+
+@needs_openvino
+def test_a_number_of_examples_that_an_operator_contradicts_is_left_open(tmp_path: Path) -> None:
+    """As it is where the exporter left two rows in the graph; each compilation starts from the file anew."""
+    read = openvino_model.read_file(write_sum(tmp_path / "m.onnx", ["n", 4], rows=2))
+    widths = [sizes(read.compile([(count, 4)]).inputs[0]) for count in (3, 2, 1)]
+    assert widths == [[None, 4], [2, 4], [None, 4]]
+
+
+@needs_openvino
+def test_whether_a_file_is_compiled_for_each_number(tmp_path: Path) -> None:
+    """Not one that fixes it, nor one whose operators do."""
+    files = [
+        write_sum(tmp_path / "any.onnx", ["n", 4]),
+        write_sum(tmp_path / "fixed.onnx", [1, 4]),
+        write_sum(tmp_path / "two.onnx", ["n", 4], rows=2),
+    ]
+    assert [openvino_model.read_file(file).is_compiled_for_each() for file in files] == [True, False, False]
+
+
+@needs_openvino
+def test_a_file_can_be_kept_to_any_number_of_examples(tmp_path: Path) -> None:
+    """By a file beside it, which is of that one alone; however it is compiled."""
+    file, other = (write_sum(tmp_path / name, ["n", 4]) for name in ("a.onnx", "b.onnx"))
+    openvino_model.require_any_batch(file)
+    array = np.zeros((3, 4), np.float32)
+    widths = [sizes(openvino_model.compile_file(each, [array]).inputs[0]) for each in (file, other)]
+    assert widths == [[None, 4], [3, 4]]
+    assert not openvino_model.read_file(file).is_compiled_for_each()
+
+
+class Compiled:
+    """A model for these shapes."""
+
+    def __init__(self, shapes: Any) -> None:
+        self.shapes = shapes
+
+
+def test_what_is_made_for_shapes_is_kept_until_others_come() -> None:
+    """One at a time, so that two need not fit into memory: the first is gone before the second is made."""
+    alive: list[weakref.ref[Compiled]] = []
+
+    def make(shapes: Any) -> Compiled:
+        assert [reference() for reference in alive] == [None] * len(alive)
+        value = Compiled(shapes)
+        alive.append(weakref.ref(value))
+        return value
+
+    models = ForShapes(make)
+    assert [models.get([(count, 4)]).shapes[0][0] for count in (1, 1, 2, 1)] == [1, 1, 2, 1]
+    assert len(alive) == 3
 
 
 def test_settings_are_read_from_a_pair_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -155,7 +259,7 @@ def test_why_openvino_does_not_load(
     """In its own words; operators that it does not know are no fault of the suite's."""
     use(monkeypatch, Marked(), RuntimeError(message))
     with pytest.raises(kind) as raised:
-        openvino_model.compile_content(b"x", threads=1)
+        ReadModel(b"x").compile(())
     assert told in str(raised.value)
 
 
@@ -163,10 +267,10 @@ def test_a_model_that_is_run_in_other_floats_is_skipped(monkeypatch: pytest.Monk
     """Before it is compiled where the CPU has no instructions, else by what was taken."""
     use(monkeypatch, Marked(inference_precision="bf16"))
     with pytest.raises(CaseSkipped, match=r"^asked for bf16, OpenVINO takes f32;"):
-        openvino_model.compile_content(b"x", threads=1)
+        ReadModel(b"x").compile(())
     monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
     with pytest.raises(CaseSkipped, match=r"^no bf16;"):
-        openvino_model.compile_content(b"x", threads=1)
+        ReadModel(b"x")
 
 
 def test_two_files_travel_as_one(tmp_path: Path) -> None:

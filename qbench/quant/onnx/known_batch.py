@@ -1,0 +1,43 @@
+"""Whether OpenVINO answers for a known number of examples what it answers for any number.
+
+OpenVINO 2026.4 joins small matrix products into one kernel where it knows how many examples come. Behind NNCF's own
+quantization of two layers with AVX512 it gave zeros: what is measured and shipped must not do that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbench.quant.artifacts import onnx_file, openvino_model
+from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.simulation_gap import GAP, LEAST
+from qbench.quant.sqnr import measure_sqnr
+
+Array = NDArray[Any]
+
+
+def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
+    """Has a file compiled for any number of examples from now on where its answers for a known number lie further from
+    those of the float network ``source`` than roundings explain; says so, None where all is well."""
+    read = openvino_model.read_file(file)
+    if not read.is_compiled_for_each():
+        return None
+    known, any_number = (
+        openvino_model.run(read.compile(shapes), probes) for shapes in ([array.shape for array in probes], ())
+    )
+    if known.tobytes() == any_number.tobytes():
+        return None
+    batches = onnx_file.Batches(source, probes, len(probes[0]))
+    expected = np.concatenate([onnxruntime_session.run(source, tuple(batch.values())) for batch in batches])
+    known_db, any_db = (measure_sqnr(expected[: len(probes[0])], answers) for answers in (known, any_number))
+    if known_db >= min(any_db - GAP, LEAST):
+        return None
+    openvino_model.require_any_batch(file)
+    return (
+        f"compiled for any number of examples: told how many come, OpenVINO answers with {known_db:.1f} dB against "
+        f"fp32 in place of {any_db:.1f}; so will this file wherever its batch size is fixed"
+    )
