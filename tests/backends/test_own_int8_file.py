@@ -89,7 +89,10 @@ def test_a_file_of_another_tool_is_taken_as_it_is(name, operators, tmp_path):
     assert (tmp_path / "x" / built.file).read_bytes() == own.read_bytes()
     assert sorted(layer.macs for layer in built.layers) == [32 * 10, 64 * 32]
     assert all(layer.int8 for layer in built.layers)
-    assert built.note == "the user's own file, int8.onnx: qbench quantized nothing"
+    note, _, told = str(built.note).partition("; ")
+    assert note == "the user's own file, int8.onnx: qbench quantized nothing"
+    # OpenVINO 2026.4 with AVX512 joins both layers and answers wrongly where it knows how many examples there are.
+    assert not told or (name == "openvino" and told.startswith("compiled for any number of examples: "))
     runner = registry.load("backend", name).load(tmp_path / "x" / built.file, threads=1)
     actual = runner.outputs(runner(runner.prepare((vectors(), vectors(seed=9)))))
     expected = onnxruntime_session.run(tmp_path / "m.onnx", (vectors(), vectors(seed=9)))
