@@ -194,6 +194,11 @@ class Backend(ABC):
     def load(self, file: Path, *, threads: int) -> Runner:
         """The artifact, ready to run with that many threads; thread counts are set and read back."""
 
+    def compare_known_batch(self, file: Path, inputs: Inputs) -> float | None:
+        """SQNR in dB of a file's answers where the runtime is told how many examples come, against those where it is
+        not; None where it opens the file in one way alone. In a child process."""
+        return None
+
     def deploy(self, file: Path, folder: Path, name: str) -> Program:
         """Puts an artifact's file into ``folder`` under a plain name; how the runtime runs it there without qbench.
 

@@ -105,6 +105,12 @@ class OpenVino(OnnxBackend):
         openvino_model.quantize(source, pair, job.calibration)
         return pair, Conversion(notes=(PAIR_NOTE,))
 
+    def compare_known_batch(self, file: Path, inputs: Inputs) -> float | None:
+        """By one call of each."""
+        from qbench.quant.onnx import known_batch
+
+        return known_batch.compare(file, inputs)
+
     def check_file(self, file: Path, source: Path, probes: Inputs) -> str | None:
         """Whether it answers for a known number of examples as for any."""
         from qbench.quant.onnx import known_batch

@@ -23,7 +23,7 @@ from qbench.process.child_process import call
 from qbench.quant.artifacts.onnx_file import DeclaredInput
 from qbench.stats import intervals
 
-_GOOD_DB = 10.0  # below, the float form and the file are not the same network
+GOOD_DB = 10.0  # below, the float form and the file are not the same network
 _FEW_FLIPS = 0.01  # of the examples: up to so many may get another class
 
 
@@ -165,7 +165,7 @@ def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:
             text=f"on random inputs it gives values that are no finite numbers, and {name} does not",
             advice="look for a scale of 0, and for an attention mask of -inf that was quantized",
         )
-    elif (decibels := laps[0].sqnr_db) is not None and decibels < _GOOD_DB:
+    elif (decibels := laps[0].sqnr_db) is not None and decibels < GOOD_DB:
         output = data_change.name_output(laps[0].outputs)
         yield Finding(
             severity="warning",
@@ -186,7 +186,7 @@ def _compare_on_data(
     ]
     change = data_change.compare_answers(answers[0], answers[1], examples, opponent.name)
     flips = None if change.flips is None else intervals.clopper_pearson(change.flips, change.examples)
-    far = change.sqnr_db < _GOOD_DB
+    far = change.sqnr_db < GOOD_DB
     if not far and (flips is None or (flips.low or 0.0) <= _FEW_FLIPS):
         return change, []
     begin = _find_begin(contest, opponent.file, examples, batch) if opponent.own else None

@@ -10,7 +10,7 @@ from typing import Any
 from qbench import formatting
 from qbench.backends.base import Inputs
 from qbench.check import core_peak, example_inputs, graph_faults, race, runtimes
-from qbench.check.beside_fp32 import Beside, Contest, Opponent, open_opponent, race_files, race_onnx
+from qbench.check.beside_fp32 import GOOD_DB, Beside, Contest, Opponent, open_opponent, race_files, race_onnx
 from qbench.check.budget import open_budget
 from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.exported_program import explain_exported
@@ -98,7 +98,7 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
         peak = core_peak.find_peak()
         count = inputs[0].shape[0] if inputs[0].ndim else 1
         checks = tuple(core_peak.add_share(check, count, peak) for check in checks)
-    findings = [*_judge_loading(checks)]
+    findings = [*_judge_loading(checks), *_judge_known_batch(checks)]
     runs = next((check for check in checks if check.refused is None), None)
     if runs is None:
         findings += [*graph_faults.find_faults(model)] if quantized else []
@@ -229,7 +229,7 @@ def _check_other(
     arguments = (inputs, contest.threads, contest.budget)
     checks = tuple(runtimes.check_runtime(backend, file, *arguments) for backend in backends)
     runs = next((check for check in checks if check.refused is None), None)
-    findings = [*_judge_loading(checks)]
+    findings = [*_judge_loading(checks), *_judge_known_batch(checks)]
     beside = Beside(no_race="name its fp32 with --against" if runs else "no installed runtime runs it")
     if runs is not None and contest.against is not None:
         opponent = Opponent(file=contest.against, name=str(contest.against))
@@ -278,6 +278,19 @@ def _judge_loading(checks: Sequence[RuntimeCheck]) -> Iterator[Finding]:
             text=f"{backend_name(check.runtime)} {check.version} does not run it: {check.refused}",
             advice=check.advice,
         )
+
+
+def _judge_known_batch(checks: Sequence[RuntimeCheck]) -> Iterator[Finding]:
+    """A runtime whose answers break where it is told how many examples come: a fault on the first one."""
+    for place, check in enumerate(checks):
+        if check.known_batch_db is not None and check.known_batch_db < GOOD_DB:
+            yield Finding(
+                severity="warning" if place else "fault",
+                code="known-batch",
+                text=f"told how many examples a call has, {backend_name(check.runtime)} gives other answers than "
+                f"otherwise: {check.known_batch_db:.1f} dB apart, on random inputs",
+                advice="have it compiled for any batch size (as `qbench run` then does), or take another runtime",
+            )
 
 
 def _say_float() -> Finding:

@@ -30,7 +30,8 @@ class Finding:
 class RuntimeCheck:
     """What a runtime made of the file: ``refused`` says why it does not load or run. ``layers``: those that multiply,
     as they ran; ``profile``: where the time of a call goes (None: it does not run); ``peak_share``: of a call, what its
-    products alone would take at the core's own peak, each in the format in which it ran (None: not known)."""
+    products alone would take at the core's own peak, each in the format in which it ran (None: not known).
+    ``known_batch_db``: as ``Backend.compare_known_batch`` tells."""
 
     runtime: str
     version: str | None
@@ -39,6 +40,7 @@ class RuntimeCheck:
     layers: tuple[Layer, ...] = ()
     profile: CallProfile | None = None
     peak_share: float | None = None
+    known_batch_db: float | None = None
 
     @property
     def call_seconds(self) -> float | None:

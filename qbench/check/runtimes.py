@@ -97,11 +97,11 @@ def check_runtime(backend: str, file: Path, inputs: Inputs, threads: int, budget
         return RuntimeCheck(runtime=backend, version=None, refused=missing)
     version = _version(plugin)
     try:
-        layers, profile = call(watch_here, backend, file, inputs, threads, limits=budget.limits)
+        layers, profile, known_batch_db = call(look_here, backend, file, inputs, threads, limits=budget.limits)
     except (CaseError, QbenchError) as error:
         text, advice = explain_refusal(str(error))
         return RuntimeCheck(runtime=backend, version=version, refused=text, advice=advice)
-    return RuntimeCheck(runtime=backend, version=version, layers=layers, profile=profile)
+    return RuntimeCheck(runtime=backend, version=version, layers=layers, profile=profile, known_batch_db=known_batch_db)
 
 
 def explain_refusal(words: str) -> tuple[str, str]:
@@ -126,6 +126,15 @@ def _version(plugin: Backend) -> str | None:
         except importlib.metadata.PackageNotFoundError:
             continue
     return None
+
+
+def look_here(
+    backend: str, file: Path, inputs: Inputs, threads: int, *, progress: object
+) -> tuple[tuple[Layer, ...], CallProfile, float | None]:
+    """``watch_here``, and ``RuntimeCheck.known_batch_db``."""
+    plugin: Backend = registry.load("backend", backend)
+    layers, profile = watch_here(backend, file, inputs, threads, progress=progress)
+    return layers, profile, plugin.compare_known_batch(file, inputs)
 
 
 def watch_here(

@@ -51,6 +51,25 @@ def test_a_runtime_that_refuses_is_a_fault_where_it_is_the_first_or_none_runs_th
     assert (finding.text, finding.advice) == ("ONNX Runtime 1 does not run it: no kernel", "export it")
 
 
+@pytest.mark.parametrize(
+    ("decibels", "severities"),
+    [(None, []), (100.0, []), (10.0, []), (9.9, ["fault", "warning"]), (-100.0, ["fault", "warning"])],
+)
+def test_answers_that_break_by_a_known_batch_size_are_a_fault_of_the_first_runtime(
+    decibels: float | None, severities: list[str]
+) -> None:
+    """Below 10 dB, where little is left of them; of another runtime a warning."""
+    checks = [run(known_batch_db=decibels), run("openvino", known_batch_db=decibels)]
+    findings = list(judging._judge_known_batch(checks))
+    assert [finding.severity for finding in findings] == severities
+    if findings:
+        assert findings[1].code == "known-batch"
+        assert findings[1].text == (
+            "told how many examples a call has, OpenVINO gives other answers than otherwise: "
+            f"{decibels:.1f} dB apart, on random inputs"
+        )
+
+
 def layers(int8: int, floats: int, **facts: Any) -> tuple[Layer, ...]:
     """Layers of which so many multiply in int8, so many in float, those that are larger later."""
     return tuple(

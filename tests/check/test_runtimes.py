@@ -88,7 +88,7 @@ def test_the_version_is_that_of_the_library_called_like_the_runtime() -> None:
 def test_a_runtime_refuses_runs_or_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says is explained; a crash is an answer too."""
     layers = (Layer(name="a", operator="Conv", macs=1),)
-    answers: list[Any] = [(layers, "profile"), BuildError("Failed to execute method forward, error: 0x10")]
+    answers: list[Any] = [(layers, "profile", 30.0), BuildError("Failed to execute method forward, error: 0x10")]
 
     def answer(*_: Any, limits: Limits) -> Any:
         given = answers.pop(0)
@@ -102,6 +102,7 @@ def test_a_runtime_refuses_runs_or_is_not_there(monkeypatch: pytest.MonkeyPatch)
     asked = ("onnx", Path("m.onnx"), (np.zeros(1),), 1, open_budget(Path("m.onnx")))
     runs = runtimes.check_runtime(*asked)
     assert (runs.runtime, runs.layers, runs.profile, runs.refused) == ("onnx", layers, "profile", None)
+    assert runs.known_batch_db == 30.0
     refuses = runtimes.check_runtime(*asked)
     assert (refuses.version, refuses.advice) == (
         runs.version,

@@ -24,17 +24,12 @@ Array = NDArray[Any]
 def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
     """Has a file compiled for any number of examples from now on where its answers for a known number lie further from
     those of the float network ``source`` than roundings explain; says so, None where all is well."""
-    read = openvino_model.read_file(file)
-    if not read.is_compiled_for_each():
-        return None
-    known, any_number = (
-        openvino_model.run(read.compile(shapes), probes) for shapes in ([array.shape for array in probes], ())
-    )
-    if known.tobytes() == any_number.tobytes():
+    answers = _answer_both_ways(file, probes)
+    if answers is None or answers[0].tobytes() == answers[1].tobytes():
         return None
     batches = onnx_file.Batches(source, probes, len(probes[0]))
     expected = np.concatenate([onnxruntime_session.run(source, tuple(batch.values())) for batch in batches])
-    known_db, any_db = (measure_sqnr(expected[: len(probes[0])], answers) for answers in (known, any_number))
+    known_db, any_db = (measure_sqnr(expected[: len(probes[0])], outputs) for outputs in answers)
     if known_db >= min(any_db - GAP, LEAST):
         return None
     openvino_model.require_any_batch(file)
@@ -42,3 +37,21 @@ def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
         f"compiled for any number of examples: told how many come, OpenVINO answers with {known_db:.1f} dB against "
         f"fp32 in place of {any_db:.1f}; so will this file wherever its batch size is fixed"
     )
+
+
+def compare(file: Path, inputs: tuple[Array, ...]) -> float | None:
+    """SQNR in dB of the answers for a known number of examples against those for any; None where the file is compiled
+    in one way alone."""
+    answers = _answer_both_ways(file, inputs)
+    return None if answers is None else measure_sqnr(answers[1], answers[0])
+
+
+def _answer_both_ways(file: Path, inputs: tuple[Array, ...]) -> tuple[Array, Array] | None:
+    """The first output by a model for as many examples as the inputs have, and by one for any number."""
+    read = openvino_model.read_file(file)
+    if not read.is_compiled_for_each():
+        return None
+    known, any_number = (
+        openvino_model.run(read.compile(shapes), inputs) for shapes in ([array.shape for array in inputs], ())
+    )
+    return known, any_number

@@ -74,6 +74,17 @@ def test_a_float_network_of_one_batch_size_is_asked_in_its_own(tmp_path: Path, m
     assert str(known_batch.check(file, source, PROBES)).startswith("compiled for any number of examples")
 
 
+def test_answers_of_both_ways_are_compared_without_the_float_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those for a known number against those for any; nothing is said, and no file beside it, where there is one."""
+    file = write(tmp_path / "m.onnx")
+    answer(monkeypatch, 0.9, 1.0)
+    assert known_batch.compare(file, PROBES) == pytest.approx(20.0, abs=0.01)
+    assert openvino_model.read_file(file).is_compiled_for_each()
+    assert known_batch.compare(write(tmp_path / "fixed.onnx", 6), PROBES) is None
+
+
 def test_a_file_of_one_batch_size_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is but one way to compile it."""
     monkeypatch.setattr(openvino_model, "run", None)
