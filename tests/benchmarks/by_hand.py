@@ -160,6 +160,17 @@ def for_other_cpu(module: Any, seen: np.ndarray, folder: Path) -> tuple[str, Pat
     return ("as without AMX" if has else "as with AMX"), file
 
 
+def fix_batch(file: Path, target: Path) -> Path:
+    """An ONNX file for a batch of 1 alone, as ``python -m onnxruntime.tools.make_dynamic_shape_fixed`` makes it."""
+    import onnx
+    from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
+
+    model = onnx.load(str(file))
+    make_dim_param_fixed(model.graph, model.graph.input[0].type.tensor_type.shape.dim[0].dim_param, 1)
+    onnx.save(model, str(target))
+    return target
+
+
 def files(
     subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
 ) -> dict[str, dict[str, Path]]:
@@ -176,12 +187,15 @@ def files(
     own = by_qbench("openvino", "static", module, seen, folder / "ov")
     if forms:
         others |= {"by hand" + ANY: folder / "theirs.xml", "qbench" + ANY: own}
+    on_onnxruntime = by_qbench("onnxruntime", "static", module, seen, folder / "ort")
+    more = other_forms(named, seen, folder) if forms else {}
+    more |= {"qbench, fixed": fix_batch(on_onnxruntime, folder / "fixed.onnx")} if forms else {}
     return {
         "onnxruntime": {
             "by hand": folder / "theirs.onnx",
-            "qbench": by_qbench("onnxruntime", "static", module, seen, folder / "ort"),
+            "qbench": on_onnxruntime,
             "fp32": fp32,
-            **(other_forms(named, seen, folder) if forms else {}),
+            **more,
         },
         "openvino": {
             "by hand": folder / "theirs.xml",
@@ -301,7 +315,8 @@ def main(
     parser.add_argument(
         "--forms",
         action="store_true",
-        help="other forms of the file, for a CPU with or without AMX, and on OpenVINO for any batch size",
+        help="other forms of the file, for a CPU with or without AMX, on OpenVINO for any batch size, and the "
+        "file for ONNX Runtime with its batch size fixed afterwards",
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
