@@ -718,6 +718,9 @@ def test_qat_becomes_the_int8_model_that_it_simulates(engine):
     assert decibels(lambda x: simulated, converted.module, images()) > 30
     assert all(entry.int8 for entry in covered(model, converted.module, images()))
     assert torch.equal(call(prepared, images()), simulated)
+    fx.qat_modes(prepared, True)
+    fx.convert_qat(QuantizeJob(prepared, engine, QAT, (images(1),)))
+    assert all(part.training for part in prepared.modules() if not isinstance(part, nn.BatchNorm2d))
 
 
 def test_frozen_statistics_stay_frozen_in_training_mode():
