@@ -19,8 +19,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
     A call has as many examples as evaluation gave it, since answers may depend on how many share it: by dynamic ranges,
     and by the kernels that a runtime takes for so many."""
     case = record.case
-    fixed = None if program.single else fixed_batch
-    batch = 1 if program.single else fixed or (case.batch_size if case.mode == "dynamic" else BASE)
+    batch = 1 if program.single else fixed_batch or (case.batch_size if case.mode == "dynamic" else BASE)
     lines = [
         f'"""{_plain(case.id)}: {_USAGE}, or import predict."""',
         "import sys",
@@ -39,7 +38,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
         "",
         "def predict(*inputs):  # an array for each input of the network, examples along the first axis",
         "    arrays = [np.ascontiguousarray(preprocess(array)) for array in inputs]",
-        *_indent(_calls(batch, fixed is not None)),
+        *_indent(_calls(batch, batch == fixed_batch)),
         "",
         'if __name__ == "__main__":',
         f'    source, target = sys.argv[1:] if len(sys.argv) == 3 else sys.exit("usage: {_USAGE}")',

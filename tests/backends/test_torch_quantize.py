@@ -126,6 +126,37 @@ def test_a_training_that_went_wrong_is_not_repeated_by_another_flow(tmp_path, mo
     assert asked == ["fx", "fx", "eager"]
 
 
+def test_each_way_is_given_what_it_needs(tmp_path, monkeypatch):
+    """A training its inputs with their labels and an example of one; the static way its batches; dynamic neither."""
+    calls = []
+
+    class Flow:
+        def static(self, job, batches):
+            calls.append(("static", [len(x) for (x,) in batches()]))
+            return "converted"
+
+        def dynamic(self, job):
+            calls.append(("dynamic", None))
+            return "converted"
+
+    def train(flow, job, inputs, labels, *, checkpoints):
+        calls.append(("qat", [tuple(x.shape) for x in job.example], [len(x) for x in inputs], len(labels), checkpoints))
+        return "converted"
+
+    monkeypatch.setattr("qbench.quant.pytorch.qat.train", train)
+    images = (np.zeros((40, 1, 8, 8), np.float32),)
+    network = Network(kind="torch", module=residual_cnn())
+    for mode in ("static", "dynamic", "qat"):
+        training = (images, np.arange(40)) if mode == "qat" else None
+        job = BuildJob(network=network, mode=mode, recipe=Recipe(), calibration=images, training=training,
+                       folder=tmp_path, checkpoints=tmp_path / "c")  # fmt: skip
+        example = (torch.zeros(7, 1, 8, 8),)
+        quantize_job = torch_quantize.QuantizeJob(network.module, "onednn", Recipe(), example)
+        assert torch_quantize._convert(job, Flow(), quantize_job) == "converted"
+    assert calls[1:] == [("dynamic", None), ("qat", [(1, 1, 8, 8)], [40], 40, tmp_path / "c")]
+    assert sum(calls[0][1]) == 40
+
+
 def test_the_frameworks_default_is_the_tutorials_flow(tmp_path):
     """What is compared as torch's own default has no other way in."""
     backend = registry.load("backend", "onednn")

@@ -90,7 +90,8 @@ def changes_its_mind(outputs, labels):
 
 def by_name(outputs, held):
     fields = held if isinstance(held, dict) else {"label": held}
-    return sum(part.reshape(len(part), -1).sum(1) * n for n, part in enumerate([*outputs.values(), *fields.values()], 1))
+    parts = enumerate([*outputs.values(), *fields.values()], 1)
+    return sum(part.reshape(len(part), -1).sum(1) * n for n, part in parts)
 
 NUMBER = 3
 """
@@ -159,9 +160,10 @@ def test_several_outputs_are_given_by_name(metric):
     boxes, scores = rows[:, :4].sum(1), rows[:, 4:].sum(1)
     assert of_labels.per_example(rows, np.array([7, 8])).tolist() == (boxes + 2 * scores + [21, 24]).tolist()
     of_fp32 = metric("by_name", against="fp32").of_outputs(layout)
-    assert of_fp32.per_example(rows, rows[::-1]).tolist() == (
-        boxes + 2 * scores + 3 * boxes[::-1] + 4 * scores[::-1]
-    ).tolist()
+    assert (
+        of_fp32.per_example(rows, rows[::-1]).tolist()
+        == (boxes + 2 * scores + 3 * boxes[::-1] + 4 * scores[::-1]).tolist()
+    )
 
 
 def test_missing_labels_are_told_with_the_way_out(metric):

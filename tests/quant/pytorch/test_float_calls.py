@@ -236,10 +236,16 @@ READ = {
     "from what another has": (lambda net, a, b: joined(a, b)[:, a.shape[1] :], ["cat", "getitem_1"]),
     "methods": (lambda net, a, b: joined(a, b).flatten(start_dim=2).transpose(1, 2), ["cat", "flatten", "transpose"]),
     "a module without weights": (lambda net, a, b: net.pool(joined(a, b)), ["cat", "pool"]),
-    "a module, and what is behind it": (lambda net, a, b: net.pool(joined(a, b)).flatten(2), ["cat", "pool", "flatten"]),
+    "a module, and what is behind it": (
+        lambda net, a, b: net.pool(joined(a, b)).flatten(2),
+        ["cat", "pool", "flatten"],
+    ),
     "a module with weights": (lambda net, a, b: net.slope(joined(a, b)), ["cat"]),
     "for layers alone": (lambda net, a, b: net.up(torch.relu(joined(a, b))), []),
-    "for a layer and more": (lambda net, a, b: for_a_layer_and_more(net, joined(a, b)), ["cat", "relu", "cat_1", "add"]),
+    "for a layer and more": (
+        lambda net, a, b: for_a_layer_and_more(net, joined(a, b)),
+        ["cat", "relu", "cat_1", "add"],
+    ),
     "in many ways": (lambda net, a, b: net.up(dense(joined(a, b))), []),
     "a sum of joins": (lambda net, a, b: joined(b, -b) + joined(a, -a), []),
     "behind the last layer": (behind_the_last_layer, ["mul_1", "sub"]),
