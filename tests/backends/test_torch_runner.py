@@ -151,7 +151,7 @@ class Pairs(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "said"), [(Random(), "another answer|same"), (Pairs(), "batch of 1|single|one example")]
+    ("module", "said"), [(Random(), "differ from call to call"), (Pairs(), "batch of 1|single|one example")]
 )
 def test_a_network_answers_one_example_and_the_same_each_time(module: torch.nn.Module, said: str) -> None:
     """What does not is refused before anything is built."""
