@@ -203,3 +203,8 @@ def test_a_record_of_another_model_is_refused(network):
     """A key that the model does not have is named with the nearest one."""
     with pytest.raises(UsageError, match=r"'stem_conf': nothing of that name .* did you mean 'stem_conv'\?"):
         require(network, network[2] | {"stem_conf": Scales(scale_d=1.0, offset_d=0)})
+
+
+def test_names_are_written_as_they_are():
+    """In UTF-8, where a reader finds them."""
+    assert 'key: "gefühl"' in scale_record.dumps({"gefühl": Scales(scale_d=1.0, offset_d=0)})
