@@ -96,7 +96,7 @@ def require_alike(int8_file: Path, outputs: Array, expected: Array) -> None:
     or is NaN where that is a number."""
     import numpy as np
 
-    if outputs.shape[1:] != expected.shape[1:] or (outputs.ndim, len(outputs)) != (expected.ndim, len(outputs)):
+    if (outputs.ndim, *outputs.shape[1:]) != (expected.ndim, *expected.shape[1:]):
         raise BuildError(
             f"the first output of {int8_file} has the shape {list(outputs.shape)}, that of the float model "
             f"{list(expected.shape)}: give an int8 file that was made from this very model, with outputs in its order"

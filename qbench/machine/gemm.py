@@ -36,9 +36,6 @@ def kernels() -> list[Kernel]:
     Every int8 product sums in 32 bits. A kernel that this build or CPU lacks raises ``RuntimeError`` when it is made
     or called. Changes the process's quantized engine.
     """
-    import torch
-
-    supported = torch.backends.quantized.supported_engines
     bf16 = (
         Kernel(name="torch bf16 mm", precision="bf16", make=_mm_bf16),
         Kernel(name="torch bf16 linear", precision="bf16", make=_linear_bf16),
@@ -54,12 +51,10 @@ def kernels() -> list[Kernel]:
         *(
             Kernel(name=f"quantized linear, {engine}", precision="int8", make=_quantized_linear(engine))
             for engine in ENGINES
-            if engine in supported
         ),
         *(
             Kernel(name=f"quantized conv 1x1, {engine}", precision="int8", make=_quantized_conv(engine))
             for engine in ENGINES
-            if engine in supported
         ),
         Kernel(name="onnxruntime MatMulInteger U8S8", precision="int8", make=make_onnxruntime_int8),
         Kernel(name="onnxruntime MatMulInteger S8S8", precision="int8", make=_ort_int8("int8", "MatMulInteger")),

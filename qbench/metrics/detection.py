@@ -16,7 +16,7 @@ import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
 from qbench.metrics.box_overlaps import CLASS, COLUMNS, SCORE, match_boxes
-from qbench.metrics.validation import NO_LABELS, numbers_problem
+from qbench.metrics.validation import numbers_problem
 
 OVERLAPS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0.0, 1.0, 101)
@@ -41,9 +41,8 @@ class BoxScore(WholeMetric):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why outputs are no boxes with scores, or labels no boxes."""
-        if labels is None:
-            return NO_LABELS
-        if problem := numbers_problem(outputs, labels):
+        problem = numbers_problem(outputs, labels)
+        if problem or labels is None:
             return problem
         if outputs.ndim != 3 or outputs.shape[2] != COLUMNS:
             return (

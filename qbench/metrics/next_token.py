@@ -62,8 +62,6 @@ class NextToken(WholeMetric):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why these are no summaries of positions."""
-        if labels is None:
-            return NO_LABELS
         if problem := numbers_problem(outputs, labels):
             return problem
         if outputs.ndim != 3 or not (outputs[:, :, _DOCUMENT] >= 0).any():

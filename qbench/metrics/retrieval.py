@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from qbench.metrics.base import Array, MeanMetric, Units
-from qbench.metrics.validation import NO_LABELS, numbers_problem
+from qbench.metrics.validation import numbers_problem
 
 BY_FP32 = -2  # of a document in an index that stays
 _BLOCK = 256  # queries that are compared with all documents at once
@@ -32,9 +32,8 @@ class RankScore(MeanMetric):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why outputs are no embeddings of documents and queries."""
-        if labels is None:
-            return NO_LABELS
-        if problem := numbers_problem(outputs, labels):
+        problem = numbers_problem(outputs, labels)
+        if problem or labels is None:
             return problem
         if outputs.ndim != 2 or outputs.shape[1] < 2:
             return (

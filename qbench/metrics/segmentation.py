@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
-from qbench.metrics.validation import NO_LABELS, numbers_problem
+from qbench.metrics.validation import numbers_problem
 
 UNKNOWN = -1  # the label of a pixel of which nobody says what it is
 
@@ -25,9 +25,8 @@ class MaskScore(WholeMetric):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why outputs are no scores of classes for each pixel of the labels."""
-        if labels is None:
-            return NO_LABELS
-        if problem := numbers_problem(outputs, labels):
+        problem = numbers_problem(outputs, labels)
+        if problem or labels is None:
             return problem
         if outputs.ndim != 4 or labels.ndim != 3 or labels.dtype.kind not in "iu":
             return (

@@ -14,7 +14,7 @@ import numpy as np
 
 from qbench.metrics.base import Array, WholeMetric
 from qbench.metrics.text_rows import are_texts, count_edits, read_text
-from qbench.metrics.validation import NO_LABELS, numbers_problem
+from qbench.metrics.validation import numbers_problem
 
 
 class ErrorRate(WholeMetric):
@@ -27,9 +27,8 @@ class ErrorRate(WholeMetric):
 
     def problem(self, outputs: Array, labels: Array | None, classes: int | None) -> str | None:
         """Why outputs or labels are no texts."""
-        if labels is None:
-            return NO_LABELS
-        if problem := numbers_problem(outputs, labels):
+        problem = numbers_problem(outputs, labels)
+        if problem or labels is None:
             return problem
         for what, rows in (("outputs are", outputs), ("labels are", labels)):
             if not are_texts(rows):

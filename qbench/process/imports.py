@@ -56,11 +56,11 @@ def name_own_cores() -> dict[str, str]:
 def _named_cores() -> Iterator[None]:
     """Nothing changes without the variable, and where the system allows none of its cores."""
     cores = {int(core) for core in os.environ.get(CORES, "").split(",") if core.strip().isdecimal()}
-    if not cores or not hasattr(os, "sched_setaffinity"):
+    if not hasattr(os, "sched_setaffinity"):
         yield
         return
     own = os.sched_getaffinity(0)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # none are named, or none of this system
         os.sched_setaffinity(0, cores)
     try:
         yield

@@ -32,7 +32,7 @@ from qbench.record.stored_run import RunInfo, StoredRun, read_run
 from qbench.replay.comparison import Replayed, find_sha256, list_differences
 from qbench.report import build as report
 from qbench.running.stopped import Asked, read_stopped
-from qbench.suite.quick import OVERRIDES
+from qbench.suite.quick import list_written
 
 # (the suite as asked, the words of the command line, the environment, the cache) -> the run's folder
 Run = Callable[[Asked, list[str], Environment, Path], Path]
@@ -123,7 +123,7 @@ def _list_words(asked: Asked) -> list[str]:
 
 def _run(info: RunInfo, out: Path, *, quiet: bool) -> Run:
     def run(asked: Asked, words: list[str], environment: Environment, cache: Path) -> Path:
-        settings = info.suite.overrides[len(OVERRIDES) if asked.suite.quick else 0 :]
+        settings = list_written(info.suite.overrides, asked.suite.quick)
         return run_suite(
             asked.suite.file,
             words,

@@ -84,9 +84,7 @@ class CaseTracker:
             status, reason = self._broken[reference]
             kind = CaseSkipped if status == "skipped" else CaseError
             error = kind(f"its baseline {reference} has no result: {reason}")
-            for planned in self._compared.get(reference, ()):
-                if planned.case.id not in self._broken:
-                    self.break_cases([planned.case], stage, error, artifacts)
+            self.break_cases([planned.case for planned in self._compared.get(reference, ())], stage, error, artifacts)
 
     def _broken_record(self, case: Case, status: Status, stage: str, reason: str, artifact: Artifact | None) -> Record:
         return Record(

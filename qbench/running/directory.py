@@ -29,7 +29,7 @@ from qbench.record.commit import read_commit
 from qbench.record.schema import Record
 from qbench.record.stored_run import RUN, ExamplesInfo, read_info
 from qbench.suite import Suite
-from qbench.suite.quick import OVERRIDES
+from qbench.suite.quick import list_written
 
 REPORTS = Path("reports")
 PARTS = ("samples", "predictions")
@@ -76,7 +76,7 @@ class RunDirectory:
         words += ["--quick"] if suite.quick else []
         words += ["--on", on] if on else []
         words += ["--artifacts", str(artifacts)] if artifacts else []
-        for override in suite.overrides[len(OVERRIDES) if suite.quick else 0 :]:
+        for override in list_written(suite.overrides, suite.quick):
             words += ["--set", override]
         return shlex.join([*words, "--resume", str(self.path)])
 

@@ -12,7 +12,7 @@ from qbench import suite as suites
 from qbench.errors import UsageError
 from qbench.record.stored_run import RUN, read_info
 from qbench.suite import Suite
-from qbench.suite.quick import OVERRIDES
+from qbench.suite.quick import list_written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def read_stopped(folder: Path, overrides: Sequence[str] = ()) -> Asked:
             f"`qbench run SUITE --resume {folder}`"
         )
     quick = info.quick is not None
-    stored_overrides = info.suite.overrides[len(OVERRIDES) if quick else 0 :]
+    stored_overrides = list_written(info.suite.overrides, quick)
     suite = suites.read(file, (*stored_overrides, *overrides), quick=quick)
     if (reason := consent.why_refused(suite)) is not None:
         settings = [word for override in (*stored_overrides, *overrides) for word in ("--set", override)]

@@ -19,8 +19,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
     A call has as many examples as evaluation gave it, since answers may depend on how many share it: by dynamic ranges,
     and by the kernels that a runtime takes for so many."""
     case = record.case
-    fixed = None if program.single else fixed_batch
-    batch = 1 if program.single else fixed or (case.batch_size if case.mode == "dynamic" else BASE)
+    batch = 1 if program.single else fixed_batch or (case.batch_size if case.mode == "dynamic" else BASE)
     lines = [
         f'"""{_plain(case.id)}: {_USAGE}, or import predict."""',
         "import sys",
@@ -39,7 +38,7 @@ def write_script(program: Program, info: RunInfo, record: Record, fixed_batch: i
         "",
         "def predict(*inputs):  # an array for each input of the network, examples along the first axis",
         "    arrays = [np.ascontiguousarray(preprocess(array)) for array in inputs]",
-        *_indent(_calls(batch, fixed is not None)),
+        *_indent(_calls(batch, batch == fixed_batch)),
         "",
         'if __name__ == "__main__":',
         f'    source, target = sys.argv[1:] if len(sys.argv) == 3 else sys.exit("usage: {_USAGE}")',
@@ -55,10 +54,9 @@ def _preprocessing(examples: ExamplesInfo | None) -> list[str]:
     ordered = f"np.flip(examples, {examples.channel_axis})" if examples.reverse_channels else "examples"
     if not examples.to_float:
         return [f"return {ordered}"]
-    axis = _axis(examples)
     return [
         f"scaled = {ordered}.astype(np.float32) * np.float32({examples.scale!r})",
-        f"return (scaled - {_constant(examples.mean, axis)}) / {_constant(examples.std, axis)}",
+        f"return (scaled - {_constant(examples.mean, examples)}) / {_constant(examples.std, examples)}",
     ]
 
 
@@ -76,16 +74,15 @@ def _axis(examples: ExamplesInfo) -> str:
     """The shape that lays one number per channel along the channels' axis."""
     if examples.channel_axis < 0:
         return f"(-1{', 1' * (-examples.channel_axis - 1)})"
-    dimensions = 1 + len(examples.shapes[0]) if examples.shapes else 4
-    sizes = ["1"] * dimensions
+    sizes = ["1"] * (1 + len(examples.shapes[0]))
     sizes[examples.channel_axis] = "-1"
     return f"({', '.join(sizes)})"
 
 
-def _constant(values: Sequence[float], axis: str) -> str:
+def _constant(values: Sequence[float], examples: ExamplesInfo) -> str:
     if len(values) == 1:
         return f"np.float32({values[0]!r})"
-    return f"np.float32({list(values)!r}).reshape{axis}"
+    return f"np.float32({list(values)!r}).reshape{_axis(examples)}"
 
 
 def _indent(lines: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench import registry
 from qbench.backends.base import BuildJob
+from qbench.backends.own_int8_file import require_alike
 from qbench.errors import BuildError
 from qbench.models.base import Network
 from qbench.quant.onnx import onnxruntime_session
@@ -127,3 +128,24 @@ def test_a_file_that_does_not_fit_the_float_network_is_refused(name, tmp_path):
     wide = by_another_tool(network(tmp_path / "w.onnx", classes=12), tmp_path / "wide.onnx")
     with pytest.raises(BuildError, match=r"has the shape \[8, 12\], that of the float model \[8, 10\]"):
         build(name, wide, tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected", "said"),
+    [
+        (np.zeros((2, 3)), np.zeros((5, 3)), None),  # a file of a fixed batch gives as many as it takes
+        (np.zeros(2), np.zeros(2), None),
+        (np.zeros((2, 4)), np.zeros((2, 3)), r"has the shape \[2, 4\], that of the float model \[2, 3\]"),
+        (np.zeros((2, 3, 1)), np.zeros((2, 3)), "has the shape"),
+        (np.zeros(()), np.zeros(1), "has the shape"),
+        (np.full((2, 3), np.nan), np.zeros((2, 3)), "gives NaN or infinity where the float model gives numbers"),
+        (np.full((2, 3), np.nan), np.full((2, 3), np.inf), None),
+    ],
+)
+def test_the_first_outputs_have_one_shape_and_are_numbers_where_fp32_s_are(outputs, expected, said):
+    """However many examples either was asked."""
+    if said is None:
+        require_alike("own.onnx", outputs, expected)
+        return
+    with pytest.raises(BuildError, match=said):
+        require_alike("own.onnx", outputs, expected)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from qbench.backends import torch_quantize
 from qbench.backends.base import BuildJob, Built
 from qbench.errors import BuildError, ModeImpossible
 from qbench.models.base import Network
+from qbench.quant.analysis import layer_error
 from qbench.quant.recipe import AUTO, Recipe
 
 
@@ -126,9 +130,120 @@ def test_a_training_that_went_wrong_is_not_repeated_by_another_flow(tmp_path, mo
     assert asked == ["fx", "fx", "eager"]
 
 
+def test_each_way_is_given_what_it_needs(tmp_path, monkeypatch):
+    """A training its inputs with their labels and an example of one; the static way its batches; dynamic neither."""
+    calls = []
+
+    class Flow:
+        def static(self, job, batches):
+            calls.append(("static", [len(x) for (x,) in batches()]))
+            return "converted"
+
+        def dynamic(self, job):
+            calls.append(("dynamic", None))
+            return "converted"
+
+    def train(flow, job, inputs, labels, *, checkpoints):
+        calls.append(("qat", [tuple(x.shape) for x in job.example], [len(x) for x in inputs], len(labels), checkpoints))
+        return "converted"
+
+    monkeypatch.setattr("qbench.quant.pytorch.qat.train", train)
+    images = (np.zeros((40, 1, 8, 8), np.float32),)
+    network = Network(kind="torch", module=residual_cnn())
+    for mode in ("static", "dynamic", "qat"):
+        training = (images, np.arange(40)) if mode == "qat" else None
+        job = BuildJob(network=network, mode=mode, recipe=Recipe(), calibration=images, training=training,
+                       folder=tmp_path, checkpoints=tmp_path / "c")  # fmt: skip
+        example = (torch.zeros(7, 1, 8, 8),)
+        quantize_job = torch_quantize.QuantizeJob(network.module, "onednn", Recipe(), example)
+        assert torch_quantize._convert(job, Flow(), quantize_job) == "converted"
+    assert calls[1:] == [("dynamic", None), ("qat", [(1, 1, 8, 8)], [40], 40, tmp_path / "c")]
+    assert sum(calls[0][1]) == 40
+
+
 def test_the_frameworks_default_is_the_tutorials_flow(tmp_path):
     """What is compared as torch's own default has no other way in."""
     backend = registry.load("backend", "onednn")
     assert backend.resolve("static", Recipe(framework_default=True)).flow == "fx"
     assert backend.resolve("static", Recipe()).flow == AUTO
     assert backend.resolve("dynamic", Recipe()).flow == "eager"
+
+
+def job_of(mode: str = "static", examples: int = 40, **changes: Any) -> BuildJob:
+    """A job of a small network; nothing is built."""
+    images = (np.arange(examples, dtype=np.float32).reshape(examples, 1, 1, 1),)
+    network = Network(kind="torch", module=residual_cnn())
+    return BuildJob(
+        network=network, mode=mode, recipe=Recipe(**changes), calibration=images, training=None, folder=Path("unused")
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "sizes"),
+    [
+        ({}, [16, 16, 8]),
+        ({"most": 32}, [16, 16]),
+        ({"size": 1, "most": 3}, [1, 1, 1]),
+        ({"size": 8, "most": 8}, [8]),
+        ({"size": 7, "most": 50}, [7, 7, 7, 7, 7, 5]),
+    ],
+)
+def test_calibration_examples_come_in_batches_and_again(keys: dict[str, int], sizes: list[int]) -> None:
+    """The first ones, each once, in their order; a second pass begins anew."""
+    batches = torch_quantize.read_calibration_batches(job_of(), **keys)
+    for _ in range(2):
+        passed = [x for (x,) in batches()]
+        assert [len(x) for x in passed] == sizes
+        assert torch.cat(passed).flatten().tolist() == list(range(sum(sizes)))
+
+
+BOTH = "by the flow fx: a; by the flow eager: b"
+UNTRIED = "; leave `flow` out, and eager is tried, too"
+
+
+@pytest.mark.parametrize(
+    ("refusals", "mode", "changes", "said"),
+    [
+        ({"fx": "a", "eager": "b"}, "static", {}, f"{BOTH}; onnxruntime and openvino need neither"),
+        ({"fx": "a", "eager": "b"}, "qat", {}, BOTH),
+        ({"fx": "a", "eager": "a"}, "static", {}, "a"),
+        ({"fx": "a"}, "static", {}, f"a{UNTRIED}"),
+        ({"fx": "a"}, "qat", {}, f"a{UNTRIED}"),
+        ({"eager": "a"}, "static", {}, "a; leave `flow` out, and fx is tried, too"),
+        ({"fx": "a"}, "dynamic", {}, "a"),
+        ({"fx": "a"}, "static", {"framework_default": True}, "a"),
+        ({"pt2e": "a"}, "static", {}, "a"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_is_left_to_try(
+    refusals: dict[str, str], mode: str, changes: dict[str, Any], said: str
+) -> None:
+    """Another flow of torch's where there is one; other runtimes where all refused in their own words."""
+    raised = {name: ModeImpossible(text) if name == "fx" else BuildError(text) for name, text in refusals.items()}
+    joined = torch_quantize._join_refusals(raised, job_of(mode, **changes))
+    assert (str(joined), type(joined)) == (said, type(next(iter(raised.values()))))
+
+
+def test_names_that_rewriting_folded_away_are_skipped_no_more() -> None:
+    """They stand in the network as written; what stands in neither is left for the error that names it."""
+    job = job_of(skip_layers=("stem", "norm", "no*", "typo", "h*"))
+    prepared = nn.ModuleDict({"stem": nn.Identity(), "head": nn.Identity()})
+    assert {"stem", "norm", "head"} <= {name for name, _ in job.network.module.named_modules()}
+    assert torch_quantize._without_folded(job, prepared).skip_layers == ("stem", "typo", "h*")
+
+
+def test_layers_that_cannot_be_held_against_fp32_are_a_note(monkeypatch) -> None:
+    """A good variant is not lost over it; a layer that is equal has no number of decibels, which JSON has none for."""
+    equal = layer_error.ComparedLayer(name="a", sqnr_db=math.inf)
+    near = replace(equal, sqnr_db=40.0)
+    monkeypatch.setattr(layer_error, "measure_layers", lambda module, int8, batches: [equal, near])
+    numbers, notes = torch_quantize._layer_numbers(job_of(), None)
+    assert [(each["sqnr_db"], each["reason"]) for each in numbers] == [(None, "equal to fp32"), (40.0, None)]
+    assert notes == ()
+
+    def fail(module, int8, batches):
+        assert [len(x) for (x,) in batches()] == [8]
+        raise BuildError("no hooks")
+
+    monkeypatch.setattr(layer_error, "measure_layers", fail)
+    assert torch_quantize._layer_numbers(job_of(), None) == ((), ("its layers are not held against fp32: no hooks",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from qbench.backends import torch_runner
 from qbench.backends.base import BuildJob
 from qbench.backends.torch_runner import SingleExampleRunner, TorchScriptBackend, TorchScriptRunner
+from qbench.errors import BuildError
 from qbench.models.base import Network
-from qbench.quant.artifacts import tracing
+from qbench.quant.artifacts import torchscript, tracing
 from qbench.quant.recipe import Recipe
 
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -132,3 +134,44 @@ def test_a_backend_of_torch_says_how_torch_is_installed(monkeypatch: pytest.Monk
     assert torch_runner.torch_missing() is None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert torch_runner.torch_missing() == torch_runner.MISSING
+
+
+class Random(torch.nn.Module):
+    """Another answer at each call, also in eval mode."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rand(())
+
+
+class Pairs(torch.nn.Module):
+    """Takes two examples at a time."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"), [(Random(), "differ from call to call"), (Pairs(), "batch of 1|single|one example")]
+)
+def test_a_network_answers_one_example_and_the_same_each_time(module: torch.nn.Module, said: str) -> None:
+    """What does not is refused before anything is built."""
+    with pytest.raises(BuildError, match=said):
+        torch_runner.one_example(replace(job(), network=Network(module=module, kind="torch"), calibration=(ROWS,)))
+    plain = replace(job(), network=Network(module=torch.nn.Identity(), kind="torch"), calibration=(ROWS,))
+    assert [tensor.tolist() for tensor in torch_runner.one_example(plain)] == [ROWS[:1].tolist()]
+
+
+@pytest.mark.parametrize(("tolerance", "allowed"), [(None, torchscript.FREEZE_TOLERANCE), (0.25, 0.25)])
+def test_a_file_is_proven_on_probes_and_tried_on_examples(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tolerance: float | None, allowed: float
+) -> None:
+    """To the tolerance of fp32 and int8 unless another one is asked for."""
+    calls: list[Any] = []
+
+    def save(module: Any, probes: Any, file: Path, examples: Any, *, tolerance: float) -> str:
+        calls.append((module, len(probes), file, len(list(examples)), tolerance))
+        return "a note"
+
+    monkeypatch.setattr(torchscript, "save", save)
+    assert torch_runner.save("module", job(), tmp_path / "m.pt", tolerance=tolerance) == "a note"
+    assert calls == [("module", 2, tmp_path / "m.pt", 3, allowed)]

@@ -239,3 +239,11 @@ def test_memory_that_runs_out_is_no_answer() -> None:
     data: Any = SimpleNamespace(evaluation=lambda start, stop: (np.ones((1, 2), np.float32),))
     with pytest.raises(RuntimeError, match="allocate"):
         as_called._answers_alike(run_out, data, answers(np.ones((1, 2), np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("count", "positions"), [(1, [0]), (2, [0, 1]), (3, [0, 2, 1]), (5, [0, 4, 2, 1, 3]), (8, [0, 4, 2, 6, 1, 5, 3, 7])]
+)
+def test_positions_are_numbers_read_backwards(count: int, positions: list[int]) -> None:
+    """In as few binary digits as there are."""
+    assert list(spread_positions(count)) == positions

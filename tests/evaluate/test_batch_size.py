@@ -105,3 +105,22 @@ def test_any_other_error_is_told(room, error):
     """Only memory is a reason to take fewer; and where one example does not fit, that is told."""
     with pytest.raises(type(error), match=str(error)):
         Machine(call=1.0, room=room, error=error).choose(10_000)
+
+
+def test_a_runtime_that_is_cold_is_warmed_up_before_it_is_timed():
+    """Else the width that it warmed up with would seem slow."""
+
+    class Cold(Machine):
+        def __call__(self, start, stop):
+            rows = super().__call__(start, stop)
+            self.now += 1e6 if len(self.widths) == 2 else 0.0
+            return rows
+
+    assert Cold(each=1.0).choose(10_000) == BASE
+
+
+@pytest.mark.parametrize(("room", "width"), [(7, 4), (3, 2), (1, 1)])
+def test_a_width_is_a_whole_number_also_where_it_was_halved(room, width):
+    """Slices of arrays take no other."""
+    halved = Machine(room=room).choose(10_000)
+    assert (halved, type(halved)) == (width, int)

@@ -41,6 +41,7 @@ def test_what_is_not_there_is_told_with_the_command_that_fetches_it(root):
     reason = explain_missing(root, HOST)
     assert f"onnxruntime {list_versions()['onnxruntime']}" in str(reason)
     assert f"`qbench doctor --prepare {HOST}`" in str(reason)
+    assert "numpy" not in str(reason), "it is no engine"
     with pytest.raises(CaseSkipped, match="--prepare"):
         open_environment(root, HOST)
     assert not find_folder(root).exists()

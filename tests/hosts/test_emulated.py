@@ -34,6 +34,12 @@ def test_an_arm_cpu_without_its_prefix_says_how_it_is_spelled():
     assert isinstance(registry.load("host", "qemu:arm64-max"), EmulatedArm)
 
 
+def test_the_emulator_says_whether_it_has_an_x86_cpu(monkeypatch):
+    """It alone knows."""
+    monkeypatch.setattr(emulated, "QEMU", SimpleNamespace(prefix="qemu:", explain_missing=lambda cpu: f"no {cpu}"))
+    assert registry.load("host", "qemu:Nehalem").missing() == "no Nehalem"
+
+
 def test_the_emulator_itself_is_asked_for_its_version(monkeypatch):
     """Not what it emulates, nor the Python that runs there."""
     identity = SimpleNamespace(cpu="Some CPU", isa=("avx", "avx2"))

@@ -115,6 +115,9 @@ def test_versions_are_read_back_and_must_be_those_of_here(installed):
     told = host.prepare(store.open_cache(), lambda step: None)
     assert told.startswith("qemu:arm64-max: Python 3.11.2, numpy ")
     assert f"onnxruntime {list_versions()['onnxruntime']}" in told
+    with (installed / "versions").open("a") as said:
+        said.write("what a package prints\nwhile\n")
+    assert host.prepare(store.open_cache(), lambda step: None) == told
     write_versions(installed, {"onnxruntime": "0.1"})
     with pytest.raises(UsageError, match="has onnxruntime 0.1 and this machine"):
         host.prepare(store.open_cache(), lambda step: None)

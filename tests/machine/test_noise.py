@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.machine import fingerprint
-from qbench.machine.noise import Noise, Reading, Watched, decidable, judged, noise, watched
+from qbench.machine.noise import Noise, Reading, Watched, _size, decidable, judged, noise, watched
 from qbench.process.child_process import Limits
 from qbench.stats.interval_type import Interval
 
@@ -213,6 +213,12 @@ def test_a_call_is_as_long_as_that_of_a_small_model() -> None:
 
     watched(0.0, clock=slow.clock, work=work_slowly, read=lambda: 5600)
     assert set(slow_sizes) == {1}
+    started = Machine()
+
+    def work_after_a_start(arm: int, size: int) -> None:
+        started.work(arm, 900 + size)
+
+    assert _size(started.clock, work_after_a_start) + 900 == pytest.approx(7000, rel=0.3)
 
 
 def test_the_order_of_the_arms_is_drawn_and_each_block_runs_one_of_them() -> None:

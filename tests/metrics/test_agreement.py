@@ -72,9 +72,9 @@ def test_only_rows_without_a_negative_number_that_add_up_to_1_are_probabilities(
 
 def test_sqnr_known_answers() -> None:
     """A tenth of the signal as error is 20 dB; equal outputs are cut at 100 dB, and an error on no signal at -100."""
-    fp32 = np.array([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
-    int8 = np.array([[3.0, 4.5], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [1e-9, 0.0]])
-    assert SQNR.per_example(int8, fp32) == pytest.approx([20.0, 100.0, 0.0, 100.0, -100.0])
+    fp32 = np.array([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
+    int8 = np.array([[3.0, 4.5], [3.0, 4.0 + 5 * 10**-4.95], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [1e-9, 0.0]])
+    assert SQNR.per_example(int8, fp32) == pytest.approx([20.0, 99.0, 100.0, 0.0, 100.0, -100.0])
 
 
 def test_sqnr_of_rounding_to_b_bits_is_six_decibels_a_bit() -> None:

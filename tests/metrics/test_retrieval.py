@@ -12,6 +12,7 @@ from sklearn.metrics import ndcg_score
 from qbench import registry
 from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import score_predictions
+from qbench.metrics import retrieval
 from qbench.metrics.retrieval import BY_FP32, RankScore
 
 
@@ -46,8 +47,9 @@ def rank(vectors: np.ndarray, labels: np.ndarray, gains: np.ndarray) -> list[tup
 
 @pytest.mark.parametrize("k", [1, 3, 10, 100])
 @pytest.mark.parametrize("seed", range(6))
-def test_ndcg_is_that_of_scikit_learn(seed: int, k: int) -> None:
-    """Of each query that has a relevant document, to 1e-9, with graded judgements."""
+def test_ndcg_is_that_of_scikit_learn(seed: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each query that has a relevant document, to 1e-9, with graded judgements; a few queries at a time."""
+    monkeypatch.setattr(retrieval, "_BLOCK", 5)
     vectors, labels, gains = search(seed)
     expected = [ndcg_score([row], [similar], k=k, ignore_ties=True) for row, similar in rank(vectors, labels, gains)]
     metric = registry.load("metric", f"ndcg@{k}")

@@ -59,7 +59,7 @@ def test_a_resample_without_a_class_scores_0() -> None:
         (np.zeros((2, 3, 2, 2)), np.zeros((2, 4, 4), int), None, "scale the network's outputs to the size"),
         (np.zeros((2, 3, 4, 4)), np.zeros((2, 4, 4), int), 4, "the model has 3 classes for each pixel, the data set 4"),
         (np.zeros((2, 3, 4, 4)), np.full((2, 4, 4), 3), None, "a mask holds the class 3; the model has 3, 0 to 2"),
-        (np.zeros((2, 3, 4, 4)), np.full((2, 4, 4), -2), None, "a mask holds the class -2"),
+        (np.zeros((2, 3, 4, 4)), np.arange(32).reshape(2, 4, 4) % 4 - 2, None, "a mask holds the class -2"),
         (np.zeros((2, 3, 4, 4)), np.full((2, 4, 4), -1), None, "no pixel of the masks has a class"),
         (np.full((2, 3, 4, 4), np.nan), np.zeros((2, 4, 4), int), None, "2 of 2 outputs are NaN or infinite"),
     ],

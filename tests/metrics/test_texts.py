@@ -53,6 +53,7 @@ def test_edits_are_counted(written: str, reference: str, edits: int) -> None:
 
 def test_a_change_has_limits_by_text() -> None:
     """More errors are a larger number, which is worse."""
+    assert not CER.higher_is_better
     random = np.random.default_rng(0)
     references = ["".join(random.choice(list("abcdef"), 20)) for _ in range(80)]
     worse = [text if number % 4 else text[:-4] for number, text in enumerate(references)]
@@ -77,6 +78,7 @@ TEXTS = rows(["ab", "c"])
         (TEXTS - 1, TEXTS, "outputs are int64"),
         (TEXTS, np.full((2, 3), -1), "all texts of the labels are empty"),
         (TEXTS, None, "the data set has no labels"),
+        (TEXTS, TEXTS[:1], "2 outputs for 1 labels"),
     ],
 )
 def test_what_is_no_text_is_told(outputs: Any, labels: Any, words: str) -> None:

@@ -88,6 +88,11 @@ def changes_its_mind(outputs, labels):
     wrong = outputs.argmax(axis=1) != labels
     return wrong.mean() if wrong.any() else wrong * 1.0
 
+def by_name(outputs, held):
+    fields = held if isinstance(held, dict) else {"label": held}
+    parts = enumerate([*outputs.values(), *fields.values()], 1)
+    return sum(part.reshape(len(part), -1).sum(1) * n for n, part in parts)
+
 NUMBER = 3
 """
 LABELS = np.arange(40) % 8
@@ -147,6 +152,20 @@ def test_against_fp32_it_is_given_fp32s_outputs(metric):
     assert one_output.score_predictions(actual, {"outputs": outputs()}, None, None).value == 0.0
 
 
+def test_several_outputs_are_given_by_name(metric):
+    """Of a row that holds them beside each other each has its part, in its shape; so have those of fp32."""
+    rows = np.arange(14.0).reshape(2, 7)
+    layout = {"boxes": (2, 2), "scores": (3,)}
+    of_labels = metric("by_name").of_outputs(layout)
+    boxes, scores = rows[:, :4].sum(1), rows[:, 4:].sum(1)
+    assert of_labels.per_example(rows, np.array([7, 8])).tolist() == (boxes + 2 * scores + [21, 24]).tolist()
+    of_fp32 = metric("by_name", against="fp32").of_outputs(layout)
+    assert (
+        of_fp32.per_example(rows, rows[::-1]).tolist()
+        == (boxes + 2 * scores + 3 * boxes[::-1] + 4 * scores[::-1]).tolist()
+    )
+
+
 def test_missing_labels_are_told_with_the_way_out(metric):
     """A function that takes labels cannot judge data without them."""
     assert "write `against: fp32` beside python" in str(metric("right").problem(outputs(), None, 8))
@@ -182,7 +201,7 @@ def test_a_function_that_writes_into_its_arguments_spoils_nothing(metric):
         ("leaves", r"my.py:\d+: SystemExit$"),
         ("chatty", r"my.py:\d+: ValueError: two lines \\udcff y{470,490}$"),
         ("NUMBER", r"my.py: 'NUMBER' is int, not a function"),
-        ("gone", r"my.py: no 'gone' in this file; it has Odd, changes_its_mind, "),
+        ("gone", r"my.py: no 'gone' in this file; it has Odd, by_name, changes_its_mind, "),
     ],
 )
 def test_what_a_function_does_wrong_is_told_at_its_place(metric, function, said):

@@ -20,27 +20,35 @@ def test_more_places_are_taken_only_while_they_are_free():
 
 
 def test_whoever_waits_for_a_first_place_comes_before_a_second_one():
-    """``wanted`` says so, and nobody gets a spare place meanwhile."""
-    slots, entered = Slots(2), threading.Event()
+    """``is_waited_for`` says so while anybody does, and nobody gets a spare place meanwhile."""
+    slots, entered, leave = Slots(2), threading.Event(), threading.Event()
 
     def wait():
         with slots.occupy():
             entered.set()
+            leave.wait(10)
 
     with slots.occupy():
         assert slots.take_spare()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        while not slots.is_waited_for:
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while slots._waiting < len(threads):
             pass
         assert not slots.take_spare()
         slots.give_back()
         assert entered.wait(10)
+        assert slots.is_waited_for
+        assert not slots.take_spare()
+        leave.set()
+    for thread in threads:
         thread.join()
     assert not slots.is_waited_for
+    assert [slots.take_spare() for _ in range(3)] == [True, True, False]
 
 
 def test_there_is_one_place_at_least():
     """None at all would wait for ever."""
     with pytest.raises(ValueError, match="at least 1, got 0"):
         Slots(0)
+    assert Slots(1).take_spare()

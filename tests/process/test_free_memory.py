@@ -10,7 +10,7 @@ import pytest
 from qbench.process.free_memory import count_free_bytes, read_free_bytes
 
 GIB = 2**30
-MEMINFO = "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n"
+MEMINFO = "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapFree: 4 kB\n"
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,5 @@ def test_a_system_that_does_not_tell_is_asked_otherwise(monkeypatch: pytest.Monk
     """Where there is no ``/proc``, psutil knows."""
     monkeypatch.setattr("qbench.process.free_memory.read_free_bytes", lambda: None)
     assert count_free_bytes() > 0
+    monkeypatch.setattr("qbench.process.free_memory.read_free_bytes", lambda: 5)
+    assert count_free_bytes() == 5

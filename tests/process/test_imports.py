@@ -81,3 +81,15 @@ def test_the_variable_lists_cores() -> None:
     """It is read back as it is written, on the machine and for others."""
     assert imports.name_cores((0, 3)) == {"QBENCH_IMPORT_CORES": "0,3"}
     assert imports.name_own_cores() == imports.name_cores(CORES)
+
+
+def test_what_is_imported_ahead_is_there_at_the_end_of_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun when it is returned, and holds no process open."""
+    (tmp_path / "imported_ahead.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    thread = imports.import_ahead(["imported_ahead"])
+    thread.join()
+    assert thread.daemon
+    assert sys.modules.pop("imported_ahead").__name__ == "imported_ahead"

@@ -13,7 +13,7 @@ from qbench.decide.cases import setting_of
 from qbench.decide.decision_type import Decision
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run
-from qbench.replay.comparison import find_sha256, list_differences
+from qbench.replay.comparison import Replayed, find_sha256, list_differences
 
 
 def stored(folder: Path, record: Record, classes: tuple[int, ...] = (0, 1), **described: Any) -> StoredRun:
@@ -56,6 +56,22 @@ def test_differences_stand_in_the_order_of_a_run(tmp_path: Path) -> None:
     assert str(differences[1]) == f"artifact of {CASE}: {'1' * 16}, now {'2' * 16}"
     assert str(differences[2]).startswith(f"answers of {CASE}: 2 examples, now 1 of 2 in other bits, by 1 at most")
     assert str(differences[4]) == f"decision of net, 1 thread, batch 1: ship {CASE}, now ship"
+
+
+def test_fp32_stands_before_what_is_held_against_it(tmp_path: Path) -> None:
+    """However the records stand: what changed in fp32 is the cause of what changed behind it."""
+    old = replace(stored(tmp_path / "a", of("1")), records=(of("1"), fp32()))
+    plain = fp32()
+    assert plain.artifact is not None
+    new = replace(old, records=(of("2"), replace(plain, artifact=replace(plain.artifact, sha256="3" * 64))))
+    differences = list_differences(old, new, ((), ()))
+    assert [(difference.what, difference.where) for difference in differences] == [
+        ("artifact", plain.case.id),
+        ("artifact", CASE),
+    ]
+    numbers = {"suite": "s", "before": old, "after": new, "artifacts": 2, "answers": 0, "settings": 0}
+    assert Replayed(**numbers, differences=differences).exit_code == 1
+    assert Replayed(**numbers, differences=()).exit_code == 0
 
 
 def test_a_case_that_is_not_as_it_was(tmp_path: Path) -> None:

@@ -165,5 +165,6 @@ def test_an_error_ends_everything_that_happens_beside_it(monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         context.run_parallel("build", [0, 1, 2, 3, 4, 5, 6, 7], work)
     assert context.tracker.stopping
+    assert ended.is_set()
     assert len(begun) < 8
     assert fleet is None or fleet.cancelled == 1

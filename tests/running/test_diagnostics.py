@@ -14,7 +14,8 @@ from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import WorkerError
 from qbench.evaluate import kept_pictures
 from qbench.record.schema import Accuracy
-from qbench.running.diagnostics import explain_guessing, keep_flip_images, warn_of_guessing
+from qbench.running import diagnostics
+from qbench.running.diagnostics import explain_guessing, keep_flip_images, keep_layer_numbers, warn_of_guessing
 
 IMAGES = np.linspace(0, 255, 2 * 48).reshape(2, 3, 4, 4).astype(np.uint8)
 
@@ -118,3 +119,50 @@ def test_a_run_without_images_goes_on(monkeypatch):
     notes = []
     keep_images({FP32: "a", INT8: "b"}, notes)
     assert notes == ["the report shows no images of changed examples: the disk is full"]
+
+
+@pytest.mark.parametrize("clips", [True, False])
+def test_the_layers_of_each_int8_variant_are_kept(monkeypatch, clips):
+    """Of those with open cases, an artifact and an fp32 of their runtime; with what evaluation data clips, or as the
+    build has them where that is not known."""
+
+    def variant(model, mode, backend):
+        return SimpleNamespace(id=f"{model}/{mode}/{backend}", model=SimpleNamespace(name=model), mode=mode,
+                               backend=backend)  # fmt: skip
+
+    def built(numbers):
+        conversion = SimpleNamespace(layer_numbers=numbers)
+        return SimpleNamespace(artifact=SimpleNamespace(built=SimpleNamespace(conversion=conversion)))
+
+    have = {
+        "a/fp32/torch": built(()),
+        "a/static/x86": built(("as built",)),
+        "a/static/onednn": built(()),
+        "a/dynamic/onnxruntime": built(("no fp32 of its runtime",)),
+        "a/bf16/torch": built(("no int8",)),
+        "b/fp32/torch": built(()),
+    }
+    names = [*have, "b/static/x86"]
+    opened = [SimpleNamespace(case=SimpleNamespace(variant=variant(*name.split("/")))) for name in names]
+    written, notes, stages = [], [], []
+
+    def rows(variants, network, data, **_):
+        assert (list(variants), network) == (["a/static/x86", "a/static/onednn"], "network a")
+        if clips:
+            return {"a/static/x86": ("clipped",), "a/static/onednn": ()}
+        raise WorkerError("no memory")
+
+    monkeypatch.setattr(diagnostics, "rows", rows)
+    context = SimpleNamespace(
+        tracker=SimpleNamespace(open_cases=lambda: opened),
+        progress=SimpleNamespace(stage=lambda *said: stages.append(said), note=notes.append, advance=stages.append),
+        directory=SimpleNamespace(write_layers=lambda name, layers: written.append((name, layers))),
+        cache=None,
+        limits=None,
+        report_under=lambda name: None,
+    )
+    prepared = SimpleNamespace(models={"a": "network a", "b": "network b"}, data=None)
+    keep_layer_numbers(context, prepared, have)
+    assert written == [("a/static/x86", ("clipped",) if clips else ("as built",))]
+    assert notes == ([] if clips else ["a: what its layers clip is not known: no memory"])
+    assert stages == [("layers", 1), "a"]

@@ -193,6 +193,8 @@ def test_the_command_that_goes_on_asks_for_the_same(
     run = RunDirectory(Path("reports/s/a b"))
     command = run.resume_command(parse_suite(*overrides, quick=quick), only, on)
     assert command == f"qbench run s.yaml {words}--resume 'reports/s/a b'"
+    kept = run.resume_command(parse_suite(), None, artifacts=Path("a b"))
+    assert kept == "qbench run s.yaml --artifacts 'a b' --resume 'reports/s/a b'"
 
 
 def test_layers_are_found_by_their_variant(tmp_path: Path) -> None:

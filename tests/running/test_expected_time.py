@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from made_records import int8
+from made_records import failed, int8
 
 from qbench.record.jsonl import to_line
 from qbench.record.schema import ArtifactFacts
@@ -101,6 +101,8 @@ def test_what_the_only_run_made_is_not_made_again(tmp_path: Path) -> None:
     keep(tmp_path, "1", started=began.isoformat())
     keys = [digit * 64 for digit in "ab"]
     lines = [to_line(replace(int8(f"net/static/onednn/t1/b{i}"), artifact=keyed(key))) for i, key in enumerate(keys, 1)]
+    others = (failed("net/static/x86/t1/b1"), int8("net/qat/x86/t1/b1"))
+    lines += [to_line(record) for record in others]  # they name no folder of the cache
     (tmp_path / "1/records.jsonl").write_text("".join(f"{line}\n" for line in lines))
     for key, made, build in zip(keys, (5.0, 9.0), (20.4, 0.8), strict=True):
         folder = tmp_path / "cache/artifacts" / key

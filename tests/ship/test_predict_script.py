@@ -71,6 +71,26 @@ def test_examples_are_preprocessed_to_the_bit_as_in_the_suite(
 
 
 @pytest.mark.parametrize(
+    ("channels", "axis", "shape", "words"),
+    [
+        (1, 1, (3, 2, 2), "np.float32(0.5)"),
+        (2, 1, (2, 7, 7), "np.float32([0.5, 0.5]).reshape(1, -1, 1, 1)"),
+        (2, 1, (2, 7), "np.float32([0.5, 0.5]).reshape(1, -1, 1)"),
+        (2, 2, (7, 2), "np.float32([0.5, 0.5]).reshape(1, 1, -1)"),
+        (2, -1, (7, 7, 2), "np.float32([0.5, 0.5]).reshape(-1)"),
+        (2, -3, (2, 7, 7), "np.float32([0.5, 0.5]).reshape(-1, 1, 1)"),
+    ],
+)
+def test_one_number_for_each_channel_lies_along_the_channels_axis(
+    channels: int, axis: int, shape: tuple[int, ...], words: str
+) -> None:
+    """However many dimensions the examples have; one for all needs no shape."""
+    halves = Preprocessing(mean=(0.5,) * channels, std=(0.5,) * channels, channel_axis=axis)
+    told = info(halves, shape)
+    assert f"return (scaled - {words}) / {words}\n" in write_script(PROGRAM, told, record(), None)
+
+
+@pytest.mark.parametrize(
     ("mode", "batch", "fixed", "single", "calls"),
     [
         ("static", 1, None, False, [5]),  # up to 8, as evaluation calls it: torch's kernels for 16 round otherwise

@@ -12,6 +12,7 @@ from made_runs import run_folder
 
 import qbench
 from qbench.backends.program import Program
+from qbench.record.commit import Commit
 from qbench.record.stored_run import SuiteInfo, read_run
 from qbench.ship.provenance import describe, list_requirements
 
@@ -68,3 +69,6 @@ def test_where_a_folder_came_from(tmp_path: Path) -> None:
         "machine": described.environment,
         "record": asdict(run.records[0]),
     }
+    commit = Commit(sha="a" * 40, subject="s", changed=True)
+    committed = replace(run, info=replace(run.info, commit=commit))
+    assert describe(committed, run.records[0])["suite"]["commit"] == asdict(commit)

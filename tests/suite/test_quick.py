@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qbench.suite import Suite, parse
+from qbench.suite.quick import list_written
 
 SMALL = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
 
@@ -61,3 +62,9 @@ def test_a_broken_suite_is_told_at_its_place(key: str) -> None:
 
     with pytest.raises(SuiteError, match=f"{key}"):
         look(f"{SMALL}{key}: 3\n")
+
+
+def test_what_somebody_wrote_stands_behind_what_a_quick_look_changes() -> None:
+    """Of a run proper all overrides were written."""
+    quick, plain = look(SMALL, "limits.train_qat=true"), parse(SMALL, overrides=("limits.train_qat=true",))
+    assert list_written(quick.overrides, True) == list_written(plain.overrides, False) == ("limits.train_qat=true",)

@@ -144,15 +144,14 @@ class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to m
                     inputs.setdefault(source, Seen()).add(value.detach().numpy())
         result = super().run_node(n)
         parts = result if isinstance(result, tuple | list) else (result,)
-        if parts and all(isinstance(part, torch.Tensor) and part.is_floating_point() for part in parts):
+        if all(isinstance(part, torch.Tensor) and part.is_floating_point() for part in parts):
             self.floats.add(n)
         return result
 
 
 def _is_for_layers(graph_module: Any, node: Any) -> bool:
     """Whether all that reads a join's values computes with weights."""
-    ends = list(_list_ends(graph_module, node, set()))
-    return bool(ends) and all(_multiplies(graph_module, end) for end in ends)
+    return all(_multiplies(graph_module, end) for end in _list_ends(graph_module, node, set()))
 
 
 def _list_ends(graph_module: Any, node: Any, seen: set[Any]) -> Iterator[Any]:
@@ -179,8 +178,6 @@ def _name(graph_module: Any, node: Any) -> str:
         return type(graph_module.get_submodule(node.target)).__name__.lower()
     if node.op == "call_method":
         return str(node.target)
-    if node.op != "call_function":
-        return ""
     packet = getattr(node.target, "overloadpacket", None)
     return str(getattr(packet or node.target, "__name__", ""))
 
@@ -259,8 +256,7 @@ def _wrap(traced: Any, node: Any) -> None:
     part = traced.get_submodule(node.target)
     if any(True for _ in part.parameters()):
         return
-    name = node.target if len(node.target.split(".")) == 1 else node.target.replace(".", "_")
-    name = free_name(traced, f"{name}_float")
+    name = free_name(traced, f"{node.target.replace('.', '_')}_float")
     traced.add_submodule(name, FloatModule(part).train(traced.training))
     node.target = name
 

@@ -129,8 +129,6 @@ def mapping(
     closed = [name for name, part in module.named_modules() if name and _is_closed(part)]
     for name in (*closed, *float_layers):
         configured.set_module_name(name, None)
-    for kind in float_calls.OPAQUE:
-        configured.set_object_type(kind, None)
     return configured
 
 

@@ -131,7 +131,8 @@ def float_weights(prepared: Any) -> Mapping[str, Any]:
     a BatchNorm that a fused layer still holds is multiplied in."""
     weights = {}
     for name, part in prepared.named_modules():
-        inner = part[0] if isinstance(part, torch.nn.Sequential) and len(part) else part
+        # Fused layers are torch.nn.Sequential; those with fake quantization hold their weight themselves.
+        inner = part[0] if isinstance(part, torch.nn.Sequential) and len(part) and not hasattr(part, "weight") else part
         weight, norm = getattr(inner, "weight", None), getattr(inner, "bn", None)
         if not isinstance(weight, torch.Tensor) or weight.dim() < 2:
             continue

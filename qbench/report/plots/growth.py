@@ -104,20 +104,20 @@ def list_lines(cases: Sequence[FrameCase], by: By) -> tuple[list[GrowthLine], in
     """The variants that were measured at several, at most ``MOST`` in at most four panels, those that a decision names
     first; and how many are left out."""
     by_the_other: By = "batch_size" if by == "threads" else "threads"
-    by_line: dict[tuple[str, str, int], dict[int, FrameCase]] = {}
+    by_line: dict[tuple[str, str, int], dict[int, tuple[FrameCase, float]]] = {}
     for case in cases:
-        if case.number("throughput_per_second"):
+        if rate := case.number("throughput_per_second"):
             model = case.setting.replace(str(case["case.setting"]), str(case["case.model"]), 1)
             name = (model, case.variant, int(case.number(f"case.{by_the_other}") or 1))
-            by_line.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case
+            by_line.setdefault(name, {})[int(case.number(f"case.{by}") or 1)] = case, rate
     lines = []
     for (model, _, fixed), by_count in by_line.items():
         if len(by_count) > 1:
             counts = tuple(sorted(by_count))
-            rates = [by_count[count].number("throughput_per_second") or 0.0 for count in counts]
-            named = next((case for case in by_count.values() if case.role), by_count[counts[0]])
+            first, least = by_count[counts[0]]
+            named = next((case for case, _ in by_count.values() if case.role), first)
             words = f"batch {fixed}" if by_the_other == "batch_size" else f"{fixed} thread{'s' if fixed > 1 else ''}"
-            gain = tuple(rate / rates[0] for rate in rates)
+            gain = tuple(by_count[count][1] / least for count in counts)
             lines.append(GrowthLine(case=named, panel=f"{model}, {words}", at=counts, gain=gain))
     panels = list(dict.fromkeys(line.panel for line in lines))[:_MOST_PANELS]
     drawable = [line for line in lines if line.panel in panels]

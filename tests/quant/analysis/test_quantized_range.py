@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -116,3 +117,70 @@ def test_an_input_with_two_quantizers_has_the_narrower_range():
     """A value is clipped if one of them clips it."""
     wide, narrow = InputRange(low=-4, high=1, step=0.1), InputRange(low=-1, high=2, step=0.2)
     assert quantized_range.narrowest([wide, narrow]) == InputRange(low=-1, high=1, step=0.2)
+
+
+def read_onnx(tmp_path, body, head="float[1,1,4,4] x", held="float s = {0.5}, uint8 z = {128}"):
+    """The ranges of the inputs of a file in onnx's text form, whose scale is a half and whose zero is in the middle."""
+    text = f'<ir_version: 8, opset_import: ["" : 18]> g ({head}) => (uint8[a] y) <{held}> {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    return [
+        None if each is None else (each.low, each.high) for each in quantized_range.range_of_onnx(tmp_path / "m.onnx")
+    ]
+
+
+WHOLE, PADS = (-64.0, 63.5), "pads = Constant <value = int64[8] {0,0,1,1,0,0,1,1}> ()"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = QuantizeLinear (x, s, z)", [WHOLE]),
+        ("y = QuantizeLinear (x, s)", [(0.0, 127.5)]),
+        ("t = Constant <value = float {0.5}> () y = QuantizeLinear (x, t, z)", [WHOLE]),
+        ("t = Constant <value_float: float = 0.5> () y = QuantizeLinear (x, t, z)", [None]),
+        (f"{PADS} p = Pad (x, pads) y = QuantizeLinear (p, s, z)", [WHOLE]),
+        (f'{PADS} p = Pad <mode: string = "constant"> (x, pads, s) y = QuantizeLinear (p, s, z)', [None]),
+        (f"{PADS} v = Constant <value = float {{0}}> () p = Pad (x, pads, v) y = QuantizeLinear (p, s, z)", [WHOLE]),
+        (f"{PADS} v = Neg (s) p = Pad (x, pads, v) y = QuantizeLinear (p, s, z)", [None]),
+        (f'{PADS} p = Pad <mode: string = "reflect"> (x, pads) y = QuantizeLinear (p, s, z)', [None]),
+        ("p = Transpose (x) q = Identity (p) y = QuantizeLinear (q, s, z)", [WHOLE]),
+        ("p = Relu (x) y = QuantizeLinear (p, s, z)", [None]),
+        ("n = Cast <to: int = 2> (s) y = QuantizeLinear (x, s, n)", [None]),
+    ],
+)
+def test_a_range_is_found_behind_what_hands_values_on(tmp_path, body, expected):
+    """Through padding with zeros, too; what is computed as it runs tells no range."""
+    assert read_onnx(tmp_path, body) == expected
+
+
+def test_initializers_that_are_listed_as_inputs_are_none(tmp_path):
+    """As files of older formats have it; each input that is one has its place."""
+    head = "float[1,1,4,4] x, float s, float[1,1,4,4] w"
+    assert read_onnx(tmp_path, "y = QuantizeLinear (x, s, z)", head=head) == [WHOLE, None]
+
+
+def quantize_per_tensor():
+    """Only its name is asked."""
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        (quantize_per_tensor, (None, 0.5, 2, 0, 255, torch.uint8), (-1.0, 126.5)),
+        (quantize_per_tensor, (None, 0.5, 2, 0, 255), (-1.0, 126.5)),
+        (quantize_per_tensor, (None, 0.5, 2, torch.quint8), None),
+        (quantize_per_tensor, (None, torch.tensor(0.5), 2, 0, 255, torch.uint8), None),
+        (torch.add, (None, 0.5, 2, 0, 255, torch.uint8), None),
+        ("_quantize_per_tensor.default", (None, 1, 2, 0, 255, torch.uint8), (-2.0, 253.0)),
+    ],
+)
+def test_integers_have_the_range_of_the_call_that_made_them(function, args, expected):
+    """With all numbers in it; a tensor of torch's own kind tells its range itself, but for one by channels."""
+    result = quantized_range.range_of_result(function, args, torch.zeros(2))
+    assert (None if result is None else (result.low, result.high)) == expected
+    whole = torch.quantize_per_tensor(torch.zeros(2), 0.5, 2, torch.quint8)
+    told = quantized_range.range_of_result(function, args, whole)
+    assert told is not None
+    assert (told.low, told.high) == (-1.0, 126.5)
+    each = torch.quantize_per_channel(torch.zeros(2), torch.ones(2), torch.zeros(2), 0, torch.qint8)
+    assert quantized_range.range_of_result(function, args, each) is None

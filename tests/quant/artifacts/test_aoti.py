@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from qbench.errors import BuildError
 from qbench.quant.artifacts import aoti
+from qbench.quant.artifacts.coverage import Layer
 
 pytest.importorskip("torch")
 
@@ -93,3 +98,129 @@ def test_the_cache_of_a_compilation_is_beside_its_file(tmp_path: Path, name: str
         assert Path(cache).name.startswith(".inductor-")
         assert (Path(cache).parent == folder) == (name == "plain")
     assert not Path(cache).exists()
+
+
+@pytest.mark.parametrize("before", [None, "/elsewhere"])
+def test_a_package_that_does_not_load_is_told_and_leaves_the_process_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """Where it is unpacked is set for the loader alone, and gone afterwards."""
+    import torch
+
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if before is not None:
+        monkeypatch.setenv("TMPDIR", before)
+    folders = []
+
+    def fail(*args: Any) -> Any:
+        folders.append(Path(os.environ["TMPDIR"]))
+        assert folders[0].is_dir()
+        assert args == (str(tmp_path / "m.pt2"), "model", False, 1, -1)
+        raise RuntimeError("no such symbol")
+
+    monkeypatch.setattr(torch._C._aoti, "AOTIModelPackageLoader", fail)
+    with pytest.raises(BuildError, match=r"m.pt2 does not load \(.*no such symbol.*\); made for another CPU or torch"):
+        aoti.load(tmp_path / "m.pt2")
+    assert os.environ.get("TMPDIR") == before
+    assert not folders[0].exists()
+
+
+class Node(SimpleNamespace):
+    """A node of a graph that counts so many products."""
+
+    def __init__(self, operator: str, macs: int | None, layer: str | None = None, scale: str | None = None) -> None:
+        args = [None] * 4 + [SimpleNamespace(target=scale)]
+        super().__init__(operator=operator, macs=macs, layer=layer, args=args)
+
+
+@pytest.fixture
+def of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node is told by the node itself."""
+    monkeypatch.setattr(aoti.exported_macs, "count_macs", lambda node: node.macs)
+    monkeypatch.setattr(aoti.exported_macs, "name_operator", lambda node: node.operator)
+    monkeypatch.setattr(aoti.torch_export, "layer_name", lambda node: node.layer)
+
+
+NODES = (
+    Node("onednn.qconv_pointwise", 90, scale="conv_scale"),
+    Node("aten.relu", None),
+    Node("onednn.qlinear_pointwise", 10, layer="fc", scale="other"),
+    Node("aten.mm", 5),
+    Node("aten.convolution", 7, layer="head", scale="conv_scale"),
+)
+LAYERS = [
+    Layer(name="conv", operator="onednn::qconv_pointwise", macs=90, precision="int8"),
+    Layer(name="fc", operator="onednn::qlinear_pointwise", macs=10, precision="int8"),
+    Layer(name="aten::mm#2", operator="aten::mm", macs=5, precision="fp32"),
+    Layer(name="head", operator="aten::convolution", macs=7, precision="fp32"),
+]
+
+
+@pytest.mark.usefixtures("of_nodes")
+def test_a_graph_s_layers_are_those_that_multiply() -> None:
+    """Int8 ones by the scales of their weight, else by the submodule, else by operator and position."""
+    layers: list[Layer] = []
+    aoti._reader(layers, {"conv_scale": "conv"})(SimpleNamespace(nodes=NODES))
+    assert layers == LAYERS
+
+
+@pytest.mark.usefixtures("of_nodes")
+@pytest.mark.parametrize(
+    ("calls", "keys", "asked"),
+    [
+        (2, {}, {}),
+        (2, {"march": "haswell"}, {"cpp.march": "haswell", "cpp.simdlen": 256}),
+        (2, {"march": "skylake-avx512"}, {"cpp.march": "skylake-avx512", "cpp.simdlen": 512}),
+        (2, {"watched": True}, {aoti._WATCHED: True}),
+        (1, {}, "the package calls 1 int8 kernels and its graph has 2; report it as a bug"),
+        (3, {}, "the package calls 3 int8 kernels and its graph has 2; report it as a bug"),
+    ],
+)
+def test_a_package_is_compiled_for_its_cpu_and_holds_the_kernels_of_its_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int, keys: dict[str, Any], asked: Any
+) -> None:
+    """Another number of int8 kernels than the graph's is a fault; the folder of the compilation is in no source."""
+    import torch
+
+    given: list[Any] = []
+
+    def compile_and_package(program: Any, *, package_path: str, inductor_configs: dict[str, Any]) -> None:
+        given.append((program, inductor_configs))
+        inductor_configs["post_grad_custom_pre_pass"](SimpleNamespace(nodes=NODES))
+        folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        package(Path(package_path), a="aoti_torch_cpu__qconv_pointwise(x);" * calls + folder)
+
+    exported = SimpleNamespace(program="program", module=lambda: SimpleNamespace(graph=SimpleNamespace(nodes=())))
+    monkeypatch.setattr(aoti.torch_export, "export", lambda module, example, any_batch: exported)
+    monkeypatch.setattr(aoti.inductor_vectors, "find_known", lambda: True)
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", compile_and_package)
+    if isinstance(asked, str):
+        with pytest.raises(BuildError, match=asked):
+            aoti.compile_package("module", ("x",), tmp_path / "m.pt2", **keys)
+        return
+    layers = aoti.compile_package("module", ("x",), tmp_path / "m.pt2", **keys)
+    assert [layer.operator for layer in layers] == [layer.operator for layer in LAYERS]
+    ((program, options),) = given
+    own = {"post_grad_custom_pre_pass", "cpp.vec_isa_ok", *aoti.OPTIONS}
+    assert (program, {name: value for name, value in options.items() if name not in own}) == ("program", asked)
+    assert options["cpp.vec_isa_ok"] is True
+    assert ".inductor-" not in aoti.read_sources(tmp_path / "m.pt2")
+
+
+def test_scales_tell_the_layer_of_their_weight() -> None:
+    """By what reads the dequantized weight; one without a layer is left out."""
+
+    def node(target: str, users: tuple[Any, ...] = (), args: tuple[Any, ...] = ()) -> Any:
+        return SimpleNamespace(target=target, users=users, args=args)
+
+    held = (None, SimpleNamespace(target="scale_0")), (None, SimpleNamespace(target="scale_1"))
+    named, bare = (SimpleNamespace(layer=name) for name in ("conv", None))
+    nodes = [
+        node("quantized_decomposed.dequantize_per_channel.default", (bare, named), held[0]),
+        node("quantized_decomposed.dequantize_per_channel.default", (bare,), held[1]),
+        node("quantized_decomposed.dequantize_per_tensor.default", (named,), held[1]),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aoti.torch_export, "layer_name", lambda node: node.layer)
+        graph = SimpleNamespace(graph=SimpleNamespace(nodes=nodes))
+        assert aoti._layer_of_scale(graph) == {"scale_0": "conv"}

@@ -11,6 +11,7 @@ from made_records import int8
 
 from qbench.quant.artifacts.coverage import (
     Layer,
+    _longest_match,
     align_by_name,
     align_layers,
     compute_int8_share,
@@ -117,3 +118,33 @@ def test_layers_are_marked_by_name_and_work():
     assert aligned[3] == reference[3]
     nameless = align_by_name(reference, [layer("a", 1), layer("onednn::qconv_pointwise#1", 3, **q)])
     assert [entry.int8 for entry in nameless] == [False, False, False, True]
+
+
+def longest(ours, theirs):
+    """The length of a longest common subsequence, by its definition."""
+    if not ours or not theirs:
+        return 0
+    if ours[0] == theirs[0]:
+        return 1 + longest(ours[1:], theirs[1:])
+    return max(longest(ours[1:], theirs), longest(ours, theirs[1:]))
+
+
+FEW = st.lists(st.sampled_from([1, 2, 3, None]), max_size=6)
+
+
+@given(FEW, FEW)
+def test_as_many_layers_match_as_can_in_their_order(ours, theirs):
+    """Each with one of its own work, none twice."""
+    artifact = [layer(macs) for macs in theirs]
+    matches = _longest_match(ours, artifact)
+    assert len(matches) == longest(ours, theirs)
+    assert all(ours[place] == match.macs for place, match in matches.items())
+    places = [next(n for n, each in enumerate(artifact) if each is match) for _, match in sorted(matches.items())]
+    assert places == sorted(set(places))
+
+
+def test_a_layer_without_work_changes_no_share():
+    """It is known to multiply nothing."""
+    assert compute_int8_share([layer(0, int8=True), layer(10)]) == 0.0
+    assert compute_int8_share([layer(0), layer(10, int8=True)]) == 1.0
+    assert compute_int8_share([layer(0, int8=True)]) == 0.0

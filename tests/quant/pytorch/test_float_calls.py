@@ -195,3 +195,103 @@ def test_a_hidden_graph_computes_the_same():
     assert sum(isinstance(part, float_calls.FloatCall) for part in hidden.modules()) > 5
     with torch.no_grad():
         assert torch.equal(copy.deepcopy(hidden)(images()), module(images()))
+
+
+class Joined(nn.Module):
+    """Something large and something small, joined and read as a case has it, in a network that trains."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.read, self.norm, self.pool, self.slope = read, nn.BatchNorm2d(3), nn.MaxPool2d(2), nn.PReLU()
+        self.up, self.wide = nn.ConvTranspose2d(6, 3, 1), nn.Conv2d(12, 3, 1)
+
+    def forward(self, x):
+        small = self.norm(x)
+        return self.read(self, small * 1000, small)
+
+
+def joined(a, b):
+    return torch.cat([a, b], 1)
+
+
+def for_a_layer_and_more(net, y):
+    again = torch.cat([torch.relu(y), y], 1)
+    return net.wide(again) + torch.exp(-y)[:, :3]
+
+
+def dense(y):
+    for _ in range(60):
+        y = joined(torch.relu(y), y)[:, :6]
+    return y
+
+
+def behind_the_last_layer(net, a, b):
+    y = net.up(joined(b, b))
+    return net.norm(y * (y.shape[1] + 1)) - 1
+
+
+READ = {
+    "by keyword": (lambda net, a, b: torch.cat(tensors=[a, b], dim=1), ["cat"]),
+    "up to what another has": (lambda net, a, b: joined(a, b)[:, : a.shape[1] : b.shape[1]], ["cat", "getitem_2"]),
+    "from what another has": (lambda net, a, b: joined(a, b)[:, a.shape[1] :], ["cat", "getitem_1"]),
+    "methods": (lambda net, a, b: joined(a, b).flatten(start_dim=2).transpose(1, 2), ["cat", "flatten", "transpose"]),
+    "a module without weights": (lambda net, a, b: net.pool(joined(a, b)), ["cat", "pool"]),
+    "a module, and what is behind it": (
+        lambda net, a, b: net.pool(joined(a, b)).flatten(2),
+        ["cat", "pool", "flatten"],
+    ),
+    "a module with weights": (lambda net, a, b: net.slope(joined(a, b)), ["cat"]),
+    "for layers alone": (lambda net, a, b: net.up(torch.relu(joined(a, b))), []),
+    "for a layer and more": (
+        lambda net, a, b: for_a_layer_and_more(net, joined(a, b)),
+        ["cat", "relu", "cat_1", "add"],
+    ),
+    "in many ways": (lambda net, a, b: net.up(dense(joined(a, b))), []),
+    "a sum of joins": (lambda net, a, b: joined(b, -b) + joined(a, -a), []),
+    "behind the last layer": (behind_the_last_layer, ["mul_1", "sub"]),
+    "no carrier": (lambda net, a, b: torch.exp(-joined(a, b)), ["cat"]),
+    "carriers without a join": (lambda net, a, b: a.flatten(2), []),
+    "one size": (lambda net, a, b: joined(b, -b), []),
+    "whole numbers": (lambda net, a, b: joined(a.long(), b.long()), []),
+    "with nothing": (lambda net, a, b: torch.cat([a[:0].flatten(), b.flatten()]), []),
+    "a join of joins": (lambda net, a, b: torch.stack([joined(a, b), joined(b, b)]), ["cat", "stack"]),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", READ)
+def test_joins_and_what_hands_them_on_are_hidden_however_they_are_written(kind, training):
+    """What a call holds is filled in again wherever a tensor or a number of the graph stood: in lists, keywords and
+    slices. Looking at the values leaves the modes of a network and its statistics as they were."""
+    read, expected = READ[kind]
+    module = seeded(Joined, read).train(training)
+    before = copy.deepcopy(module.state_dict())
+    hidden = float_calls.hide(module, [(images(2),)])
+    hid = [node.name for node in getattr(hidden, "graph", torch.fx.Graph()).nodes if "float" in str(node.target)]
+    assert hid == expected
+    assert len(expected) == (hidden.code.count("_float(") if expected else 0)
+    assert {part.training for part in hidden.modules()} == {training}
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    if not training:
+        with torch.no_grad():
+            assert torch.equal(hidden(images(2)), module(images(2)))
+
+
+def test_what_becomes_one_tensor_of_several_is_named_without_what_hands_it_on():
+    """Joins and arithmetic; flatten and split, which go with them, are left out."""
+    traced = torch.fx.symbolic_trace(seeded(Head, "split"))
+    assert float_calls.name_joins(traced, [(images(1),)]) == ("cat", "mul", "cat_1", "cat_2", "mul_1", "cat_3", "cat_4")
+
+
+def test_a_network_is_run_only_where_a_call_could_stay_float():
+    """Without joins, and with sums before its last layer alone, no example is asked for."""
+
+    def unasked():
+        raise AssertionError("an example was asked for")
+        yield
+
+    network = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.Conv2d(3, 3, 1), nn.ReLU())
+    for traced in (torch.fx.symbolic_trace(network), torch.fx.symbolic_trace(seeded(Joined, lambda net, a, b: a + b))):
+        assert float_calls.find_float_calls(traced, unasked()) == []
+    with pytest.raises(AssertionError, match="an example was asked for"):
+        float_calls.find_float_calls(torch.fx.symbolic_trace(seeded(Decoding)), unasked())

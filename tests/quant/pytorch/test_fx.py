@@ -14,7 +14,7 @@ from torch.nn import functional
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.artifacts import coverage, torchscript
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import dynamic, exact_integers, fx, kernel_probe, packed_layers, qat, torch_ao
+from qbench.quant.pytorch import dynamic, exact_integers, fx, packed_layers, qat, torch_ao
 from qbench.quant.recipe import Recipe
 
 ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines]
@@ -477,38 +477,6 @@ def test_a_clamp_with_one_end_is_a_skip_on_qnnpack():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_ordinary_convolutions_pass_the_probe(engine):
-    """The probe finds nothing wrong with the usual shapes, grouped, strided and dilated ones too."""
-    torch_ao.set_engine(engine)
-    usual = nn.ModuleList(
-        nn.Conv2d(8, 16, kernel, stride=stride, padding=kernel // 2, groups=groups, dilation=dilation)
-        for kernel, stride, groups, dilation in [(1, 1, 1, 1), (3, 1, 1, 1), (3, 2, 8, 1), (5, 2, 8, 1), (3, 1, 2, 2)]
-    )
-    assert kernel_probe.wrong_kernels(usual) == {}
-
-
-def test_a_wrong_kernel_is_found(monkeypatch):
-    """A kernel that returns anything but the sum of products, or raises, is reported, and a right one is not."""
-    torch_ao.set_engine(ENGINES[0])
-
-    class Wrong(torch_ao.nnq.Conv2d):
-        def forward(self, x):
-            return super().forward(x.flip(-1))
-
-    class Refused(torch_ao.nnq.Conv1d):
-        def forward(self, x):
-            raise RuntimeError("only Conv2d is supported")
-
-    monkeypatch.setitem(kernel_probe._KINDS, nn.Conv2d, Wrong)
-    monkeypatch.setitem(kernel_probe._KINDS, nn.Conv1d, Refused)
-    wrong_kernels = kernel_probe.wrong_kernels(
-        nn.ModuleDict({"a": nn.Conv2d(8, 8, 3), "b": nn.Conv1d(8, 8, 3), "c": nn.Conv3d(2, 2, 3)})
-    )
-    assert "computes this shape wrongly on this CPU" in wrong_kernels["a"]
-    assert wrong_kernels["b"] == f"{ENGINES[0]} has no kernel for it: only Conv2d is supported"
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_the_frameworks_default_is_torchs_own_flow(engine):
     """framework_default gives bit for bit what torch's own steps give: default mapping, prepare, calibrate, convert."""
     model, x = residual_cnn(), images()
@@ -718,6 +686,9 @@ def test_qat_becomes_the_int8_model_that_it_simulates(engine):
     assert decibels(lambda x: simulated, converted.module, images()) > 30
     assert all(entry.int8 for entry in covered(model, converted.module, images()))
     assert torch.equal(call(prepared, images()), simulated)
+    fx.qat_modes(prepared, True)
+    fx.convert_qat(QuantizeJob(prepared, engine, QAT, (images(1),)))
+    assert all(part.training for part in prepared.modules() if not isinstance(part, nn.BatchNorm2d))
 
 
 def test_frozen_statistics_stay_frozen_in_training_mode():

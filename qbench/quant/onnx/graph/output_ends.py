@@ -41,7 +41,8 @@ def is_caller(node: object) -> bool:
 
 def from_layer(graph: Graph, name: str) -> bool:
     """Whether a convolution, a MaxPool or an Add computes a float tensor that no subgraph reads."""
-    if graph.element_type(name) not in (None, np.dtype(np.float32)):
+    kind = graph.element_type(name)
+    if kind is not None and kind != np.float32:  # numpy's float64 equals None
         return False
     if any(position < 0 for _, position in graph.readers(name)):
         return False

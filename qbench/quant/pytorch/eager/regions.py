@@ -149,7 +149,9 @@ def _list_numbers(value: Any) -> list[Any]:
 
 def _replace(module: Any, calls: _Calls, regions: list[Region], replaced: dict[int, Any]) -> None:
     """Puts regions in the place of a module's children, each the largest that FX can trace."""
-    for name, child in list(module.named_children()):
+    for name, child in list(module._modules.items()):  # named_children() leaves out a part's second name
+        if child is None:
+            continue
         if id(child) in replaced:
             module._modules[name] = replaced[id(child)]
         elif (

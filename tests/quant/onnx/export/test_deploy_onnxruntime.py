@@ -15,7 +15,7 @@ from quantized_networks import Quantized, executed, of, quantized, run
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
 from qbench.quant.onnx.export import integer_weights
-from qbench.quant.onnx.export.deploy_onnxruntime import FORMS, deploy, form_for
+from qbench.quant.onnx.export.deploy_onnxruntime import FORMS, _ends, deploy, form_for
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
 
@@ -161,6 +161,33 @@ def test_symmetric_ranges_clip_integers() -> None:
     assert len(clips) == 3
     assert {model.maker(node.input[0]).op_type for node in clips} == {"QuantizeLinear"}
     assert [node.op_type for node in executed(model)].count("QLinearConv") == 4
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [
+        (np.float32(-1), np.float32(6), (-1.0, 6.0)),
+        (np.full(1, 2, np.float32), None, (2.0, float("inf"))),
+        (None, np.float32(6), (float("-inf"), 6.0)),
+        (None, None, (float("-inf"), float("inf"))),
+        ("x", np.float32(6), None),
+        (np.float32("nan"), np.float32(6), None),
+        (np.zeros(2, np.float32), np.float32(6), None),
+    ],
+)
+def test_the_ends_of_a_clip_are_numbers_that_stand_there(low: Any, high: Any, ends: Any) -> None:
+    """One that is computed, several, or what is no number are none; one that is left out is no end."""
+    draft = Draft()
+    named = [
+        "" if end is None else end if isinstance(end, str) else draft.constant(f"end{place}", end)
+        for place, end in enumerate((low, high))
+    ]
+    draft.add("Clip", ["x", *named], "clip")
+    draft.add("Relu", ["clip_out"], "relu")
+    draft.add("Neg", ["relu_out"], "neg", outputs=["y"])
+    graph = Graph(draft.model({"x": [1]}, {"y": [1]}))
+    clip, relu, neg = (graph.maker(name) for name in ("clip_out", "relu_out", "y"))
+    assert (_ends(graph, clip), _ends(graph, relu), _ends(graph, neg)) == (ends, (0.0, float("inf")), None)
 
 
 def test_a_clip_inside_the_range_is_kept() -> None:

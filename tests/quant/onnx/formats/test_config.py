@@ -194,6 +194,8 @@ def test_what_is_written_is_read_back(held):
             "tensor_quantize[0].input_index: expected a whole number of at least 0, got -1",
         ),
         (file(fc={"quant_enabled": True}), "fc.quant_enabled: unknown key; did you mean 'quant_enable'?"),
+        (file(3), "conv1.activation_quant_params: expected an object, got 3"),
+        (file({}, [1]), "conv1.weight_quant_params: expected an object, got a list"),
         (file({"num_bits": 16}), "conv1.activation_quant_params.num_bits: only 8 is supported, got 16"),
         (file({}, {"num_bits": 4}), "conv1.weight_quant_params.num_bits: only 8 is supported, got 4"),
         (
@@ -452,6 +454,9 @@ def test_every_preset_makes_a_file_that_can_be_read(network, name):
     """A preset is a complete configuration."""
     settings = config.default(network, PRESETS[name])
     assert config.loads(config.dumps(settings)) == settings
+    activation = PRESETS[name].common.activation
+    held = (None if activation is None else activation.algorithm, PRESETS[name].bias_correction)
+    assert held == {"amct": (None, False), "fast": ("minmax", False), "accurate": ("mse", True)}[name]
 
 
 CFG = """
@@ -541,6 +546,9 @@ def test_every_spelling_of_eight_bits_is_read():
     assert content.fp16_scales
     assert content.common == Rule(activation=ActivationRule(), weight=WeightRule())
     assert not amct_cfg.loads("fakequant_precision_mode: DEFAULT").fp16_scales
+    for end in (0.2, 0.8):
+        ends = amct_cfg.loads(f"common_config {{ dmq_balancer {{ migration_strength: {end} }} }}")
+        assert ends.balance == end
 
 
 @pytest.mark.parametrize(

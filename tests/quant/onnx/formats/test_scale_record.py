@@ -203,3 +203,45 @@ def test_a_record_of_another_model_is_refused(network):
     """A key that the model does not have is named with the nearest one."""
     with pytest.raises(UsageError, match=r"'stem_conf': nothing of that name .* did you mean 'stem_conv'\?"):
         require(network, network[2] | {"stem_conf": Scales(scale_d=1.0, offset_d=0)})
+
+
+def test_names_are_written_as_they_are():
+    """In UTF-8, where a reader finds them."""
+    assert 'key: "gefühl"' in scale_record.dumps({"gefühl": Scales(scale_d=1.0, offset_d=0)})
+
+
+LEAST, MOST = f"{scale_record.LEAST_SCALE:.3g}", f"{1 / scale_record.LEAST_SCALE:.3g}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("scale_w: 1e30 scale_w: 1", [f"scale_w[0] 1e+30 is outside [{LEAST}, {MOST}]; quantize the model again"]),
+        ("scale_w: 1 scale_w: 1e30", [f"scale_w[1] 1e+30 is outside [{LEAST}, {MOST}]; quantize the model again"]),
+        ("scale_w: -1 scale_w: 1e30", ["scale_w[0] -1 is not a positive number; quantize the model again"]),
+        ("scale_w: 1 scale_w: 0", ["scale_w[1] 0 is not a positive number; quantize the model again"]),
+        ("scale_d: 1e30", [f"scale_d 1e+30 is outside [{LEAST}, {MOST}]; calibrate again"]),
+        ("scale_d: 0", ["scale_d 0 is not a positive number; calibrate again"]),
+        ("scale_w: 1 shift_bit: 1 shift_bit: 99", ["shift_bit 99 is outside [1, 16]; an accumulator has 32 bits"]),
+        ("scale_w: 1 shift_bit: 0", ["shift_bit 0 is outside [1, 16]; an accumulator has 32 bits"]),
+        ("scale_w: 1 shift_bit: 16", []),
+        ("scale_w: 1 offset_w: 0 offset_w: 3", ["offset_w 3 is not 0; weights are quantized symmetrically",
+                                                "2 offset_w for 1 scale_w; give one for each, or none"]),
+        ("scale_w: 1 scale_w: 1 offset_w: 0", []),
+        ('scale_w: 1 dst_type: "INT4"', ["dst_type 'INT4'; qbench quantizes to INT8"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_entry_is_told_by_its_place(text, problems):
+    """The first of several, with the range and what to do."""
+    if not problems:
+        assert scale_record.loads(one(text)).keys() == {"conv1"}
+        return
+    with pytest.raises(UsageError) as refused:
+        scale_record.loads(one(text), name="r.txt")
+    assert str(refused.value).splitlines() == [f"r.txt: 'conv1': {problem}" for problem in problems]
+
+
+def test_an_offset_is_one_of_a_scale():
+    """Without a scale there is none, as AMCT writes entries of weights alone."""
+    assert scale_record.loads(one("offset_d: 5 scale_w: 1"))["conv1"].offset_d is None
+    assert scale_record.loads(one("scale_d: 1 offset_d: 5"))["conv1"].offset_d == 5

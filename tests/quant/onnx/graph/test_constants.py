@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -195,3 +196,37 @@ def test_the_inputs_that_a_tensor_follows_from_are_named(shape: Any, expected: t
     assert sources(graph, "a") == ("input x",)
     assert ancestors(graph, ["z"]) == {"z", "s"}
     assert ancestors(graph, ["z"], behind_sizes=True) == {"z", "s", "x"}
+
+
+SHARED = {
+    "Conv": ("float[1,2,5,5] x", (2, 2, 1, 1), True),
+    "ConvTranspose": ("float[1,2,5,5] x", (2, 2, 1, 1), True),
+    "Gemm": ("float[1,2] x", (2, 2), True),
+    "MatMul": ("float[1,2] x", (2, 2), False),
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_each_layer_has_a_weight_and_a_bias_of_its_own(kind):
+    """The first keeps what several read, unless others than layers read it; what one reads stays as it is."""
+    declared, shape, has_bias = SHARED[kind]
+    weights = "w, b" if has_bias else "w"
+    rank = declared.count(",") * ",n"
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    g ({declared}) => (float[1{rank}] y, float[1{rank}] z, float[1{rank}] u, float[2] t, float[2] o) {{
+      [first] y = {kind} (x, {weights})
+      [second] z = {kind} (x, {weights})
+      [third] u = {kind} (x, {weights.replace("b", "o")})
+      [other] t = Neg (b)
+    }}"""
+    model = onnx.parser.parse_model(text)
+    values = {"w": np.ones(shape, np.float32), "b": np.ones(2, np.float32), "o": np.ones(2, np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    graph = Graph(model)
+    constants._unshare(graph)
+    held = [list(node.input[1:]) for node in graph.nodes]
+    if has_bias:
+        assert held == [["w", "b_first"], ["w_second", "b_second"], ["w_third", "o"], []]
+    else:
+        assert held == [["w"], ["w_second"], ["w_third"], []]
+    assert all(np.array_equal(graph.constant(name), values[name[0]]) for names in held for name in names)

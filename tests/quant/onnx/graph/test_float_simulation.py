@@ -79,3 +79,32 @@ def test_weights_that_are_stored_in_bytes_are_quantized() -> None:
     assert why_not_float(cast(np.int8, (4, 4), "Mul s")) == "already quantized (weights)"
     for other in (cast(np.int8, (4, 4), "Relu"), cast(np.int8, (4,), "Mul s"), cast(np.uint8, (4, 4), "Mul s")):
         assert why_not_float(other) is None
+
+
+ONE, TWO = np.float32([0.1]), np.float32([0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "undone"),
+    [
+        (TWO, TWO.copy(), True),
+        (ONE, ONE.reshape(()), True),
+        (ONE, ONE.reshape(1, 1), True),
+        (TWO, TWO.reshape(2, 1), False),
+        (TWO, TWO[::-1].copy(), False),
+        (TWO, ONE, False),
+    ],
+)
+def test_a_scale_is_undone_by_one_of_its_own_form(first: np.ndarray, second: np.ndarray, undone: bool) -> None:
+    """One number whatever its shape is; several in the same shape."""
+    steps = ["Div a", "Round", "Clip low high", "Mul b"]
+    assert (why_not_float(model(steps, a=first, b=second)) is not None) is undone
+
+
+def test_only_a_cast_makes_floats_of_stored_bytes() -> None:
+    """Another operator that reads them, or one that reads nothing, is none."""
+    stored = model(["Mul s"], w=np.ones((2, 2), np.int8))
+    for kind, inputs in (("Transpose", ["w"]), ("Constant", [])):
+        stored.graph.node.insert(0, helper.make_node(kind, inputs, ["f" + kind]))
+        stored.graph.node.append(helper.make_node("Mul", ["f" + kind, "s"], ["g" + kind]))
+    assert why_not_float(stored) is None

@@ -253,3 +253,18 @@ def taken_in(model, skip=()):
     for ours, theirs in zip(expected, equivalence.run(graph, inputs), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
     return graph, actual
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes", "channels"),
+    [
+        ("Conv", (2, 3, 1, 1), {}, 2),
+        ("ConvTranspose", (4, 3, 1, 1), {"group": 2}, 6),
+        ("Gemm", (2, 3), {}, 3),
+        ("Gemm", (2, 3), {"transB": 1}, 2),
+    ],
+)
+def test_a_layer_has_as_many_outputs_as_its_weight_says(kind, shape, attributes, channels):
+    """Where they lie in it differs from operator to operator."""
+    layer = helper.make_node(kind, ["x", "w"], ["y"], **attributes)
+    assert fusion._channels(layer, np.zeros(shape)) == channels

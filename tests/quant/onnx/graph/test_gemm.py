@@ -66,6 +66,9 @@ def test_a_gemm_has_its_numbers_in_its_constants(given: Any, bias: Any, left: se
     assert attributes(node) == left
     assert graph.constant(node.input[1]).shape == (3, 5)
     assert (graph.constant(node.input[2]).shape if shape is not None else len(node.input)) == (shape or 2)
+    assert [reader for reader, _ in graph.readers(node.input[1])] == [node]
+    if bias == (5,) and given.get("beta", 1.0) == 1.0:
+        assert node.input[2] == "b", "it fits as it is"
     np.testing.assert_allclose(answer(graph, [2, 3]), expected, rtol=1e-6)
 
 
@@ -91,46 +94,6 @@ def test_a_bias_that_is_computed_keeps_its_beta() -> None:
     gemm.normalise(graph)
     assert attributes(graph.nodes[1]) == {"beta"}
     np.testing.assert_allclose(answer(graph, [2, 3]), expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("pad", "own", "constants", "expected"),
-    [
-        ({}, {}, {"p": [0, 0, 1, 2, 0, 0, 3, 4]}, [1, 2, 3, 4]),
-        ({}, {"pads": [1, 1, 1, 1]}, {"p": [0, 0, 1, 2, 0, 0, 3, 4]}, [2, 3, 4, 5]),
-        ({"mode": "constant"}, {"auto_pad": "NOTSET"}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, [1, 1, 1, 1]),
-        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1], "v": np.float32(0)}, [1, 1, 1, 1]),
-        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1], "v": np.float32(1)}, None),
-        ({"mode": "reflect"}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
-        ({}, {"auto_pad": "SAME_UPPER"}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
-        ({}, {}, {"p": [0, 0, -1, 1, 0, 0, 1, 1]}, None),
-        ({}, {}, {"p": [1, 0, 0, 0, 0, 0, 0, 0]}, None),
-        ({}, {}, {"p": [0, 0, 0, 0, 0, 1, 0, 0]}, None),
-        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [3]}, [0, 1, 0, 2]),
-        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [-2]}, [1, 0, 2, 0]),
-        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [1]}, None),
-        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [4]}, None),
-        ({}, {}, {"p": [1, 2], "v": np.float32(0), "a": [-5]}, None),
-        ({}, {}, {"p": [1, 2, 3], "v": np.float32(0), "a": [3]}, None),
-        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 2**31]}, [1, 1, 1, 2**31]),
-        ({}, {}, {"p": [0, 0, 1, 1, 0, 0, 1, 2**31 + 1]}, None),
-        ({}, {"pads": [0, 0, 0, 2**31]}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, [1, 1, 1, 2**31 + 1]),
-        ({}, {"pads": [0, 0, 0, 2**31 + 1]}, {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, None),
-    ],
-)
-def test_zeros_around_a_convolution_become_its_own(pad: Any, own: Any, constants: Any, expected: Any) -> None:
-    """Beside those that it has; not other values, channels, cuts, or more than a file can hold."""
-    nodes = [
-        helper.make_node("Pad", ["x", *constants], ["padded"], name="pad", **pad),
-        helper.make_node("Conv", ["padded", "w"], ["y"], name="conv", **own),
-    ]
-    graph = build(nodes, [1, 1, 5, 5], w=np.ones((1, 1, 1, 1), np.float32), **constants)
-    assert pads.take_in(graph) == ((("conv", "pad"),) if expected is not None else ())
-    *rest, conv = graph.nodes
-    assert len(rest) == (expected is None)
-    if expected is not None:
-        assert next(list(entry.ints) for entry in conv.attribute if entry.name == "pads") == expected
-        assert conv.input[0] == "x"
 
 
 @pytest.mark.parametrize("name", ["conv", "pad"])

@@ -17,7 +17,7 @@ from qbench.errors import ModelError, UsageError
 from qbench.quant.onnx.graph import equivalence, names, without_weights
 from qbench.quant.onnx.graph import graph as graph_module
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.graph.prepare import prepare
+from qbench.quant.onnx.graph.prepare import infer_shapes, prepare
 
 
 def outputs(graph, inputs):
@@ -407,3 +407,25 @@ def test_how_outputs_differ(ours, theirs, words):
 
     assert search(words, equivalence._difference(ours, theirs, 1e-3))
     assert equivalence._difference(ours, ours, 0.0) is None
+
+
+def test_what_a_file_tells_of_its_tensors_is_read_beside_what_is_inferred():
+    """Of an operator that nobody knows the file alone tells the shape; what it tells of tensors that no node makes is
+    left out."""
+
+    def inferred(told, operator="Own"):
+        node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+        nodes = [node(operator, ["x"], ["m"], domain="own" if operator == "Own" else ""), node("Relu", ["m"], ["y"])]
+        ends = [info("x", onnx.TensorProto.FLOAT, [2, 3])], [info("y", onnx.TensorProto.FLOAT, None)]
+        values = [info(name, onnx.TensorProto.FLOAT, shape) for name, shape in told.items()]
+        opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+        model = onnx.helper.make_model(
+            onnx.helper.make_graph(nodes, "g", *ends, value_info=values), opset_imports=opsets, ir_version=8
+        )
+        graph = Graph(model)
+        infer_shapes(graph)
+        return {value.name for value in graph.model.graph.value_info}, graph.shape("m")
+
+    assert inferred({"m": [4, 5], "gone": [1]}) == ({"m"}, (4, 5))
+    assert inferred({}) == (set(), None)
+    assert inferred({}, "Abs") == ({"m"}, (2, 3))
