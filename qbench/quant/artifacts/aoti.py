@@ -80,8 +80,8 @@ def compile_package(
         BuildError,
         lambda error: f"Inductor cannot compile this network ({model_call.reason(error)}); use another backend",
     )
-    with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), quiet, torch.no_grad(), refused:
-        options["cpp.vec_isa_ok"] = inductor_vectors.find_known()
+    as_asked = inductor_vectors.ask_for_flags()
+    with _cache_beside(file) as cache, _paths_from(cache), _own_rules(), as_asked, quiet, torch.no_grad(), refused:
         torch._inductor.aoti_compile_and_package(graph.program, package_path=str(file), inductor_configs=options)
     _forget_folder(file, cache)
     called, meant = count_int8_calls(file), sum(layer.int8 for layer in layers)

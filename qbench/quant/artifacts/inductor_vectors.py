@@ -6,17 +6,31 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
-def find_known() -> bool | None:
-    """True where the compiler takes the flags of all vectors that this CPU has and Inductor uses; None where it does
-    not, or that is not known: then Inductor compiles a sample with its headers for each of them in each process."""
-    from torch._inductor import cpp_builder, cpu_vec_isa
+@contextmanager
+def ask_for_flags() -> Iterator[None]:
+    """Meanwhile Inductor uses those vectors of this CPU whose flags the compiler takes. By itself it compiles, links
+    and loads samples in each process, six for a CPU with AMX; it still does elsewhere than on x86 and Linux."""
+    from torch._inductor import cpu_vec_isa
 
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        return None
-    usable = cpu_vec_isa.x86_isa_checker()
-    kinds = [kind for kind in cpu_vec_isa.supported_vec_isa_list if all(word in usable for word in str(kind).split())]
-    flags = [flag for kind in kinds for flag in kind.build_arch_flags().split()]
-    command = [cpp_builder.get_cpp_compiler(), *flags, "-E", "-x", "c++", os.devnull]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0 or None
+        yield
+        return
+    compile_sample = cpu_vec_isa.VecISA.check_build
+    cpu_vec_isa.VecISA.check_build = _takes_flags
+    try:
+        yield
+    finally:
+        cpu_vec_isa.VecISA.check_build = compile_sample
+
+
+def _takes_flags(kind: Any, sample: str) -> bool:
+    """Whether the compiler takes the flags of a kind of vectors: it then knows the instructions of its sample."""
+    from torch._inductor import cpp_builder
+
+    command = [cpp_builder.get_cpp_compiler(), *kind.build_arch_flags().split(), "-E", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -13,14 +13,25 @@ from qbench.quant.artifacts import inductor_vectors
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler: install g++")
 @pytest.mark.skipif((sys.platform, platform.machine()) != ("linux", "x86_64"), reason="is looked at there alone")
-def test_samples_are_compiled_only_for_a_compiler_that_lacks_vectors_of_this_cpu(tmp_path):
-    """One that takes all of their flags needs none; an older one is left to Inductor, which uses those that it has."""
+def test_no_samples_are_compiled_and_a_compiler_that_lacks_vectors_of_this_cpu_gets_others(tmp_path):
+    """Vectors are used where the compiler takes their flags; an older one that lacks the widest has the next. Only
+    meanwhile: afterwards Inductor compiles its samples."""
     from torch._inductor import config, cpu_vec_isa
 
-    assert inductor_vectors.find_known() is True
-    widest = cpu_vec_isa.pick_vec_isa().build_arch_flags().split()[0]
+    calls = tmp_path / "calls"
     old = tmp_path / "old-g++"
-    old.write_text(f'#!/bin/sh\ncase " $* " in *" {widest} "*) exit 1;; esac\nexec g++ "$@"\n')
+    old.write_text(f'#!/bin/sh\necho "$*" >> {calls}\ncase " $* " in *" -mavx512f "*) exit 1;; esac\nexec g++ "$@"\n')
     old.chmod(0o755)
-    with config.patch({"cpp.cxx": (None, str(old))}):
-        assert inductor_vectors.find_known() is None
+    before = cpu_vec_isa.VecISA.check_build
+    for compiler, wide in ((shutil.which("g++"), True), (str(old), False)):
+        # Inductor keeps what it has found by the names of vectors, for the whole process
+        kinds = [
+            type("Again", (kind,), {"__str__": lambda self, name=f"{kind} {compiler}": name})
+            for kind in (cpu_vec_isa.VecAVX512, cpu_vec_isa.VecAVX2)
+        ]
+        with config.patch({"cpp.cxx": (None, compiler)}), inductor_vectors.ask_for_flags():
+            assert [bool(kind()) for kind in kinds] == [wide, True]
+    assert cpu_vec_isa.VecISA.check_build is before
+    asked = [line for line in calls.read_text().splitlines() if "-mavx" in line]
+    assert len(asked) == 2
+    assert all("-E" in line.split() for line in asked)

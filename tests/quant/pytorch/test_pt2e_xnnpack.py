@@ -55,6 +55,22 @@ def sqnr(module, quantized):
     return 20 * float(torch.log10(fp32.norm() / (fp32 - int8).norm()))
 
 
+def test_nothing_but_the_network_is_exported_where_nothing_is_trained(monkeypatch):
+    """BatchNorm is folded by then; patterns of BatchNorm in training take longer to export than a small network."""
+    export, exported = torch.export.export, []
+
+    def told(module, *args, **options):
+        exported.append(type(module).__name__)
+        return export(module, *args, **options)
+
+    monkeypatch.setattr(torch.export, "export", told)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.ConvTranspose2d(4, 2, 2))
+    quantized = quantize(module)
+    assert exported == ["Sequential"]
+    assert not [node for node in quantized.graph.nodes if "batch_norm" in str(node.target)]
+    assert sqnr(module, quantized) > 25
+
+
 @pytest.mark.parametrize("clamp", [nn.ReLU6(), nn.ReLU6(inplace=True), nn.Hardtanh(-2, 2)], ids=str)
 def test_a_clamp_is_observed_behind_and_not_before(clamp):
     """Its 256 levels are those of what it lets pass. XNNPACK's own configuration observes what is cut off next."""
