@@ -32,3 +32,22 @@ def test_p_beyond_is_alpha_where_the_limit_touches(value: float, reach: float, d
     )
     assert above == pytest.approx(0.025)
     assert below == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(("value", "above", "below"), [(1.1, 0.0, 1.0), (1.0, 1.0, 1.0), (0.9, 1.0, 0.0)])
+def test_limits_that_are_the_estimate_itself_leave_no_doubt(value: float, above: float, below: float) -> None:
+    """On either side of the threshold; at it, nothing is beyond it. Without a limit there is no p-value."""
+    exact = Interval(value=value, low=value, high=value)
+    assert thresholds.p_value_beyond(exact, 1.0, side="above", level=0.95) == above
+    assert thresholds.p_value_beyond(exact, 1.0, side="below", level=0.95) == below
+    assert thresholds.p_value_beyond(Interval(value=value, high=3.0), 1.0, side="above", level=0.95) == 1.0
+    assert thresholds.p_value_beyond(Interval(value=value, low=0.0), 1.0, side="below", level=0.95) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "outcome"), [(1.0, 1.0, "PASS"), (1.36, 1 + 0.36, "PASS"), (1.0001, 1.0, "FAIL"), (0, 0, "PASS")]
+)
+def test_a_number_may_be_the_most_but_for_its_last_digit(value: float, most: float, outcome: str) -> None:
+    """A sum of floats is rarely the number that a person writes."""
+    assert thresholds.decide_number(value, most) == outcome
+    assert thresholds.decide_number(most + (value - most) * 1e-14, most) == "PASS"
