@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.datasets.npz_keys import Keys, split_keys
+from qbench.datasets.npz_keys import DIMENSIONS, LAYOUTS, Keys, split_keys
 from qbench.errors import DataError
 
 FILE = Path("d.npz")
@@ -48,6 +48,7 @@ def test_arrays_are_known_by_their_names(names: tuple[str, ...], expected: dict[
              "x_train, y_train …); it has: nothing"),
         (("a", "b"), "it has: a, b"),
         (("inputs", "b_inputs", "a_inputs"), "d.npz: both 'inputs' and the splits a, b; rename or remove 'inputs'"),
+        (("a_inputs", "inputs"), "d.npz: both 'inputs' and the splits a; rename or remove 'inputs'"),
         (("inputs_0", "inputs_2"), "d.npz: inputs are numbered from 0 without gaps, found inputs_0, inputs_2"),
         (("inputs_1",), "d.npz: inputs are numbered from 0 without gaps, found inputs_1"),
     ],
@@ -56,3 +57,8 @@ def test_names_that_tell_no_split_are_listed(names: tuple[str, ...], message: st
     """With how they ought to be."""
     with pytest.raises(DataError, match=re.escape(message)):
         split_keys(names, FILE)
+
+
+def test_a_layout_has_an_axis_for_each_of_its_letters() -> None:
+    """And one of the examples, which the shortest does not name."""
+    assert {layout: len(layout.removeprefix("n")) + 1 for layout in LAYOUTS if layout != "as-is"} == DIMENSIONS

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.datasets.windows import NONE, Windows
+from qbench.datasets.windows import Windows
 
 
 def test_windows_of_documents() -> None:
@@ -19,7 +19,7 @@ def test_windows_of_documents() -> None:
     assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0]]
     assert types.tolist() == [[0] * 4] * 3
     assert examples.labels is not None
-    assert examples.labels.tolist() == [[0, 11, 12, 13, 14], [0, NONE, NONE, 15, 16], [2, 2, 3, NONE, NONE]]
+    assert examples.labels.tolist() == [[0, 11, 12, 13, 14], [0, -1, -1, 15, 16], [2, 2, 3, -1, -1]]
     assert examples.ids == ("a@0", "a@2", "c@0")
 
 
@@ -31,5 +31,5 @@ def test_each_token_that_follows_another_is_counted_once(counts: list[int], leng
     examples = Windows(length=length, stride=stride, pad=7).cut([str(n) for n in range(len(counts))], documents)
     labels = examples.labels
     assert labels is not None
-    assert labels[:, 1:][labels[:, 1:] != NONE].tolist() == [t for document in documents for t in document[1:].tolist()]
-    assert all((row[1:] != NONE).any() for row in labels)
+    assert labels[:, 1:][labels[:, 1:] != -1].tolist() == [t for document in documents for t in document[1:].tolist()]
+    assert all((row[1:] != -1).any() for row in labels)
