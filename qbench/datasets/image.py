@@ -243,7 +243,7 @@ def _cropped(image: Image, shape: Shape, resampling: int | None = None) -> Image
         else shape.resize / min(image.height, image.width)
     )
     # The long side is cut down, as torchvision does; the small term undoes float error in an exact product.
-    resized = (max(1, int(image.width * ratio + 1e-6)), max(1, int(image.height * ratio + 1e-6)))
+    resized = (int(image.width * ratio + 1e-6), int(image.height * ratio + 1e-6))
     if resized[0] < width or resized[1] < height:
         raise DataError(f"{resized[0]}x{resized[1]} after resize, smaller than size {width}x{height}")
     if resized != image.size:

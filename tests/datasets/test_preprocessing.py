@@ -29,6 +29,14 @@ def test_values_are_scaled_then_shifted_then_divided(
     np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
+def test_two_channels_and_values_without_any() -> None:
+    """An input may be a number an example, where one mean is for all."""
+    (two,) = Preprocessing(mean=(1.0, 2.0), std=(2.0, 4.0))((PIXELS[:, :2],))
+    assert two[0, :, 0, 0].tolist() == [(0 - 1) / 2, (4 - 2) / 4]
+    (single,) = Preprocessing(scale=2.0, mean=(1.0,), std=(4.0,))((np.arange(3),))
+    assert single.tolist() == [-0.25, 0.25, 0.75]
+
+
 def test_numbers_of_tokens_pass_as_they_are_and_channels_may_come_the_other_way_round() -> None:
     """In the order of the model, in which its means are, too."""
     whole = Preprocessing(scale=0.5, mean=(3.0,), to_float=False)((PIXELS.transpose(3, 0, 1, 2),))[0]

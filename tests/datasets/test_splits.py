@@ -70,6 +70,22 @@ def test_what_is_the_same_to_the_model_stays_on_one_side(labels: np.ndarray | No
     assert {len(set(side.tolist()) - {2, 4}) for side in split.values()} == {3}
 
 
+def test_each_class_keeps_its_proportion_where_there_are_classes() -> None:
+    """Of 12 and 4 a quarter each, whatever the seed; numbers with a point, and rows, are no classes."""
+    labels = np.repeat([0, 1], [12, 4])
+    by_kind = []
+    for kind in (labels, labels.astype(float), labels[:, None]):
+        shares = set()
+        for seed in range(8):
+            options = SplitOptions.model_validate({"seed": seed})
+            split = split_without_twins(options, Examples(inputs=(np.arange(16)[:, None],), labels=kind))
+            shares.add(int(labels[split["test"]].sum()))
+        by_kind.append(shares)
+    assert by_kind[0] == {1}
+    assert len(by_kind[1]) > 1
+    assert by_kind[1] == by_kind[2]
+
+
 def test_examples_that_are_all_the_same_cannot_be_split() -> None:
     """Two different ones can."""
     same, two = (Examples(inputs=(np.array(values),), labels=None) for values in ([[1], [1]], [[1], [1], [2]]))
