@@ -29,6 +29,10 @@ def take(*inputs: Any, ids: tuple[str, ...] = ()) -> Examples:
         (np.array([[2**24]]), np.array([[2**24 + 1]]), False),
         (np.array([[2**24]]), np.array([[2**24 + 1]], np.int32), False),
         (np.array([[2**24]]), np.array([[2.0**24]]), True),
+        (np.array([[0.25]]), np.array([[0.75]], np.float32), False),
+        (np.array([[0.25]]), np.array([[0]], np.uint8), False),
+        (np.array([[1]], np.uint8), np.array([[257]]), False),
+        (np.array([[1]], np.uint8), np.array([[257]], np.int16), False),
     ],
 )
 def test_examples_are_the_same_where_the_network_is_given_the_same(first: Any, second: Any, same: bool) -> None:
@@ -61,6 +65,23 @@ def test_the_end_of_an_input_is_no_beginning_of_the_next() -> None:
     assert overlap.find_shared([first], second) == {}
 
 
+@pytest.mark.parametrize(
+    ("types", "kind"),
+    [({"u1"}, "u1"), ({"i2"}, "i2"), ({"u1", "i2"}, "i8"), ({"u1", "f8"}, "f4"), ({"f8"}, "f4"), ({"f4", "f8"}, "f4")],
+)
+def test_values_are_compared_in_the_least_type_that_holds_them(types: set[str], kind: str) -> None:
+    """Bytes as bytes: pictures would be eight times as much to look at."""
+    assert overlap._kind({np.dtype(each) for each in types}) == np.dtype(kind)
+
+
+def test_examples_have_the_same_arrays_on_either_side_and_as_many_of_each() -> None:
+    """Another number of them is a mistake of the caller."""
+    with pytest.raises(ValueError, match="argument 2"):
+        overlap.find_shared([take([[1]])], take([[1]], [[2]]))
+    with pytest.raises(ValueError, match="argument 2"):
+        overlap.find_repeated(take([[1], [2]], [[2]]))
+
+
 @pytest.mark.parametrize("block", [1, 4, 1 << 22])
 def test_large_splits_are_looked_at_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many examples one holds."""
@@ -81,3 +102,8 @@ def test_a_digest_is_the_same_however_examples_are_stored() -> None:
         assert (digests[0][0] == digests[0][2]).all()
         assert (digests[0][0] != digests[0][1]).any()
     assert (narrow[0] != wide[0]).any()
+    told = [overlap.digest_examples(take(*inputs)).tobytes().hex() for inputs in (([[1, 2]],), ([[1, 2]], [[3.0]]))]
+    assert told == [
+        "0c730b69905c5ef7a4ca5269f7236540",
+        "f2bda748b9df366ccb09e9ef3a9a295e",
+    ]  # those of every baseline that was ever written

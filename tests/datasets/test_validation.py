@@ -109,6 +109,9 @@ def test_inputs_hold_values_and_are_named_where_there_are_several() -> None:
     assert complaint(None, np.ones((4, 0))) == (
         "inputs: its examples hold no value: the array has shape (4, 0); give values"
     )
+    assert complaint(None, np.ones((4, 2)), np.ones((3, 2))) == (
+        "the inputs have different numbers of examples: [3, 4]"
+    )
     said = complaint(None, INPUTS, np.array(["a"] * 4))
     assert said == "inputs[1] must be numbers, these are text"
     assert complaint(None, np.array([1j] * 4)) == "inputs must be numbers, these are complex numbers"
@@ -176,6 +179,7 @@ def test_labels_of_different_lengths_are_filled_up(raw: Any, expected: list[Any]
             [[[1, 2]], [[3]]],
             "d: examples have different lengths: example 0 is [1, 2], example 1 is [1, 1]",
         ),
+        (read_labels, np.array([[1], [1, 2]], dtype=object), "d: examples have different lengths: example 0 is [1], "),
         (read_labels, ["a", "b"], "d: labels must be numbers, these are text; write class names as 0, 1, 2"),
         (
             read_inputs,
