@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -135,3 +136,9 @@ def test_a_loader_draws_the_same_every_time_and_in_this_process() -> None:
     left = Loader(0)
     join(left, "d.py")
     assert left.timeout == 9
+
+
+def test_batches_of_arrays_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user's file has not imported it, nothing here does."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert join([X[:1], X[1:2], X[2:]], "d.py")["inputs"][0].tolist() == X.tolist()

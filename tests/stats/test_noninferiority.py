@@ -292,12 +292,24 @@ def test_fewer_examples_than_show_rare_losses_are_never_called_enough() -> None:
     noise = np.random.default_rng(12).normal(0, 1, 60)
     noise -= noise.mean()
     old = np.zeros(60)
-    small = noninferiority.assess_examples(noise, old, 0.3)
-    known = noninferiority.assess_examples(noise, old, 0.3, bounds=(-9.0, 9.0))
+    small = noninferiority.assess_examples(noise, old, 0.24)
+    known = noninferiority.assess_examples(noise, old, 0.24, bounds=(-9.0, 9.0))
     beyond = noninferiority.assess_examples(noise - 0.5, old, 0.3, bounds=(None, 4.0))
     assert [test.outcome for test in (small, known, beyond)] == ["INCONCLUSIVE"] * 3
-    assert small.examples == UNSEEN
+    assert (small.examples, small.reason) == (UNSEEN, None)
     assert known.examples is not None
     assert beyond.examples is not None
     assert 60 < beyond.examples < UNSEEN
     assert noninferiority.assess_examples(noise, old, 0.0).examples is None
+
+
+def test_right_or_wrong_is_tested_by_its_flips() -> None:
+    """Of examples as of counts, which are those of examples that there are; what decides a count is the same test."""
+    new, old = np.repeat([1.0, 0.0, 1.0], [30, 20, 950]), np.repeat([0.0, 1.0, 1.0], [30, 20, 950])
+    assert noninferiority.assess_examples(new, old, 0.01) == noninferiority.assess_counts(30, 20, 1000, 0.01)
+    halves = noninferiority.assess_examples(new / 2, old / 2, 0.01)
+    assert halves.method == "weighted mean"
+    with pytest.raises(ValueError, match="1 gained and 100 lost of 100 is no paired table"):
+        noninferiority.assess_counts(1, 100, 100, 0.01)
+    decides = noninferiority._decider(0.01, 0.9)
+    assert [decides(*flips, 1000) for flips in ((0, 40), (20, 30), (30, 20))] == [True, False, True]
