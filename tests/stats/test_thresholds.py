@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from qbench.stats import thresholds
 from qbench.stats.interval_type import Interval
@@ -16,7 +17,12 @@ def test_decide_wants_the_whole_interval_on_one_side() -> None:
     assert thresholds.decide(inside, 0.8, wanted="above") == "PASS"
     assert thresholds.decide(inside, 1.2, wanted="above") == "FAIL"
     assert thresholds.decide(inside, 1.2, wanted="below") == "PASS"
-    assert thresholds.decide(inside, 0.9, wanted="above") == "INCONCLUSIVE"
+    assert thresholds.decide(inside, 0.8, wanted="below") == "FAIL"
+    for touched in (0.9, 1.1):
+        assert thresholds.decide(inside, touched, wanted="above") == "INCONCLUSIVE"
+        assert thresholds.decide(inside, touched, wanted="below") == "INCONCLUSIVE"
+    for half in (Interval(value=5.0, low=4.0), Interval(value=5.0, high=6.0)):
+        assert thresholds.decide(half, 1.0, wanted="above") == "INCONCLUSIVE"
     assert thresholds.decide(Interval(value=5.0), 1.0, wanted="above") == "INCONCLUSIVE"
 
 
@@ -51,3 +57,8 @@ def test_a_number_may_be_the_most_but_for_its_last_digit(value: float, most: flo
     """A sum of floats is rarely the number that a person writes."""
     assert thresholds.decide_number(value, most) == outcome
     assert thresholds.decide_number(most + (value - most) * 1e-14, most) == "PASS"
+
+
+def test_a_test_that_decides_four_times_in_five_lies_so_far_out() -> None:
+    """Its own 5 % on one side, and the 20 % in which it does not decide."""
+    assert pytest.approx(stats.norm.ppf(0.95) + stats.norm.ppf(0.8), abs=1e-3) == thresholds.DECIDING_Z
