@@ -103,6 +103,7 @@ def test_folders_are_outputs_by_number_or_by_name(
         (("Training", "EVAL"), "Training", "EVAL", False),
         (("a", "b", "c"), "a", "c", True),
         (("other", "train"), "train", "other", True),
+        (("other", "more", "train"), "train", "other", True),
         (("test", "zeta"), "zeta", "test", True),
     ],
 )
@@ -175,6 +176,7 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
     facts = describe_data(None, model(*inputs), Path())
     assert (facts.value, facts.options, facts.samples) == ("my_net_v2_data.py:load", {"to_float": False}, 32)
     assert facts.code is not None
+    assert "        rng.standard_normal(count, dtype=np.float32),  # scale, float32\n" in facts.code[1]
     names: dict[str, Any] = {}
     exec(facts.code[1], names)  # what would be written
     values, labels = names["load"]("train")

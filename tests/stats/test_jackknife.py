@@ -138,12 +138,13 @@ def population_change(shares: np.ndarray) -> float:
 
 def test_facts_of_two_variants_get_as_many_rows() -> None:
     """One may have more rows for an example; those that are missing say nothing."""
-    few, many = np.ones((2, 1, 4)), np.ones((2, 4, 4))
-    for short, long in (jackknife.align_facts(few, many), jackknife.align_facts(many, few)[::-1]):
-        assert short.shape == long.shape == (2, 4, 4)
-        assert (short[:, 1:] == -1).all()
-        assert (short[:, :1] == 1).all()
-        assert (long == 1).all()
+    for rows in (3, 4, 5):
+        few, many = np.ones((2, 1, 4)), np.ones((2, rows, 4))
+        for short, long in (jackknife.align_facts(few, many), jackknife.align_facts(many, few)[::-1]):
+            assert short.shape == long.shape == (2, rows, 4)
+            assert (short[:, 1:] == -1).all()
+            assert (short[:, :1] == 1).all()
+            assert (long == 1).all()
     flat = np.ones((2, 2))
     assert all(aligned is flat for aligned in jackknife.align_facts(flat, flat))
 
