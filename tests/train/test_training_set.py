@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,17 @@ def test_a_built_in_learns_labels_of_its_kind(kind: Any, labels: Any, is_fit: bo
     said = "learns classes, so labels must be" if kind == "classes" else rf"learns {kind}, .*`dataset: {{own: v}}`"
     with pytest.raises(DataError, match=f"^d: net {said}"):
         _require_labels(learner(kind), examples, "d")
+
+
+def test_a_data_set_without_a_value_is_named_alone() -> None:
+    """As a suite writes it."""
+    builtin = replace(learner("boxes"), data_value=None)
+    with pytest.raises(DataError, match=r"\(`dataset: own`\)"):
+        _require_labels(builtin, Examples(inputs=(np.zeros((2, 1)),), labels=np.arange(2)), "d")
+
+
+def test_examples_are_checked_before_any_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels that are none of the classes say so, with the split."""
+    named = Held("d", {"train": np.array([0, 1, 2, 3]), "test": None}, classes=3)
+    with pytest.raises(DataError, match="^d: split 'train': 1 labels are outside the 3 classes"):
+        choose(monkeypatch, named, learner())
