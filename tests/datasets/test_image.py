@@ -19,6 +19,8 @@ from qbench.datasets.image import (
     read_images,
     read_lines,
 )
+from qbench.datasets.options import ImageOptions
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import DataError
 
 PLAIN = Shape(size=None, resize=None, channels=1, layout="nchw")
@@ -163,13 +165,13 @@ def test_a_whole_image_lies_on_grey_or_is_stretched(
 )
 def test_a_line_has_the_height_and_paper_behind_its_end(width: int, height: int, stretch: bool, long: int) -> None:
     """Where it is shorter; a longer one is squeezed. 24 x 8 pixels, so that each of its own becomes two."""
-    for channels, padding in ((1, (9,)), (3, (9, 8, 7))):
+    for channels, padding in ((1, (9,)), (1, (9, 8)), (3, (9, 8, 7))):
         line = fit_line(
             Image.new("L", (width, height), 200), shape((8, 24), channels=channels), stretch=stretch, padding=padding
         )
         assert line.shape == (8, 24, channels)
         assert (line[:, :long] == 200).all()
-        assert (line[:, long:] == padding).all()
+        assert (line[:, long:] == padding[:channels]).all()
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -227,3 +229,16 @@ def test_a_list_names_files_of_its_folder(tmp_path: Path) -> None:
         file.write_bytes(b"")
     names = ("a.png", "inner/b.png", "inner", "none.png", "../a.png", "inner/../a.png", str(tmp_path / "a.png"))
     assert [is_below(tmp_path, name) for name in names] == [True, True, *[False] * 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, Preprocessing(scale=1 / 255)),
+        ({"layout": "nhwc", "scale": 2}, Preprocessing(scale=2.0, channel_axis=3)),
+        ({"order": "bgr"}, Preprocessing(scale=1 / 255, reverse_channels=True)),
+    ],
+)
+def test_pixels_become_what_a_network_takes(options: dict[str, object], expected: Preprocessing) -> None:
+    """0 to 1 unless a scale is written, along the channels of the layout, in the order of the model."""
+    assert images.read_preprocessing(ImageOptions.model_validate(options)) == expected

@@ -62,3 +62,11 @@ def test_a_number_may_be_the_most_but_for_its_last_digit(value: float, most: flo
 def test_a_test_that_decides_four_times_in_five_lies_so_far_out() -> None:
     """Its own 5 % on one side, and the 20 % in which it does not decide."""
     assert pytest.approx(stats.norm.ppf(0.95) + stats.norm.ppf(0.8), abs=1e-3) == thresholds.DECIDING_Z
+
+
+def test_half_way_to_a_limit_is_half_as_many_errors() -> None:
+    """By Student's t of those degrees, or the normal distribution."""
+    interval = Interval(value=1.0, low=0.0, high=2.0)
+    for degrees, law in ((4, stats.t(4)), (None, stats.norm)):
+        p_value = thresholds.p_value_beyond(interval, 0.5, side="above", level=0.95, degrees_of_freedom=degrees)
+        assert p_value == pytest.approx(law.cdf(-law.ppf(0.975) / 2))

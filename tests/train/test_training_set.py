@@ -150,3 +150,6 @@ def test_examples_are_checked_before_any_is_learned(monkeypatch: pytest.MonkeyPa
     named = Held("d", {"train": np.array([0, 1, 2, 3]), "test": None}, classes=3)
     with pytest.raises(DataError, match="^d: split 'train': 1 labels are outside the 3 classes"):
         choose(monkeypatch, named, learner())
+    years = Held("d", {"train": np.array([1990, 1991, 1992, 1993]), "test": None})
+    with pytest.raises(DataError, match="^d: split 'train': net learns classes"):
+        choose(monkeypatch, years, learner())
