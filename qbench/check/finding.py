@@ -76,7 +76,9 @@ class CauseTrial:
     @property
     def confirmed(self) -> bool:
         """Whether the file is shown to be faster without it, by enough to be told."""
-        return self.gain is not None and (self.gain.low or 0.0) > 1.0 and self.gain.value >= LEAST_GAIN
+        if self.gain is None or self.gain.low is None:
+            return False
+        return self.gain.low > 1.0 and self.gain.value >= LEAST_GAIN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,11 @@ def read_images(files: Sequence[Path], shape: Shape, where: str) -> Array:
             f"{where}: images have different sizes: {a.name} is {first[1]}x{first[0]}, {b.name} is "
             f"{other[1]}x{other[0]} pixels; set size"
         )
+    return _lay_out(images, shape)
+
+
+def _lay_out(images: Sequence[Array], shape: Shape) -> Array:
+    """Images (height, width, channels) of one size as a batch in the layout."""
     batch = np.stack(images)
     return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
@@ -163,8 +168,7 @@ def read_fitted(files: Sequence[Path], shape: Shape, *, keep_ratio: bool, where:
         images.append(image)
         moves.append(move)
     _raise_unreadable(problems, len(files), where)
-    batch = np.stack(images)
-    return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2)), np.array(moves)
+    return _lay_out(images, shape), np.array(moves)
 
 
 def _fit(image: Image, shape: Shape, keep_ratio: bool) -> tuple[Array, list[float]]:
@@ -205,8 +209,7 @@ def read_lines(files: Sequence[Path], shape: Shape, *, stretch: bool, padding: S
         except DataError as error:
             problems.append(f"{file}: {error}")
     _raise_unreadable(problems, len(files), where)
-    batch = np.stack(images)
-    return batch if shape.layout == "nhwc" else np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+    return _lay_out(images, shape)
 
 
 def fit_line(image: Image, shape: Shape, *, stretch: bool, padding: Sequence[int]) -> Array:
@@ -243,7 +246,7 @@ def _cropped(image: Image, shape: Shape, resampling: int | None = None) -> Image
         else shape.resize / min(image.height, image.width)
     )
     # The long side is cut down, as torchvision does; the small term undoes float error in an exact product.
-    resized = (max(1, int(image.width * ratio + 1e-6)), max(1, int(image.height * ratio + 1e-6)))
+    resized = (int(image.width * ratio + 1e-6), int(image.height * ratio + 1e-6))
     if resized[0] < width or resized[1] < height:
         raise DataError(f"{resized[0]}x{resized[1]} after resize, smaller than size {width}x{height}")
     if resized != image.size:

@@ -40,14 +40,16 @@ class Preprocessing:
             array = np.flip(array, self.channel_axis)
         if not self.to_float:
             return np.ascontiguousarray(array)
-        shape: list[int] = []
-        if max(len(self.mean), len(self.std)) > 1:
-            shape = [1] * array.ndim
-            shape[self.channel_axis] = -1
-        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape if len(self.mean) > 1 else [])
-        std = np.asarray(self.std, dtype=np.float32).reshape(shape if len(self.std) > 1 else [])
         scaled = array.astype(np.float32) * np.float32(self.scale)
+        mean, std = (self._lay_along(numbers, array.ndim) for numbers in (self.mean, self.std))
         return np.ascontiguousarray((scaled - mean) / std, dtype=np.float32)
+
+    def _lay_along(self, numbers: tuple[float, ...], axes: int) -> Array:
+        """One number for all values, or each along the axis of the channels."""
+        values = np.asarray(numbers, dtype=np.float32)
+        if len(numbers) == 1:
+            return values
+        return values.reshape([len(numbers) if axis == self.channel_axis % axes else 1 for axis in range(axes)])
 
     def digest(self) -> str:
         """The sha256 of the parameters, as 64 hex digits."""

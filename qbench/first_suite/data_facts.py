@@ -111,7 +111,7 @@ def _pick_splits(splits: tuple[str, ...], where: Path) -> tuple[str, str, tuple[
         )
     train, test = train or next(name for name in splits if name != test), test or splits[-1]
     if train == test:
-        test = next(name for name in splits if name != train)
+        test = splits[0]
     return train, test, (f"of the splits {', '.join(splits)} these two were taken",)
 
 

@@ -112,7 +112,7 @@ def judge(
     longest = max((spent[arm.case] for arm in staying), default=0.0)
     end: str | int = rules.least - later
     if later >= rules.least:
-        tried = tried or max(1, sum(arm.role == "candidate" for arm in arms))
+        tried = tried or sum(arm.role == "candidate" for arm in arms)
         gain = find_gain(candidates.leader, fp32.leader, minima)
         unshown = gain is not None and not is_gain_settled(gain, rules.enough, tried)
         ranking = candidates if candidates.leader else fp32

@@ -29,7 +29,7 @@ def weights(number: int) -> Path:
     return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
 
 
-def _model(number: int, million: float) -> BuiltIn:
+def _model(number: int, million: str) -> BuiltIn:
     of: Callable[[], Path] = partial(weights, number)
     return BuiltIn(
         name=f"efficientnet-lite{number}",
@@ -41,6 +41,6 @@ def _model(number: int, million: float) -> BuiltIn:
     )
 
 
-LITE0 = _model(0, 4.7)
-LITE1 = _model(1, 5.4)
-LITE2 = _model(2, 6.1)
+LITE0 = _model(0, "4.7")
+LITE1 = _model(1, "5.4")
+LITE2 = _model(2, "6.1")

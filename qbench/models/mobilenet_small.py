@@ -1,4 +1,4 @@
-"""``mobilenet-small``: inverted residuals with depthwise convolutions and ReLU6 for small images, 0.1 million weights.
+"""``mobilenet-small``: inverted residuals with depthwise convolutions and ReLU6 for small images, 49,000 weights.
 
 The kind of network that loses most by per-tensor weights and 7-bit activations.
 Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), arXiv:1801.04381.

@@ -1,4 +1,4 @@
-"""``shapes-detector``: a one-stage detector without anchors, two scales and one concatenated head, 0.1 million weights.
+"""``shapes-detector``: a one-stage detector without anchors, two scales and one concatenated head, 0.2 million weights.
 
 Its answer has the shape that YOLO's exports have: (n, 4 + classes, cells), for each cell of both scales the centre,
 width and height of a box in pixels and a score between 0 and 1 for each class. Boxes of up to 96 beside scores of up to

@@ -14,11 +14,11 @@ FAMILY_ERROR = 0.05
 def adjust_by_holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's adjusted p-values, in the order given (Holm, Scandinavian Journal of Statistics 6 (1979), 65-70)."""
     count, worst = len(p_values), 0.0
-    adjusted = [0.0] * count
+    adjusted: dict[int, float] = {}
     for rank, place in enumerate(sorted(range(count), key=p_values.__getitem__)):
         worst = max(worst, min(1.0, (count - rank) * p_values[place]))
         adjusted[place] = worst
-    return tuple(adjusted)
+    return tuple(adjusted[place] for place in range(count))
 
 
 def estimate_sample_factor(p_value: float, rules: int) -> float:

@@ -81,10 +81,11 @@ def _digest(record: Record) -> str | None:
 
 def compare_layers(before: Record, after: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The layers that ran in int8 before and run in float now, and the other way round, by name."""
-    sides = [None if record.artifact is None else record.artifact.coverage for record in (before, after)]
-    if sides[0] is None or sides[1] is None:
+    sides = [record.artifact.coverage for record in (before, after) if record.artifact is not None]
+    known = [side.float_layers for side in sides if side is not None]
+    if len(known) < 2:
         return (), ()
-    old, new = (side.float_layers for side in sides if side is not None)
+    old, new = known
     return tuple(name for name in new if name not in old), tuple(name for name in old if name not in new)
 
 

@@ -112,3 +112,31 @@ def test_the_worst_of_several_outputs_is_told(tmp_path):
     assert change.sqnr_db == data_change.measure_sqnr(answers[1], off[1])
     assert change.flips == 0
     assert (data_change.name_output(1), data_change.name_output(2)) == ("its output", "the worst of its 2 outputs")
+
+
+@pytest.mark.parametrize(
+    ("answers", "others", "labels", "flips", "right"),
+    [
+        ([[1, 0], [0, 1], [1, 0]], [[1, 0], [1, 0], [0, 1]], [0, 0, 0, 1], 2, (2, 2)),
+        ([[1, 0], [0, 1]], [[1, 0], [0, 1]], None, 0, None),
+        ([[1], [2]], [[1], [3]], [0, 0], None, None),
+        ([1, 2], [1, 2], [0, 0], None, None),
+        ([[[1, 0]]], [[[1, 0]]], [0], None, None),
+    ],
+)
+def test_classes_are_chosen_from_rows_of_two_scores_or_more(answers, others, labels, flips, right):
+    """Of both files alike; right where the data has labels, of the examples that were answered."""
+    own, expected = np.asarray(answers, dtype=np.float32), np.asarray(others, dtype=np.float32)
+    examples = Examples(inputs=(ROWS,), labels=None if labels is None else np.asarray(labels))
+    change = data_change.compare_answers([own], [expected], examples, "fp32")
+    assert (change.flips, change.right, change.examples, change.outputs) == (flips, right, len(own), 1)
+
+
+def test_outputs_of_other_sizes_are_not_held_against_each_other():
+    """As the two files may give another number of boxes; the others are, and the worst of them is told."""
+    first, second = RNG.normal(size=(2, 5, 3)).astype(np.float32)
+    boxes, fewer = np.ones((5, 4), np.float32), np.ones((5, 2), np.float32)
+    examples = Examples(inputs=(ROWS,), labels=None)
+    change = data_change.compare_answers([first, boxes, second], [first, fewer, second + 0.1], examples, "fp32")
+    alone = data_change.compare_answers([second], [second + 0.1], examples, "fp32")
+    assert (change.sqnr_db, change.outputs) == (alone.sqnr_db, 3)

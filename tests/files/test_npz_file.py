@@ -156,3 +156,17 @@ def test_any_damage_is_one_error(tmp_path: Path) -> None:
         except BadNpz:
             refused += 1
     assert refused > 100
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_either_version_of_the_format_that_holds_plain_numbers_is_read(
+    tmp_path: Path, version: tuple[int, int]
+) -> None:
+    """The third one names fields beyond latin-1, which these have not."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as packed, packed.open("x.npy", "w") as stream:
+        np.lib.format.write_array(stream, np.arange(3), version=version)
+    if version < (3, 0):
+        assert npz_file.read(tmp_path / "a.npz")["x"].tolist() == [0, 1, 2]
+        return
+    with pytest.raises(BadNpz, match=r"written in version \(3, 0\) of numpy's format"):
+        npz_file.read(tmp_path / "a.npz")

@@ -160,3 +160,14 @@ def test_what_is_refused_is_closed(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     with regular_file.open_file(tmp_path / "large", 100) as stream:
         assert len(stream.read()) == 100
+
+
+def test_what_is_open_waits_for_its_bytes(tmp_path: Path) -> None:
+    """Nobody waited for the other end of a pipe, and reads and writes go on as ever; a folder that is missing is told
+    as such."""
+    with regular_file.open_to_write(tmp_path / "a.txt") as written:
+        assert os.get_blocking(written.fileno())
+    with regular_file.open_file(tmp_path / "a.txt") as read:
+        assert os.get_blocking(read.fileno())
+    with pytest.raises(FileNotFoundError):
+        regular_file.open_to_write(tmp_path / "none" / "a.txt")

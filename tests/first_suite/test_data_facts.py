@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from user_layouts import save_arrays, save_boxes, save_images
+from user_layouts import save_arrays, save_boxes, save_images, save_masks
 
 from qbench import registry
 from qbench.errors import UsageError
 from qbench.first_suite.data_facts import (
     DataFacts,
+    _describe_documents,
     _describe_saved,
+    _describe_texts,
     _pick_splits,
     _read_columns,
     _token_options,
@@ -100,6 +103,7 @@ def test_folders_are_outputs_by_number_or_by_name(
         (("Training", "EVAL"), "Training", "EVAL", False),
         (("a", "b", "c"), "a", "c", True),
         (("other", "train"), "train", "other", True),
+        (("other", "more", "train"), "train", "other", True),
         (("test", "zeta"), "zeta", "test", True),
     ],
 )
@@ -172,6 +176,7 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
     facts = describe_data(None, model(*inputs), Path())
     assert (facts.value, facts.options, facts.samples) == ("my_net_v2_data.py:load", {"to_float": False}, 32)
     assert facts.code is not None
+    assert "        rng.standard_normal(count, dtype=np.float32),  # scale, float32\n" in facts.code[1]
     names: dict[str, Any] = {}
     exec(facts.code[1], names)  # what would be written
     values, labels = names["load"]("train")
@@ -188,9 +193,9 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
 def test_a_data_set_is_written_as_yaml() -> None:
     """One that takes nothing by its name; options as YAML has them."""
     assert DataFacts(loader="digits").dataset == "digits"
-    options = {"to_float": False, "size": [8, 16], "nice": True, "scale": "1/255"}
+    options = {"to_float": False, "size": [8, 16], "nice": True, "scale": "1/255", "tokens": ["ids", "mask"]}
     written = DataFacts(loader="npz", value="d.npz", options=options).dataset
-    assert written == "{npz: d.npz, to_float: false, size: [8, 16], nice: true, scale: 1/255}"
+    assert written == "{npz: d.npz, to_float: false, size: [8, 16], nice: true, scale: 1/255, tokens: [ids, mask]}"
 
 
 def test_a_tokenizers_arrays_are_known_by_the_names_of_the_inputs() -> None:
@@ -200,6 +205,97 @@ def test_a_tokenizers_arrays_are_known_by_the_names_of_the_inputs() -> None:
               for number, name in enumerate(names)]  # fmt: skip
     assert _token_options(model(*inputs)) == {"length": 129, "tokens": ["types", "ids", "mask"]}
     assert _token_options(model(take(None, 7, 7, name="x"))) == {}
+
+
+def test_boxes_judge_where_the_outputs_are_read_as_boxes(place: Path) -> None:
+    """Of an output of another layout nobody knows where they are: it is held against fp32, and the suite says so."""
+    save_boxes(place / "data")
+    known, unknown = (
+        describe_data("data", replace(model(take(None, 3, 16, 16)), output_sizes=sizes), Path())
+        for sizes in ((None, 10, 6), (None, 11))
+    )
+    assert (known.labelled, known.metric, known.against_fp32) == (True, "map", None)
+    assert not unknown.labelled
+    assert unknown.against_fp32 is not None
+    assert "metric: map" in unknown.against_fp32
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options"),
+    [
+        ((take(None, 3, 8, 12),), {"size": [8, 12], "classes": 5}),
+        ((take(None, 8, 8, 1),), {"size": 8, "channels": 1, "layout": "nhwc", "classes": 5}),
+        ((take(None, None, None, 3),), {"size": 224, "layout": "nhwc", "classes": 5}),
+    ],
+)
+def test_images_with_masks_have_the_channels_and_the_layout_of_the_model(
+    place: Path, inputs: tuple[InputFacts, ...], options: dict[str, object]
+) -> None:
+    """As many classes as its output has, and pixels judged by their overlap."""
+    save_masks(place / "data")
+    facts = describe_data("data", replace(model(*inputs), output_sizes=(None, 5, 8, 8)), Path())
+    taken = {name: facts.options[name] for name in ("size", "channels", "layout", "classes") if name in facts.options}
+    assert taken == options
+    assert (facts.labelled, facts.metric, facts.train, facts.test) == (True, "miou", "train", "val")
+
+
+def test_a_function_a_built_in_or_nothing_that_is_known(place: Path) -> None:
+    """What a function returns nobody knows; digits have labels; a file that is missing is named."""
+    (place / "d.py").write_text("def load(split): ...")
+    (place / "notes.md").write_text("")
+    function = describe_data("d.py:load", model(), Path())
+    assert (function.loader, function.value, function.labelled) == ("python", "d.py:load", False)
+    assert describe_data("digits", model(), Path()) == DataFacts(loader="digits", labelled=True)
+    for text, why in (
+        ("none.py:load", "none.py: no such file"),
+        ("none.csv", "none.csv: no such file; data are"),
+        ("notes.md", "notes.md: no data that is known; data are"),
+    ):
+        with pytest.raises(UsageError, match=f"^{why}"):
+            describe_data(text, model(), Path())
+    with pytest.raises(UsageError, match="without --data the inputs are random"):
+        describe_data(None, model(), Path())
+
+
+@pytest.fixture
+def texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of texts with a tokenizer; what is written of it is read, and no data set is opened."""
+
+    def describe(loader: str, path: Path, folder: Path, options: Any, notes: Any) -> tuple[DataFacts, Any]:
+        return DataFacts(loader=loader, options=options, notes=tuple(notes)), None
+
+    monkeypatch.setattr("qbench.first_suite.data_facts._describe_opened", describe)
+    (place / "tokenizer.json").write_text("{}")
+    return place
+
+
+def test_how_long_texts_are_cut_is_said_where_the_model_does_not_tell(texts: Path) -> None:
+    """Documents into windows, others with padding behind what is short."""
+    free, fixed = (model(take(None, length, name="input_ids", dtype="int64")) for length in (None, 16))
+    notes = [_describe_texts(texts, free, texts, loader).notes for loader in ("csv", "texts")]
+    assert notes == [
+        ("texts are cut or padded to 128 tokens: write length as in training",),
+        ("texts are cut into windows of 128 tokens: write length as in training",),
+    ]
+    facts = _describe_texts(texts, fixed, texts, text="body")
+    assert (facts.loader, facts.notes) == ("csv", ())
+    assert facts.options == {"text": "body", "tokenizer": "tokenizer.json", "length": 16, "tokens": ["ids"]}
+    (texts / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match=r"texts need the model's tokenizer: put its tokenizer\.json beside it"):
+        _describe_texts(texts, fixed, texts)
+
+
+def test_documents_judge_logits_of_each_token(texts: Path) -> None:
+    """Outputs of other axes are held against fp32; those that the file does not tell may be logits."""
+    ids = model(take(None, 16, name="ids", dtype="int64"))
+    for sizes in ((), (None, 16, 99)):
+        facts = _describe_documents(texts, replace(ids, output_sizes=sizes), texts)
+        assert (facts.labelled, facts.metric, facts.against_fp32) == (True, "token_flips", None)
+        assert facts.notes == ("outputs were taken as logits (n, length, vocabulary) of the token that follows",)
+    facts = _describe_documents(texts, replace(ids, output_sizes=(None, 2)), texts)
+    assert (facts.labelled, facts.notes) == (False, ())
+    assert facts.against_fp32 is not None
+    assert "has 2 axes" in facts.against_fp32
 
 
 COLUMNS = '{"features": {"a": {"dtype": "string"}, "%s": {"dtype": "string"}, "image": {"_type": "%s"}}}'

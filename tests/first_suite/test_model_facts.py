@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from user_layouts import save_model
+import torch
+from user_layouts import save_model, save_traced
 
+from qbench.errors import UsageError
 from qbench.first_suite.model_facts import (
     InputFacts,
     ModelFacts,
@@ -102,3 +104,32 @@ def test_an_onnx_file_tells_its_ends(tmp_path: Path) -> None:
     assert facts.int8_modes == ("dynamic", "static")
     (tmp_path / "B.ONNX").write_bytes((tmp_path / "model.onnx").read_bytes())
     assert describe_model(str(tmp_path / "B.ONNX"), tmp_path).name == "b"
+
+
+def test_what_is_no_model_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is missing, Python without its function, a format that nothing is built from, a state dict."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("net.py", "net.tflite"):
+        (tmp_path / name).write_text("def build(): ...")
+    torch.save({"weight": torch.ones(2)}, tmp_path / "state.pt")
+    for text, why in (
+        ("none.py:build", "none.py: no such file$"),
+        ("none.onnx", "none.onnx: no such file; a model is an .onnx"),
+        ("net.py", "net.py: name the function that returns the network, as in net.py:build"),
+        ("net.tflite", "net.tflite: '.tflite' is no format that a suite builds from; `qbench check net.tflite`"),
+        ("state.pt", "a state dict needs its network: give file.py:function and write weights: state.pt"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            describe_model(text, tmp_path)
+
+
+def test_a_function_a_built_in_and_a_traced_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function and a built-in are quantized in both ways; of TorchScript nothing is, it has an int8 file beside."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my net.py").write_text("def build(): ...")
+    function, built_in = describe_model("my net.py:build", tmp_path), describe_model("digits-cnn", tmp_path)
+    assert (function.name, function.source) == ("my-net", "{python: 'my net.py:build'}")
+    assert (built_in.name, built_in.source) == ("digits-cnn", "")
+    assert function.int8_modes == built_in.int8_modes == ("dynamic", "static")
+    traced = describe_model(save_traced(tmp_path), tmp_path)
+    assert (traced.source, traced.backends, traced.int8_modes) == ("{torchscript: traced.pt}", ("torch",), ())

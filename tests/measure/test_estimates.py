@@ -202,6 +202,8 @@ def test_cold_start_is_a_median_over_processes():
     few = estimates.cold_start([facts(0.1, 0.2)])
     assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
     assert estimates.cold_start([]) is None
+    older = estimates.cold_start([replace(facts(0.1, 0.2), next_calls_seconds=())])
+    assert (older.next_calls_seconds, older.first_call_seconds) == (None, 0.2)
 
 
 def raced(*medians, rounds=7, control=()):
@@ -272,6 +274,15 @@ def test_interference_is_the_sum_over_blocks():
     assert (found.blocks, found.involuntary_switches, found.page_faults) == (2, 5, None)
     assert found.off_core is None
     assert estimates.interference(of()) is None
+
+
+def test_how_much_the_host_disturbed_is_told_by_the_canary_alone():
+    """Of blocks and readings; what it takes on this core alone says nothing of blocks beside which nobody read it."""
+    blocks = replace(of([100] * 4), block=np.asarray([0, 0, 1, 1]))
+    bare = estimates.interference(blocks, 10.0)
+    assert (bare.blocks, bare.shared, bare.undisturbed_blocks, bare.calm_seconds) == (2, None, None, None)
+    read = estimates.interference(replace(blocks, canary_ns=np.asarray([[10, 10], [10, 30]])), 10.0)
+    assert (read.shared, read.undisturbed_blocks, read.calm_seconds) == (0.25, 1, 1e-8)
 
 
 def test_time_without_the_core_is_that_of_all_blocks():

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats as scipy_stats
 
 from qbench.machine.process_spread import RATIO_SPREAD
-from qbench.measure.paired_difference import compare_times, difference_over_generations, variance_of_median
+from qbench.measure.paired_difference import (
+    PairedDifference,
+    compare_times,
+    difference_over_generations,
+    variance_of_median,
+)
 from qbench.measure.samples import Samples
 from qbench.stats import intervals
 
@@ -102,3 +108,52 @@ def test_blocks_tell_how_far_off_their_median_is(values: list[float]) -> None:
     squares = sum((value - np.mean(values)) ** 2 for value in values)
     expected = math.pi / 2 * (6 * 0.015**2 + squares) / (6 + len(values) - 1) / len(values)
     assert variance_of_median(np.asarray(values)) == pytest.approx(expected)
+
+
+def test_a_generation_without_a_block_says_nothing() -> None:
+    """As if it had not been; where no generation has one there is no difference."""
+    bare, more = (
+        difference_over_generations(by_generation(*series)) for series in (([0.1], [0.3]), ([0.1], [], [0.3]))
+    )
+    assert bare == more
+    assert more is not None
+    assert (more.generations, more.coarse) == (2, True)
+    assert difference_over_generations(by_generation([], [])) is None
+    assert difference_over_generations({}) is None
+
+
+@pytest.mark.parametrize(("count", "coarse", "freedom"), [(1, True, 6), (2, True, 7), (3, False, 2), (4, False, 3)])
+def test_few_generations_are_completed_by_what_is_known_of_processes(count: int, coarse: bool, freedom: int) -> None:
+    """By their own spread from three on; before, by that of processes, worth six degrees of freedom."""
+    values = [0.1, 0.12, 0.17, 0.11][:count]
+    difference = difference_over_generations(by_generation(*[[value] * 4 for value in values]))
+    squares = float(((np.array(values) - np.mean(values)) ** 2).sum())
+    known = RATIO_SPREAD**2 + variance_of_median(np.full(4, 0.1))
+    variance = (6 * known + squares) / freedom if coarse else squares / freedom
+    assert (difference.coarse, difference.freedom, difference.seen_freedom) == (coarse, freedom, freedom)
+    assert difference.error == pytest.approx(math.sqrt(variance / count))
+    assert difference.value == pytest.approx(np.mean(values))
+
+
+def test_equal_medians_are_equal_to_a_millionth() -> None:
+    """They show no spread, and no clock repeats that well."""
+    difference = difference_over_generations(by_generation([0.1], [0.1], [0.1]))
+    assert difference.error == 1e-6
+    assert difference.p_not_below(0.1) == pytest.approx(0.5)
+    assert difference.p_not_below(0.0) == pytest.approx(1, abs=1e-9)
+    assert difference.p_not_below(0.2) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_p_value_is_students_and_the_more_careful_of_two() -> None:
+    """Of all that is uncertain, and of what further generations would narrow."""
+    difference = PairedDifference(
+        value=0.1, error=0.05, freedom=20.0, generations=3, coarse=False, unseen=0.04, seen_freedom=2.0
+    )
+    of_all, of_seen = (scipy_stats.t.cdf(0.1 / error, freedom) for error, freedom in ((0.05, 20), (0.03, 2)))
+    assert difference.p_not_below(0.0) == pytest.approx(max(of_all, of_seen))
+    assert of_seen < of_all
+    halves = [scipy_stats.t.ppf(0.995, freedom) * error for error, freedom in ((0.05, 20), (0.03, 2))]
+    low, high = difference.limits(0.99)
+    assert (low, high) == pytest.approx((0.1 - max(halves), 0.1 + max(halves)))
+    assert difference.half_width_seen(0.99) == pytest.approx(halves[1])
+    assert halves[1] > halves[0]

@@ -33,6 +33,7 @@ def test_sequential_survives_a_case_that_dies():
     assert isinstance(outcome["a"], CaseError)
     assert len(outcome["b"].calls_ns) == 100
     assert machine.open == set()
+    assert ("a", 10) not in machine.log  # it did not load
 
 
 @pytest.mark.parametrize(

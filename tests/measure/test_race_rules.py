@@ -207,6 +207,18 @@ def test_the_race_goes_on_for_a_gain_that_is_not_shown_for_the_number_tried():
     standing = judge(arms, minima, RULES, spent=spent, tried=9)
     assert not standing.ended
     assert standing.more >= 1
+    known = [judge(arms, minima, RULES, spent=spent, tried=tried) for tried in (None, 1)]
+    assert known[0] == known[1]
+
+
+def test_an_arm_that_has_not_run_yet_is_nobodys_leader():
+    """Those that have are held against each other."""
+    minima = time_arms({"fp32": 2.0, "a": 1.0, "b": 1.5}) | {"late": {}}
+    standing = stand([FP32, *int8("late", "b", "a")], minima)
+    assert {"a", "fp32"}.isdisjoint(standing.leaving)
+    assert "b" in standing.leaving
+    alone = stand([FP32, *int8("late")], time_arms({"fp32": 2.0}) | {"late": {}})
+    assert not alone.leaving
 
 
 def least_that_leaves(rivals: int, generations: int) -> float:

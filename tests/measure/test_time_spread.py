@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbench.machine.process_spread import FREEDOM, TIME_SPREAD
-from qbench.measure.time_spread import KNOWN, REMAINS, pool_cases
+from qbench.measure.time_spread import KNOWN, REMAINS, SHARED, pool_cases
 
 HALF = TIME_SPREAD / math.sqrt(2)  # of the distance between two processes whose deviation is as known
 
@@ -76,3 +77,15 @@ def test_what_refutes_the_knowledge_replaces_it() -> None:
 def test_nothing_seen_is_what_is_known() -> None:
     """Cases of one process each say nothing of how processes differ."""
     assert pool_cases([[0.1], [0.2], []]) == KNOWN
+
+
+@pytest.mark.parametrize("cases", [1, 2, 3])
+def test_cases_of_one_setting_are_worth_less_than_as_many_of_different_ones(cases: int) -> None:
+    """Each shares a part of what its processes do with the others: so many degrees of freedom beside what is known."""
+    logs = [-1.2 * HALF, 1.2 * HALF, 0.0]
+    variance = statistics.variance(logs)
+    worth = 2 * cases / (1 + SHARED * (cases - 1))
+    expected = (KNOWN.freedom * KNOWN.variance + worth * variance) / (KNOWN.freedom + worth)
+    pooled = pool_cases([logs] * cases)
+    assert pooled.variance == pytest.approx(expected)
+    assert pooled.freedom == KNOWN.freedom

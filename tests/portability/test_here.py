@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from made_records import fp32, int8
 
 from qbench import suite
 from qbench.cache.store import open_cache
@@ -19,9 +20,10 @@ from qbench.gating.baseline import artifact_file, write_baseline
 from qbench.gating.baseline import locate_artifacts as keep_artifacts
 from qbench.machine.peak import Peak
 from qbench.portability.compare_hosts import compare_hosts
-from qbench.portability.here import GONE, _require_same_examples, answer_here
+from qbench.portability.here import GONE, _list_artifacts, _require_same_examples, answer_here
 from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
+from qbench.record.schema import read_case_id
 from qbench.record.stored_run import read_run
 from qbench.report.build import judge
 from qbench.running import run
@@ -147,3 +149,21 @@ def test_examples_are_the_same_by_what_they_hold_or_else_by_name(stored, here, s
     else:
         with pytest.raises(UsageError, match="of other evaluation examples"):
             _require_same_examples(run, None, data)
+
+
+def test_an_artifact_answers_once_and_a_dynamic_one_by_the_batch():
+    """Static ones answer alike at any batch size and on any number of threads; fp32, answers of another host, and what
+    failed or left no file, are none."""
+    cases = ["net/static/onednn/t1/b1", "net/static/onednn/t2/b8", "net/dynamic/onednn/t1/b1",
+             "net/dynamic/onednn/t2/b1", "net/dynamic/onednn/t1/b8"]  # fmt: skip
+    records = [int8(case) for case in cases]
+    others = [
+        fp32("net/fp32/torch/t1/b1"),
+        replace(records[0], case=read_case_id(f"{cases[0]}/avx2")),
+        replace(int8("net/static/fbgemm/t1/b1"), status="failed"),
+        replace(int8("net/static/qnnpack/t1/b1"), artifact=None),
+    ]
+    listed = _list_artifacts(SimpleNamespace(records=[*others, *records]))
+    assert [record.case.id for record in listed] == [cases[0], cases[2], cases[4]]
+    of_other_bytes = replace(records[1], artifact=replace(records[1].artifact, sha256="f" * 64))
+    assert _list_artifacts(SimpleNamespace(records=[records[0], of_other_bytes])) == [records[0], of_other_bytes]

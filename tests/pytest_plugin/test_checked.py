@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import people_files
 import pytest
 
@@ -22,10 +24,13 @@ def run(project, *options):
 
 
 def test_a_fault_fails_and_a_sound_file_passes(project):
-    """With the words of the command; each file is one test, collected alone."""
+    """With the words of the command, which a report of the tests keeps; each file is one test, collected alone."""
     project.makepyfile(test_other="def test_other(): pass")
-    result = run(project, "--qbench-check", "float.onnx", "--qbench-check", "folded.onnx", "-v")
+    result = run(project, "--qbench-check", "float.onnx", "--qbench-check", "folded.onnx", "-v", "--junitxml=out.xml")
     result.assert_outcomes(passed=1, failed=1)
+    properties = ElementTree.parse(project.path / "out.xml").iter("property")
+    lines = [entry.get("value") for entry in properties if entry.get("name") == "qbench"]
+    assert any("fault: 0 % of the multiply-accumulates run in int8" in str(line) for line in lines)
     result.stdout.fnmatch_lines(["*folded.onnx: * fault*", "fault: 0 % of the multiply-accumulates run in int8*"])
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 from qbench.stats import examples_needed, noninferiority
 from qbench.stats.interval_type import Interval
@@ -76,7 +79,46 @@ def test_what_takes_more_than_a_hundred_times_the_examples_takes_many_more() -> 
     """Limits that are far wider than the spread explains shrink too slowly; without limits nothing is known."""
     wide = Interval(value=-0.01, low=-2.0, high=2.0)
     needed = examples_needed.for_mean(wide, 1e-4, 100, 0.01, 0.9)
-    assert needed is not None
+    assert needed == 100 * 100 + 1
     assert examples_needed.are_many(needed, 100)
     assert not examples_needed.are_many(100 * 100, 100)
     assert examples_needed.for_mean(Interval(value=0.0), 0.01, 100, 0.01, 0.9) is None
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 25), (25, 0), (25, 25)])
+def test_what_was_not_seen_comes_as_often_as_its_posterior_says(gained: int, lost: int) -> None:
+    """A test that waits for the first example that is gained, lost or neither, of which 50 had none: by the beta
+    binomial distribution under Jeffreys' prior, within a quarter, since 400 are drawn."""
+
+    def decides(gained: int, lost: int, number: int) -> bool:
+        return min(gained, lost, number - gained - lost) > 0
+
+    seen = {50 - gained - lost, gained, lost}
+    assert seen == {0, 25}
+    more = np.arange(1, 5000)
+    share = 1 - scipy_stats.betabinom.pmf(0, more, 0.5, 50 + 1.0)
+    expected = 50 + int(more[np.argmax(share >= 0.8)])
+    assert examples_needed.for_counts(gained, lost, 50, decides) == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("n", "from_", "least", "most"),
+    [(100, 777, 777, 784), (100, 0, 101, 101), (8, 0, 9, 9), (3, 300, 300, 303), (3, 301, 301, 301), (1, 2, 2, 2)],
+)
+def test_the_least_number_that_decides_is_found_to_one_percent(n: int, from_: int, least: int, most: int) -> None:
+    """Never none more than there are; beyond a hundred times as many, one more than that."""
+    number = examples_needed._grow(n, lambda number: examples_needed.POWER if number >= from_ else 0.79)
+    assert least <= number <= most
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "spread"), [(0.0, -0.1, math.nan), (math.inf, 0.0, 1.0), (0.0, -math.inf, 1.0)]
+)
+def test_of_what_is_no_number_nothing_is_known(value: float, low: float, spread: float) -> None:
+    """Files that somebody else wrote may hold anything; of no example, nothing follows."""
+    assert examples_needed.for_mean(Interval(value=value, low=low, high=0.1), spread, 9, 0.01, 0.9) is None
+    fine = Interval(value=0.0, low=-0.1, high=0.1)
+    assert examples_needed.for_mean(fine, 0.1, 0, 0.01, 0.9) is None
+    assert examples_needed.for_mean(fine, 0.1, 1, 0.01, 0.9) is not None
+    for half in (Interval(value=0.0, low=-0.1), Interval(value=0.0, high=0.1)):
+        assert examples_needed.for_mean(half, 0.1, 9, 0.01, 0.9) is None

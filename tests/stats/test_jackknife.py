@@ -28,6 +28,21 @@ def test_the_shares_of_a_mean_are_its_values() -> None:
     assert (limits.low, limits.high) == (pytest.approx(mean.low, rel=1e-6), pytest.approx(mean.high, rel=1e-6))
 
 
+def test_of_a_share_that_is_right_it_takes_what_one_more_may_be_for_right_or_wrong() -> None:
+    """15 of 20, with limits as of zeros and ones; what occurs often is left out once, so that it takes a score of all,
+    one without each of two examples, and one with each of four that were not seen."""
+    facts, taken = np.array([[1, 1]] * 15 + [[0, 1]] * 5), []
+
+    def share(rows: np.ndarray) -> float:
+        taken.append(len(rows))
+        return float((rows[:, 0] == rows[:, 1]).mean())
+
+    limits = jackknife.limit_score(FactScore(of=share), facts)
+    exact = WeightedMean.of([1.0] * 15 + [0.0] * 5, 0.0, 1.0).interval(0.95)
+    assert (limits.value, limits.low, limits.high) == pytest.approx((0.75, exact.low, exact.high), rel=1e-6)
+    assert taken == [20, 19, 19, 21, 21]
+
+
 def test_a_loss_that_few_examples_do_not_show_is_allowed_for() -> None:
     """Where 100 examples show no change, the limits of a change of macro F1 reach as far as 3 lost examples of the
     rarest class would take it, nearly; those of the examples that fp32 has right reach less far up than down."""
@@ -123,10 +138,13 @@ def population_change(shares: np.ndarray) -> float:
 
 def test_facts_of_two_variants_get_as_many_rows() -> None:
     """One may have more rows for an example; those that are missing say nothing."""
-    few, many = np.ones((2, 1, 4)), np.ones((2, 3, 4))
-    new, old = jackknife.align_facts(few, many)
-    assert new.shape == old.shape == (2, 3, 4)
-    assert (new[:, 1:] == -1).all()
+    for rows in (3, 4, 5):
+        few, many = np.ones((2, 1, 4)), np.ones((2, rows, 4))
+        for short, long in (jackknife.align_facts(few, many), jackknife.align_facts(many, few)[::-1]):
+            assert short.shape == long.shape == (2, rows, 4)
+            assert (short[:, 1:] == -1).all()
+            assert (short[:, :1] == 1).all()
+            assert (long == 1).all()
     flat = np.ones((2, 2))
     assert all(aligned is flat for aligned in jackknife.align_facts(flat, flat))
 

@@ -75,14 +75,45 @@ def test_a_higher_value_never_lowers_a_limit(values: list[float], place: int, by
     assert after.high >= before.high - 1e-3
 
 
-def test_p_values_are_those_of_the_limits() -> None:
-    """At the limits of the two-sided 90 % interval each one-sided p-value is 5 %."""
-    sample = WeightedMean.of(np.random.default_rng(1).exponential(size=80))
-    limits = sample.interval(0.9)
-    assert limits.low is not None
-    assert limits.high is not None
-    assert WeightedMean.of(-sample.values).p_below(-limits.low) == pytest.approx(0.05, abs=1e-4)
-    assert sample.p_below(limits.high) == pytest.approx(0.05, abs=1e-4)
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.9999])
+def test_p_values_are_those_of_the_limits(level: float) -> None:
+    """At the limits of a two-sided interval each one-sided p-value is half of what the interval leaves out, also far
+    out, of values that are skewed to either side."""
+    for side in (1, -1):
+        sample = WeightedMean.of(side * np.random.default_rng(1).exponential(size=80))
+        turned = WeightedMean.of(-sample.values)
+        limits = sample.interval(level)
+        assert limits.low is not None
+        assert limits.high is not None
+        for p_value in (turned.p_below(-limits.low), sample.p_below(limits.high)):
+            assert p_value == pytest.approx((1 - level) / 2, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([0.0, 1.0, 2.0, 3.0, 10.0, 20.0, 30.0, 50.0], (-6.0, 130.0)),
+        ([0.0] * 3 + [5.0, 9.0] + [10.0] * 4, (-10.0, 10.0)),
+        ([1.0, 2.0, 4.0], (-5.0, 10.0)),
+        ([7.0], (7.0, 7.0)),
+    ],
+)
+def test_what_one_more_may_be_is_read_off_the_tail(values: list[float], ends: tuple[float, float]) -> None:
+    """As far again twice as the last lies from the fourth, or from the other end where there are fewer; what is known
+    of it is no narrower than what was seen."""
+    sample = WeightedMean.of(values)
+    assert (sample.lowest, sample.highest) == ends
+    known = WeightedMean.of(values, 5.0, 6.0)
+    assert (known.lowest, known.highest) == (min(5.0, min(values)), max(6.0, max(values)))
+
+
+def test_the_chance_has_no_step_where_the_mean_of_all_is_the_threshold() -> None:
+    """There the formula divides 0 by 0 and its limit is taken: as beside it, to a millionth for a ten-thousandth."""
+    values = [0.0, 1.0, 2.0, 9.0]
+    sample, middle = WeightedMean.of(values, 0.0, 30.0), (sum(values) + 30) / 5
+    below, at, above = (sample.p_below(middle + by) for by in (-1e-2, 0.0, 1e-2))
+    assert at == pytest.approx((below + above) / 2, abs=1e-5)
+    assert below > at > above or below < at < above
 
 
 def test_equal_values_have_limits_only_where_another_is_possible() -> None:

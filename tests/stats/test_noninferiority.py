@@ -198,6 +198,17 @@ def test_no_limit_of_a_share_is_beyond_what_is_possible(n: int, data: st.DataObj
     assert -1 <= test.delta.low <= test.delta.value <= test.delta.high <= 0
 
 
+@pytest.mark.parametrize(("right", "n"), [(97, 100), (0, 7), (7, 7), (1, 2)])
+def test_the_limits_of_a_share_are_the_exact_ones(right: int, n: int) -> None:
+    """Of what agrees, less one; ``p_worse`` is the chance of so few, and the number is asked for the share itself."""
+    test, exact = noninferiority.assess_share(right, n, 0.01), intervals.clopper_pearson(right, n, 0.9)
+    expected = [exact.value - 1, exact.low - 1, exact.high - 1]
+    assert [test.delta.value, test.delta.low, test.delta.high] == pytest.approx(expected)
+    assert test.p_worse == pytest.approx(float(scipy_stats.binom.cdf(right, n, 0.99)))
+    if test.outcome == "INCONCLUSIVE":
+        assert test.examples == examples_needed.for_share(right, n, 0.99, (1 - 0.9) / 2)
+
+
 def test_what_decides_a_share_without_a_difference() -> None:
     """299 examples show a loss below 1 % (0.99^299 < 5 %), 298 do not; fewer ask for more, as one may differ yet."""
     assert noninferiority.assess_share(298, 298, 0.01).outcome == "INCONCLUSIVE"
@@ -215,3 +226,90 @@ def test_values_whose_squares_no_float_holds_end_no_run(values):
     assert (test.outcome, test.examples) == ("INCONCLUSIVE", None)
     huge = noninferiority.assess_interval(Interval(value=0.0, low=-1e200, high=1e200), 1.0, n=4)
     assert (huge.outcome, huge.examples) == ("INCONCLUSIVE", None)
+
+
+def test_the_skewness_is_that_of_a_mean_of_gains_and_losses() -> None:
+    """By its definition, of an example that is gained, lost or neither."""
+    n, chances, changes = 200, np.array([0.02, 0.05, 0.93]), np.array([1.0, -1.0, 0.0])
+    mean = float(chances @ changes)
+    variance = float(chances @ (changes - mean) ** 2)
+    expected = float(chances @ (changes - mean) ** 3) / variance**1.5 / np.sqrt(n)
+    for distance in (-3.0, 2.0):
+        statistic = distance / np.sqrt(n * variance)
+        assert noninferiority._skewness(distance, statistic, n, mean) == pytest.approx(expected)
+
+
+def test_counts_are_brought_nearer_and_straightened_below_what_is_tested() -> None:
+    """By a quarter of an example above it and by half of one below, at most to it; below, by Hall's cubic of a sixth of
+    the skewness."""
+    n, delta = 400, -0.01  # 4 more lost than gained
+    for gained, lost, factor in ((6, 3, 1 - 0.25 / 7), (2, 4, 1 - 0.25 / 2)):
+        plain = intervals.score_statistic(gained, lost, n, delta)
+        assert noninferiority._score(gained, lost, n, delta) == pytest.approx(plain * factor)
+    for gained, lost in ((1, 5), (1, 5.5), (1.25, 5)):
+        assert noninferiority._score(gained, lost, n, delta) == 0.0
+    assert noninferiority._score(1.3, 5, n, delta) > 0.0
+    plain = intervals.score_statistic(1, 12, n, delta)
+    bend = noninferiority._skewness(-7.0, plain, n, delta) / 6
+    shortened = plain * (1 - 0.5 / 7)
+    hall = (1 - (1 - bend * shortened) ** 3) / (3 * bend) + bend
+    assert noninferiority._score(1, 12, n, delta) == pytest.approx(hall)
+
+
+@pytest.mark.parametrize("margin", [-0.01, 0.0, 0.01, 0.999, 1.0])
+def test_a_margin_that_no_loss_can_reach_has_no_p_value(margin: float) -> None:
+    """No less than none of the examples, and less than all; how many would decide it is asked between the two."""
+    counts, share = noninferiority.assess_counts(2, 3, 100, margin), noninferiority.assess_share(99, 100, margin)
+    for test in (counts, share):
+        assert (test.p_worse is None) == (margin in (-0.01, 1.0))
+        assert (test.examples is None) == (margin != 0.01)
+    assert noninferiority.assess_interval(share.delta, margin, n=100).level == 0.95
+
+
+@pytest.mark.parametrize(
+    ("bounds", "changes"),
+    [
+        ((None, None), (None, None)),
+        ((0.0, 1.0), (-0.75, 0.875)),
+        ((0.0, None), (-0.75, 0.625)),
+        ((None, 1.0), (None, 0.875)),
+        ((0.9, 0.1), (0.0, 0.0)),
+    ],
+)
+def test_what_an_example_can_lose_and_gain_follows_from_the_values(
+    bounds: noninferiority.Bounds, changes: noninferiority.Bounds
+) -> None:
+    """From the best there was down to the lowest, from the worst up to the highest; one that is not known is the
+    highest that was seen, where a lowest is known."""
+    new, old = np.array([0.5, 0.75]), np.array([0.125, 0.75])
+    assert noninferiority._bound_change(new, old, bounds) == changes
+    assert noninferiority._bound_change(old, new, (0.0, None)) == (-0.75, 0.25)
+
+
+def test_fewer_examples_than_show_rare_losses_are_never_called_enough() -> None:
+    """Where the lowest value is not known, and the change speaks for it: as many as show what strikes 1 in 100. No
+    number of examples passes what is beyond the margin, and none is asked for no margin."""
+    noise = np.random.default_rng(12).normal(0, 1, 60)
+    noise -= noise.mean()
+    old = np.zeros(60)
+    small = noninferiority.assess_examples(noise, old, 0.24)
+    known = noninferiority.assess_examples(noise, old, 0.24, bounds=(-9.0, 9.0))
+    beyond = noninferiority.assess_examples(noise - 0.5, old, 0.3, bounds=(None, 4.0))
+    assert [test.outcome for test in (small, known, beyond)] == ["INCONCLUSIVE"] * 3
+    assert (small.examples, small.reason) == (UNSEEN, None)
+    assert known.examples is not None
+    assert beyond.examples is not None
+    assert 60 < beyond.examples < UNSEEN
+    assert noninferiority.assess_examples(noise, old, 0.0).examples is None
+
+
+def test_right_or_wrong_is_tested_by_its_flips() -> None:
+    """Of examples as of counts, which are those of examples that there are; what decides a count is the same test."""
+    new, old = np.repeat([1.0, 0.0, 1.0], [30, 20, 950]), np.repeat([0.0, 1.0, 1.0], [30, 20, 950])
+    assert noninferiority.assess_examples(new, old, 0.01) == noninferiority.assess_counts(30, 20, 1000, 0.01)
+    halves = noninferiority.assess_examples(new / 2, old / 2, 0.01)
+    assert halves.method == "weighted mean"
+    with pytest.raises(ValueError, match="1 gained and 100 lost of 100 is no paired table"):
+        noninferiority.assess_counts(1, 100, 100, 0.01)
+    decides = noninferiority._decider(0.01, 0.9)
+    assert [decides(*flips, 1000) for flips in ((0, 40), (20, 30), (30, 20))] == [True, False, True]

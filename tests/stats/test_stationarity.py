@@ -57,6 +57,11 @@ def test_too_few_blocks_are_not_judged() -> None:
     assert stationarity.is_stationary([np.zeros(9), np.zeros(8)], ROOM) is None
     assert stationarity.is_stationary([np.zeros(9), np.zeros(9)], ROOM) is True
     assert stationarity.is_stationary([], ROOM) is None
+    assert stationarity.is_stationary([np.zeros(15), *[np.zeros(2)] * 9], ROOM) is None
+    assert stationarity.is_stationary([np.zeros(3)] * 6, ROOM) is True
+    two = stationarity.measure_drift([np.zeros(18), np.ones(2), np.arange(2.0)])
+    assert two is not None
+    assert (two.value, two.error) == (0.0, 0.0)
 
 
 @given(st.lists(st.lists(st.floats(-0.1, 0.1), min_size=6, max_size=30), min_size=1, max_size=5), st.floats(-1, 1))

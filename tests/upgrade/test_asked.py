@@ -95,6 +95,7 @@ def test_a_run_is_the_old_side_with_the_versions_that_it_had(suite: suites.Suite
     request = read_run_request(folder, TO, (), only=None)
     assert request.since == (Pin(name="onnxruntime", version="1.5"),)
     assert (request.only, request.run, request.suite.suite) == ("*/static/*", folder, "small")
+    assert read_run_request(folder, TO, parse_pins(["onnxruntime==1.5"]), only=None).since == request.since
     with pytest.raises(UsageError, match=r"was made under onnxruntime 1\.5; leave it out, or name the suite"):
         read_run_request(folder, TO, parse_pins(["onnxruntime==1.4"]), only=None)
     with pytest.raises(NotComparable, match="does not say in which version it had openvino"):

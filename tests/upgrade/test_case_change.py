@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,13 +69,34 @@ def test_layers_by_name() -> None:
     coverage = replace(before.artifact.coverage, float_layers=("conv1",))
     after = replace(before, artifact=replace(before.artifact, coverage=coverage))
     assert compare_layers(before, after) == (("conv1",), ("fc",))
-    assert compare_layers(before, fp32()) == ((), ())
+    for unknown in (fp32(), replace(before, artifact=None)):
+        assert compare_layers(before, unknown) == compare_layers(unknown, before) == ((), ())
 
 
 def test_no_flips_where_no_example_is_right_or_wrong(tmp_path: Path) -> None:
     """As where predictions are not stored."""
     old = stored(tmp_path / "old", int8(), [0, 1, 2, 3])
     assert count_flips(old, old.records[1], old, int8()) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flips"),
+    [
+        ([1, 0, 1, 1], [0, 1, 0, 1], Flips(harmful=2, beneficial=1)),
+        ([1, 0], [1, 0, 1], None),
+        ([1, 0], [1, 0.5], None),
+        ([0.5, 0], [1, 0], None),
+        (None, [1, 0], None),
+        ([1, 0], None, None),
+    ],
+)
+def test_flips_are_of_the_same_examples(old: list[float] | None, new: list[float] | None, flips: Flips | None) -> None:
+    """Each right or wrong on either side."""
+    runs = [
+        SimpleNamespace(values=lambda *_, side=side: None if side is None else np.array(side), records=())
+        for side in (old, new)
+    ]
+    assert count_flips(runs[0], int8(), runs[1], int8()) == flips  # type: ignore[arg-type]
 
 
 def test_a_start_is_told_at_a_look() -> None:

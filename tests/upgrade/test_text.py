@@ -34,8 +34,16 @@ def test_the_sentence_stands_first_and_the_outcome_last() -> None:
     assert sum(line.startswith("FAIL ") for line in lines) == 2
 
 
+def test_a_verdict_that_passes_is_counted_and_not_listed() -> None:
+    """Whoever reads the lines looks for what is to be done."""
+    lines = text.text(make_upgraded([SAME], [SLOW])).splitlines()
+    assert [line.split()[0] for line in lines if line.split()[:1] in (["PASS"], ["FAIL"])] == ["FAIL"]
+
+
 def test_why_a_case_does_not_run_is_told_once() -> None:
-    """Where it is the same of both ways."""
+    """Where it is the same of both ways; nothing else is in its row."""
+    row = text.list_cells(replace(CHANGE, reason="opset 21"))
+    assert (row[:3], set(row[3:]), len(row)) == ((CHANGE.case, "same", "does not run"), {""}, len(text.HEAD))
     gone = [replace(CHANGE, way=way, reason="opset 21") for way in ("kept", ANEW)]
     assert text.list_reasons(gone) == [f"{CHANGE.case} (same, anew) does not run: opset 21"]
     assert "opset 21" in text.text(make_upgraded([SLOW], [SLOW], changes=gone))
