@@ -126,15 +126,16 @@ def test_answers_are_near_fp32(built, mode):
 
 def test_bits_are_those_of_executorch_by_hand(tmp_path):
     """The framework's default, quantized and lowered by ExecuTorch's own API as its tutorial does."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from executorch.exir import to_edge_transform_and_lower
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
     from qbench.quant.artifacts.torch_export import known_warnings
+
+    with known_warnings():  # of imports, too: the first of a process
+        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+        from executorch.exir import to_edge_transform_and_lower
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     _, file = build(tmp_path / "own", "static", shortcut(), framework_default=True, canonicalize=False)
     x = torch.from_numpy(images()[0])
