@@ -149,13 +149,14 @@ class OpenVino(OnnxBackend):
         """An ONNX file, or OpenVINO's own pair of files; compiled as it was measured."""
         from qbench.quant.artifacts import openvino_model
 
-        settings = openvino_model.read_settings(file) | {"INFERENCE_NUM_THREADS": "THREADS"}
+        read = openvino_model.read_file(file)
+        settings = read.list_settings(threads=0) | {"INFERENCE_NUM_THREADS": "THREADS"}
         arguments = [
             f'"{key}": {value if value == "THREADS" else repr(value)}'.replace("'", '"')
             for key, value in settings.items()
         ]
         half = len(arguments) // 2
-        for_each = openvino_model.read_file(file).is_compiled_for_each()
+        for_each = read.is_compiled_for_each()
         return Program(
             file=openvino_model.unpack_pair(file, folder, name) or copy_model(file, folder, name),
             libraries=("openvino",),
@@ -183,6 +184,7 @@ class OpenVinoRunner(Runner):
         self._before = frozenset(threads_of_process.list_cores())
         self._file, self._threads = file, threads
         self._read: openvino_model.ReadModel | None = openvino_model.read_file(file)
+        self._read.require_instructions()
         self._requests = openvino_model.ForShapes(self._open)
         self._model: Any = None
 

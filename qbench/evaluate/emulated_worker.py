@@ -54,7 +54,7 @@ def serve(requests: int, answers: int) -> None:
             return
         try:
             answer = ("result", getattr(session, method)(*arguments))
-        except Exception as error:
+        except Exception as error:  # whatever a runtime raises is the answer to that request, and the next is served
             lines = str(error).strip().splitlines() or ["no message"]
             answer = ("error", f"{type(error).__name__}: {lines[0][:500]}")
         send(answers, pack(answer))

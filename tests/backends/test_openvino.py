@@ -472,7 +472,7 @@ def test_a_format_that_openvino_does_not_take_is_no_answer(monkeypatch, tmp_path
     """Asked for fp16 on a CPU without it OpenVINO takes bf16 or fp32 in silence: what it reads back decides."""
     file = tmp_path / "half.zip"
     openvino_model.store_half(network(tmp_path / "source.onnx"), file, "fp16")
-    assert openvino_model.read_settings(file)["INFERENCE_PRECISION_HINT"] == "f16"
+    assert openvino_model.read_file(file).list_settings(1)["INFERENCE_PRECISION_HINT"] == "f16"
     monkeypatch.setattr(half_floats, "explain_missing", lambda precision: None)
     with pytest.raises(CaseSkipped, match=r"asked for fp16, OpenVINO takes (bf16|f32); run this fp16 file on"):
         openvino_model.compile_file(file)

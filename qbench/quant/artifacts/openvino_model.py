@@ -74,7 +74,6 @@ class ReadModel:
         # Joined with others in one kernel, a product would not tell how many bits its weights have.
         self._any_batch = any_batch or self._model.has_rt_info(_DYNAMIC_PLACE)
         self._precision = _precision_of(self._model)
-        _require_instructions(self._precision)
 
     def compile(
         self,
@@ -93,13 +92,20 @@ class ReadModel:
         others than those for any number, by roundings; of each known number they are the same, bit for bit
         (https://docs.openvino.ai/2026/openvino-workflow/running-inference/model-input-output/changing-input-shape.html).
         """
+        self.require_instructions()
+        settings = {**self.list_settings(threads, dynamic_group), "PERF_COUNT": profile}
         with _explain():
-            model = self._reshape(shapes, every_size)
-            marks = read_marks(model, dynamic_group)
-            settings = {**session_settings(threads, self._precision), **marks, "PERF_COUNT": profile}
-            compiled = self._core.compile_model(model, "CPU", settings)
+            compiled = self._core.compile_model(self._reshape(shapes, every_size), "CPU", settings)
         _require_precision(compiled, self._precision)
         return compiled
+
+    def require_instructions(self) -> None:
+        """Raises ``CaseSkipped`` for floats of 16 bits that this CPU does not multiply."""
+        _require_instructions(self._precision)
+
+    def list_settings(self, threads: int, dynamic_group: int | None = None) -> dict[str, Any]:
+        """How it is compiled: as every model, and by what it says of itself."""
+        return {**session_settings(threads, self._precision), **read_marks(self._model, dynamic_group)}
 
     def is_compiled_for_each(self) -> bool:
         """Whether it is compiled for each number of examples anew: not where the file or an operator fixes it."""
@@ -217,17 +223,6 @@ def _require_precision(compiled: Any, precision: Precision) -> None:
 
 def _elsewhere(precision: Precision) -> str:
     return f"run this {precision} file on a CPU that multiplies {precision}"
-
-
-def read_settings(file: Path, threads: int = 0) -> dict[str, Any]:
-    """How a file is compiled: as every model, and by what it says of itself."""
-    import openvino
-
-    sources = _unpacked(file)
-    if isinstance(sources[0], str):  # an ONNX file says nothing
-        return session_settings(threads)
-    model = _read_model(openvino.Core(), sources)
-    return {**session_settings(threads, _precision_of(model)), **read_marks(model)}
 
 
 def store_half(fp32: Path, file: Path, precision: Precision) -> None:

@@ -232,15 +232,16 @@ def test_what_is_made_for_shapes_is_kept_until_others_come() -> None:
     assert len(alive) == 3
 
 
-def test_settings_are_read_from_a_pair_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An ONNX file has no marks, and is not read for them."""
-    (file := tmp_path / "m.onnx").write_bytes(b"x")
-    use(monkeypatch, Marked(inference_precision="bf16", dynamic_quantization_group_size="8"))
-    session = {**_SESSION, "INFERENCE_NUM_THREADS": 0}
-    assert openvino_model.read_settings(file) == {**session, "INFERENCE_PRECISION_HINT": "f32"}
-    pack(file, file, tmp_path / "pair")
+def test_how_a_model_is_compiled_is_told_without_compiling_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every model, by what it says of itself and by what the caller says; whatever this CPU multiplies."""
+    model = use(monkeypatch, Marked(inference_precision="bf16", dynamic_quantization_group_size="8"))
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
     marked = {"INFERENCE_PRECISION_HINT": "bf16", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 8}
-    assert openvino_model.read_settings(tmp_path / "pair") == session | marked
+    read = ReadModel(b"x")
+    assert read.list_settings(3) == _SESSION | marked
+    assert read.list_settings(3, 0) == _SESSION | marked | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    model._marks.clear()
+    assert ReadModel(b"x").list_settings(3) == _SESSION | {"INFERENCE_PRECISION_HINT": "f32"}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_a_model_that_is_run_in_other_floats_is_skipped(monkeypatch: pytest.Monk
         ReadModel(b"x").compile(())
     monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision}")
     with pytest.raises(CaseSkipped, match=r"^no bf16;"):
-        ReadModel(b"x")
+        ReadModel(b"x").compile(())
 
 
 def test_two_files_travel_as_one(tmp_path: Path) -> None:
