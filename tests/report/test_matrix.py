@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import fp32, info, int8, latency, speedup
+from made_records import info, judged, setting
 
 from qbench.decide.decision import decide
-from qbench.decide.judged import Judged, SuiteRules, judge
-from qbench.record.schema import Fastest, Record, read_case_id
-from qbench.record.stored_run import MetricInfo
+from qbench.decide.judged import Judged
+from qbench.record.schema import read_case_id
 from qbench.report.cards import cards
 from qbench.report.matrix import MOST_CARDS, SettingMatrix, matrix
 from qbench.report.ruling import rule
-
-
-def setting(model: str, threads: int, value: float = 2.0) -> list[Record]:
-    """An fp32 and an int8 that is so many times as fast."""
-    base = f"{model}/fp32/onnxruntime/t{threads}/b1"
-    over = Fastest(baseline=base, value=value, low=value * 0.98, high=value * 1.02)
-    own = speedup(value, baseline=base)
-    case = f"{model}/static/onnxruntime/t{threads}/b1"
-    return [fp32(base), int8(case, latency=latency(0.0025 / value), speedup=own, speedup_fastest=over)]
-
-
-def judged(*records: Record) -> Judged:
-    """Records with their accuracy tests."""
-    return judge(records, MetricInfo(name="top1"), SuiteRules())
 
 
 def drawn(run: Judged) -> SettingMatrix | None:
