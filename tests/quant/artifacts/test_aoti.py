@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -183,8 +185,16 @@ def test_a_package_is_compiled_for_its_cpu_and_holds_the_kernels_of_its_graph(
     import torch
 
     given: list[Any] = []
+    within: list[str] = []
+
+    @contextlib.contextmanager
+    def ask_for_flags() -> Iterator[None]:
+        within.append("asked")
+        yield
+        within.clear()
 
     def compile_and_package(program: Any, *, package_path: str, inductor_configs: dict[str, Any]) -> None:
+        assert within == ["asked"]
         given.append((program, inductor_configs))
         inductor_configs["post_grad_custom_pre_pass"](SimpleNamespace(nodes=NODES))
         folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
@@ -192,7 +202,7 @@ def test_a_package_is_compiled_for_its_cpu_and_holds_the_kernels_of_its_graph(
 
     exported = SimpleNamespace(program="program", module=lambda: SimpleNamespace(graph=SimpleNamespace(nodes=())))
     monkeypatch.setattr(aoti.torch_export, "export", lambda module, example, any_batch: exported)
-    monkeypatch.setattr(aoti.inductor_vectors, "find_known", lambda: True)
+    monkeypatch.setattr(aoti.inductor_vectors, "ask_for_flags", ask_for_flags)
     monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", compile_and_package)
     if isinstance(asked, str):
         with pytest.raises(BuildError, match=asked):
@@ -201,9 +211,8 @@ def test_a_package_is_compiled_for_its_cpu_and_holds_the_kernels_of_its_graph(
     layers = aoti.compile_package("module", ("x",), tmp_path / "m.pt2", **keys)
     assert [layer.operator for layer in layers] == [layer.operator for layer in LAYERS]
     ((program, options),) = given
-    own = {"post_grad_custom_pre_pass", "cpp.vec_isa_ok", *aoti.OPTIONS}
+    own = {"post_grad_custom_pre_pass", *aoti.OPTIONS}
     assert (program, {name: value for name, value in options.items() if name not in own}) == ("program", asked)
-    assert options["cpp.vec_isa_ok"] is True
     assert ".inductor-" not in aoti.read_sources(tmp_path / "m.pt2")
 
 
