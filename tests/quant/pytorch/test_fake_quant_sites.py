@@ -14,15 +14,15 @@ from qbench.quant.pytorch.fake_quant_sites import ACTIVATION, WEIGHT, LearnedSca
 pytestmark = pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 
 
-def fake(*, seen: Any = (-1.0, 3.0), enabled: int = 1, per_channel: bool = False) -> Any:
+def fake(*, values: Any = (-1.0, 3.0), enabled: int = 1, per_channel: bool = False) -> Any:
     """torch's fake quantization to bytes that has seen this range (empty: nothing)."""
     import torch.ao.quantization as ao
 
     observer = ao.MovingAveragePerChannelMinMaxObserver if per_channel else ao.MovingAverageMinMaxObserver
     kept = {"dtype": torch.qint8, "ch_axis": 0} if per_channel else {"dtype": torch.quint8}
     part = ao.FakeQuantize.with_args(observer=observer, quant_min=-8 if per_channel else 0, quant_max=7, **kept)()
-    if seen:
-        part.activation_post_process(torch.tensor(seen))
+    if values:
+        part.activation_post_process(torch.tensor(values))
     part.fake_quant_enabled[0] = enabled
     return part
 
@@ -54,8 +54,8 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.block = nn.Sequential(Layer(weight=fake(per_channel=True, seen=[[-1.0, 0.5], [0.0, 2.0]])))
-        self.behind, self.of_sum, self.of_weight = fake(), Clips(fake(seen=(0.0, 7.0))), fake(enabled=0)
+        self.block = nn.Sequential(Layer(weight=fake(per_channel=True, values=[[-1.0, 0.5], [0.0, 2.0]])))
+        self.behind, self.of_sum, self.of_weight = fake(), Clips(fake(values=(0.0, 7.0))), fake(enabled=0)
         self.other = nn.Linear(2, 2)
         self.factor = nn.Parameter(torch.ones(2, 2))
 
@@ -103,18 +103,18 @@ def test_what_was_learned_is_told_for_places_that_round_and_have_seen_values() -
 
 
 @pytest.mark.parametrize(
-    ("seen", "observed"), [((), False), ((1.0, 2.0), True), (None, False)], ids=["nothing", "values", "infinite ends"]
+    ("values", "observed"), [((), False), ((1.0, 2.0), True), (None, False)], ids=["nothing", "values", "infinite ends"]
 )
-def test_a_place_without_a_value_has_no_range(seen: Any, observed: bool) -> None:
+def test_a_place_without_a_value_has_no_range(values: Any, observed: bool) -> None:
     """The ends of an observer that has seen nothing are none, or infinite the wrong way round."""
-    site = Site(name="a", of=ACTIVATION, module=fake(seen=seen or ()))
-    if seen is None:
+    site = Site(name="a", of=ACTIVATION, module=fake(values=values or ()))
+    if values is None:
         site.observer.min_val, site.observer.max_val = (
             torch.tensor([1.0, float("inf")]),
             torch.tensor([1.0, -float("inf")]),
         )
     assert site.observed is observed
-    equal = Site(name="a", of=ACTIVATION, module=fake(seen=(2.0, 2.0)))
+    equal = Site(name="a", of=ACTIVATION, module=fake(values=(2.0, 2.0)))
     assert equal.observed
     fixed = Site(name="a", of=ACTIVATION, module=nn.Identity())
     assert fixed.observed

@@ -82,8 +82,8 @@ class Held(nn.Module):
 
 def test_layers_are_found_as_modules_and_as_parameters() -> None:
     """By the name of the module, or of what holds the parameters; kinds and settings are those that were packed."""
-    found = {layer.name: layer.kernel for layer in packed_layers.layers(nn.ModuleDict({"a": Held(), "b": nn.ReLU()}))}
-    assert found == {
+    kernels = {layer.name: layer.kernel for layer in packed_layers.layers(nn.ModuleDict({"a": Held(), "b": nn.ReLU()}))}
+    assert kernels == {
         "a.held": LayerKernel(kind="linear"),
         "a.linear": LayerKernel(kind="linear"),
         "a.conv": LayerKernel(kind="conv", dimensions=2, output_padding=(0, 0), **CONV),

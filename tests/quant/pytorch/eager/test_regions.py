@@ -50,35 +50,35 @@ def split(module: nn.Module, batches: Any = None) -> Any:
     """The regions of a network in eval mode, and its answer, which stays."""
     module.eval()
     expected = module(X)
-    found = regions.split(module, (X,), batches)
-    assert torch.equal(found.module(X), expected)
-    return found
+    parts = regions.split(module, (X,), batches)
+    assert torch.equal(parts.module(X), expected)
+    return parts
 
 
 def test_a_network_with_a_graph_is_one_region() -> None:
     """The example is what it was given, and there is nothing to explain."""
-    found = split(block())
-    (region,) = found.regions
+    parts = split(block())
+    (region,) = parts.regions
     assert isinstance(region.traced, torch.fx.GraphModule)
     assert region.inputs == (X,)
-    assert (found.why, found.unused) == (None, ())
+    assert (parts.why, parts.unused) == (None, ())
 
 
 def test_each_part_is_as_large_as_fx_has_a_graph_of_it() -> None:
     """One that stands twice is one region; what holds no layer stays as it is; of a part without a graph its layers."""
     shared = block()
     inner = Decides(lambda net, x: net.a(x), a=nn.Linear(6, 6))
-    found = split(
+    parts = split(
         Decides(
             lambda net, x: net.norm(net.second(net.first(x)) + net.inner(x)),
             first=shared, second=shared, inner=inner, norm=nn.LayerNorm(6),
         )
     )  # fmt: skip
-    assert len(found.regions) == 2
-    assert found.module.first is found.module.second is found.regions[0].traced
-    assert found.module.inner.a is found.regions[1].traced
-    assert type(found.module.norm) is nn.LayerNorm
-    assert found.why is not None
+    assert len(parts.regions) == 2
+    assert parts.module.first is parts.module.second is parts.regions[0].traced
+    assert parts.module.inner.a is parts.regions[1].traced
+    assert type(parts.module.norm) is nn.LayerNorm
+    assert parts.why is not None
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_each_part_is_as_large_as_fx_has_a_graph_of_it() -> None:
 )
 def test_a_part_that_counts_examples_or_is_called_by_keyword_has_no_graph(call: Any, whole: bool) -> None:
     """A graph would hold the number fast; a number that stays is part of it."""
-    found = split(Decides(call, part=Counted()))
-    assert found.regions[0].inputs[0].shape == (1, 6)
-    assert isinstance(found.module.part, torch.fx.GraphModule) is whole
-    assert whole or isinstance(found.module.part.inner, torch.fx.GraphModule)
+    parts = split(Decides(call, part=Counted()))
+    assert parts.regions[0].inputs[0].shape == (1, 6)
+    assert isinstance(parts.module.part, torch.fx.GraphModule) is whole
+    assert whole or isinstance(parts.module.part.inner, torch.fx.GraphModule)
 
 
 def test_layers_that_the_example_does_not_reach_are_looked_for_in_batches() -> None:
@@ -111,13 +111,13 @@ def test_layers_that_the_example_does_not_reach_are_looked_for_in_batches() -> N
     def call(net: Any, x: Any) -> Any:
         return net.far(x) if float(x.min()) < -15 else net.near(x)
 
-    found = split(Decides(call, near=nn.Linear(6, 6), far=nn.Linear(6, 6)), batches)
+    parts = split(Decides(call, near=nn.Linear(6, 6), far=nn.Linear(6, 6)), batches)
     assert asked == [0, 1, 2, 3]
-    assert (found.unused, len(found.regions)) == ((), 2)
+    assert (parts.unused, len(parts.regions)) == ((), 2)
     asked.clear()
-    found = split(Decides(call, near=nn.Linear(6, 6), far=nn.Linear(6, 6), never=nn.Linear(1, 1)), batches)
+    parts = split(Decides(call, near=nn.Linear(6, 6), far=nn.Linear(6, 6), never=nn.Linear(1, 1)), batches)
     assert asked == [0, 1, 2, 3]
-    assert found.unused == ("never",)
+    assert parts.unused == ("never",)
     assert split(Decides(call, near=nn.Linear(6, 6), far=nn.Linear(6, 6))).unused == ("far",)
 
 
@@ -128,8 +128,8 @@ def test_a_network_of_one_layer_without_a_graph_has_no_region() -> None:
         def forward(self, x: Any) -> Any:
             return super().forward(x) if float(x.max()) < 1e6 else x
 
-    found = split(Own(6, 6))
-    assert (found.regions, found.unused) == ((), ())
+    parts = split(Own(6, 6))
+    assert (parts.regions, parts.unused) == ((), ())
 
 
 def test_parts_that_together_are_another_network_are_refused() -> None:
