@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_records import case_key, failed, fp32, info, int8
@@ -17,6 +18,7 @@ from qbench.environments.pins import Pin
 from qbench.errors import NotComparable, UsageError
 from qbench.record.commit import Commit
 from qbench.record.stored_run import RunInfo, SuiteInfo
+from qbench.replay import replay as replaying
 from qbench.replay.replay import list_pins, list_reservations, replay
 from qbench.running.stopped import Asked
 
@@ -144,3 +146,17 @@ def test_what_could_not_be_made_as_it_was() -> None:
     for part in ("cpu of this machine is another: CPU B, here CPU A", "by qbench 0.0.1", "by Python 3.9",
                  "of former times", "changed since commit 123456789"):  # fmt: skip
         assert part in said
+
+
+@pytest.mark.parametrize(
+    ("only", "quick", "words"),
+    [
+        (None, False, []),
+        ("*/static/*", False, ["--filter", "*/static/*"]),
+        (None, True, ["--quick"]),
+        ("a", True, ["--filter", "a", "--quick"]),
+    ],
+)
+def test_a_run_is_asked_for_as_it_was(only: str | None, quick: bool, words: list[str]) -> None:
+    """By its filter and its extent, where it had them."""
+    assert replaying._list_words(SimpleNamespace(only=only, suite=SimpleNamespace(quick=quick))) == words  # type: ignore[arg-type]
