@@ -40,6 +40,16 @@ def _own_cache(tmp_path_factory):
 
 
 @pytest.fixture
+def engine_put_back():
+    """torch's quantized engine is of the process: after the test it is what it was."""
+    import torch
+
+    before = torch.backends.quantized.engine
+    yield
+    torch.backends.quantized.engine = before
+
+
+@pytest.fixture
 def two_threads():
     """torch has two threads, as a user's process may have."""
     import torch

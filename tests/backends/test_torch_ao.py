@@ -33,10 +33,8 @@ def images(n=64):
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    before = torch.backends.quantized.engine
-    yield
-    torch.backends.quantized.engine = before
+def _engine(engine_put_back):
+    """Each test leaves it as it was."""
 
 
 def usable(name):

@@ -23,10 +23,8 @@ from qbench.quant.recipe import AUTO, Recipe
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    before = torch.backends.quantized.engine
-    yield
-    torch.backends.quantized.engine = before
+def _engine(engine_put_back):
+    """Each test leaves it as it was."""
 
 
 class Branching(nn.Module):

@@ -14,10 +14,8 @@ RECIPE = Recipe(flow="fx", calibrator="histogram", per_channel=True, symmetric=F
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    before = torch.backends.quantized.engine
-    yield
-    torch.backends.quantized.engine = before
+def _engine(engine_put_back):
+    """Each test leaves it as it was."""
 
 
 class Store:

@@ -20,12 +20,8 @@ FLOWS = pytest.mark.parametrize("flow", [fx.dynamic, dynamic.by_module], ids=["f
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    """The engine is process-global: each test leaves it as it was."""
-    before = torch.backends.quantized.engine
+def _engine(engine_put_back):
     torch_ao.set_engine(ENGINE)
-    yield
-    torch.backends.quantized.engine = before
 
 
 def ids(n=32):

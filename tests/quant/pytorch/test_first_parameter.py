@@ -15,12 +15,8 @@ ENGINE = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    """The engine is process-global: each test leaves it as it was."""
-    before = torch.backends.quantized.engine
+def _engine(engine_put_back):
     torch_ao.set_engine(ENGINE)
-    yield
-    torch.backends.quantized.engine = before
 
 
 class Block(nn.Module):

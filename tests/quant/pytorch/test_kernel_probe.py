@@ -13,11 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.ao.quantization is depreca
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was():
-    """The engine is process-global: each test leaves it as it was."""
-    before = torch.backends.quantized.engine
-    yield
-    torch.backends.quantized.engine = before
+def _engine(engine_put_back):
+    """Each test leaves it as it was."""
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -19,12 +19,8 @@ RECIPE = Recipe(per_channel=True, epochs=60, batch_size=32, learning_rate=1e-2, 
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    """The engine is process-global: each test leaves it as it was."""
-    before = torch.backends.quantized.engine
+def _engine(engine_put_back):
     torch_ao.set_engine(ENGINE)
-    yield
-    torch.backends.quantized.engine = before
 
 
 def points(n=128):

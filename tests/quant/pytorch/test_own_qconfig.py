@@ -37,11 +37,8 @@ FOUR_BITS = {
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    before = torch.backends.quantized.engine
+def _engine(engine_put_back):
     torch_ao.set_engine(ENGINE)
-    yield
-    torch.backends.quantized.engine = before
 
 
 def images(n=64):

@@ -17,11 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:to
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    before = torch.backends.quantized.engine
+def _engine(engine_put_back):
     torch_ao.set_engine(ENGINE)
-    yield
-    torch.backends.quantized.engine = before
 
 
 def quantize(levels: Any, dtype: torch.dtype = torch.qint8, zero_point: int = 0) -> Any:

@@ -21,11 +21,8 @@ ENGINES = [engine for engine in torch_ao.ENGINES if engine in torch.backends.qua
 
 
 @pytest.fixture(autouse=True)
-def _engine():
-    """The engine is process-global: each test leaves it as it was."""
-    before = torch.backends.quantized.engine
-    yield
-    torch.backends.quantized.engine = before
+def _engine(engine_put_back):
+    """Each test leaves it as it was."""
 
 
 def images(n=64):
