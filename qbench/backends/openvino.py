@@ -30,7 +30,8 @@ _COMPILE_FOR_EACH = (
     "@functools.cache",
     "def compile_for(count):  # it is fastest where it knows how many examples a call has",
     "    model = openvino.Core().read_model(FILE)",
-    "    model.reshape({i: [count, *list(port.partial_shape)[1:]] for i, port in enumerate(model.inputs)})",
+    "    model.reshape({i: [count, *list(port.partial_shape)[1:]] for i, port in enumerate(model.inputs) "
+    "if port.partial_shape[0].is_dynamic})",
     '    return openvino.compile_model(model, "CPU", settings)',
 )
 
