@@ -281,15 +281,16 @@ def _judge_loading(checks: Sequence[RuntimeCheck]) -> Iterator[Finding]:
 
 
 def _judge_known_batch(checks: Sequence[RuntimeCheck]) -> Iterator[Finding]:
-    """A runtime whose answers break where it is told how many examples come: a fault on the first one."""
+    """A runtime whose answers are others where it is told how many examples come: a fault on the first one."""
     for place, check in enumerate(checks):
         if check.known_batch_db is not None and check.known_batch_db < GOOD_DB:
             yield Finding(
                 severity="warning" if place else "fault",
                 code="known-batch",
-                text=f"told how many examples a call has, {backend_name(check.runtime)} gives other answers than "
-                f"otherwise: {check.known_batch_db:.1f} dB apart, on random inputs",
-                advice="have it compiled for any batch size (as `qbench run` then does), or take another runtime",
+                text=f"compiled for one batch size, {backend_name(check.runtime)} gives other answers than "
+                f"compiled for any: {check.known_batch_db:.1f} dB apart",
+                advice="leave its batch size open where you compile it (`qbench run` then does), or take another "
+                "runtime",
             )
 
 
