@@ -93,8 +93,8 @@ def test_what_was_not_seen_comes_as_often_as_its_posterior_says(gained: int, los
     def decides(gained: int, lost: int, number: int) -> bool:
         return min(gained, lost, number - gained - lost) > 0
 
-    seen = {50 - gained - lost, gained, lost}
-    assert seen == {0, 25}
+    counts = {50 - gained - lost, gained, lost}
+    assert counts == {0, 25}
     more = np.arange(1, 5000)
     share = 1 - scipy_stats.betabinom.pmf(0, more, 0.5, 50 + 1.0)
     expected = 50 + int(more[np.argmax(share >= 0.8)])
