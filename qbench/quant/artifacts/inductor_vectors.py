@@ -14,7 +14,7 @@ from typing import Any
 @contextmanager
 def ask_for_flags() -> Iterator[None]:
     """Meanwhile Inductor uses those vectors of this CPU whose flags the compiler takes. By itself it compiles, links
-    and loads samples in each process, six for a CPU with AMX; it still does elsewhere than on x86 and Linux."""
+    and loads a sample for each kind of them in each process; it still does elsewhere than on x86 and Linux."""
     from torch._inductor import cpu_vec_isa
 
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):

@@ -90,7 +90,7 @@ class ReadModel:
 
         Where OpenVINO knows how many examples there are it settles kernels and memory ahead, and int8 answers are
         others than those for any number, by roundings; of each known number they are the same, bit for bit
-        (https://docs.openvino.ai/2026/openvino-workflow/running-inference/model-input-output/changing-input-shape.html).
+        (``tests/backends/test_openvino.py`` holds it).
         """
         self.require_instructions()
         settings = {**self.list_settings(threads, dynamic_group), "PERF_COUNT": profile}

@@ -48,7 +48,7 @@ def make_quantizer(
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import XNNPACKQuantizer
 
     class FloatsOnly(XNNPACKQuantizer):  # type: ignore[misc]  # executorch is Any to mypy here
-        # Those of BatchNorm in training it exports anew for each network: a third of the time of a small static build.
+        # Those of BatchNorm in training it exports anew for each network, static ones, too, which have none by now.
         SUPPORTED_PATTERNS = tuple(
             pattern for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS if training or not pattern.is_qat
         )
