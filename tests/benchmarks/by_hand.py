@@ -9,10 +9,11 @@
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
-examples, one thread; each arm of a runtime in a process of its own, as qbench measures and as it is deployed: blocks of
-calls in random order, each compared with that by hand of the same round, in several generations of processes. In one
-process the arms take the caches from each other at each call, and where the weights of one happen to lie decides
-(qbench's ViT was a tenth slower there than a copy of it in OpenVINO's own format, and as fast where each was alone).
+examples, one thread; each arm of a runtime in a process of its own, as qbench measures and as it is deployed: OpenVINO
+compiles for a batch of 1; blocks of calls in random order, each compared with that by hand of the same round, in
+several generations of processes. In one process the arms take the caches from each other at each call, and where the
+weights of one happen to lie decides (qbench's ViT was a tenth slower there than a copy of it in OpenVINO's own format,
+and as fast where each was alone).
 Printed: the median processor time of a call (other programs on the machine cost a share of it, the same of all arms),
 the median over the generations of the ratio to by hand with its 95 % interval (Student's t on the logarithms), and the
 SQNR of the outputs of 16 other examples against fp32 in dB; before that the seconds of each build, and by how much the
