@@ -89,19 +89,20 @@ class OnnxBackend(Backend):
         file, conversion = job.folder / FILE, Conversion()
         with fp32_file(job) as source:
             self.take_operators(source)
-            if job.int8_file is None and not needs_calibration(job.mode):  # calibrated files get it as they are written
-                fast_forms.arrange(source, self.runtime)
             exported = None if job.network.path is not None else export_torch.read_note(source)
             reference = source
             if job.int8_file is not None:
                 conversion = own_int8_file.take_own_file(job, source, file)
                 own_int8_file.require_outputs(job, source, file, self.open_file)
                 source = file
-            elif job.mode == "fp32":
-                onnx_file.copy(source, file)
             else:
-                job.progress("quantize", 0.2)
-                file, conversion = self.quantize(job, source, file)
+                # Files with ranges get their form as they are written.
+                arranged = source if needs_calibration(job.mode) else fast_forms.arrange(source, self.runtime)
+                if job.mode == "fp32":
+                    onnx_file.copy(arranged, file)
+                else:
+                    job.progress("quantize", 0.2)
+                    file, conversion = self.quantize(job, arranged, file)
             suspect = self.check_file(file, reference, job.probes)
             inputs = onnx_file.tile_batch(source, job.example)
             onnx_file.require_repeatable(self.open_file, file, inputs, self.name)

@@ -104,6 +104,27 @@ def test_fp32_has_the_fast_forms_that_int8_has(
     assert flat == (set() if recipe and recipe.framework_default else {arranged})
 
 
+@pytest.mark.parametrize(("mode", "precision"), [("fp32", "fp32"), ("static", "int8")])
+def test_a_layer_in_two_is_the_layer_of_the_file(mode: str, precision: str, tmp_path: Path) -> None:
+    """On OpenVINO a convolution of signed and unsigned values side by side runs as two, in fp32 as in int8: under its
+    own name, with all of its work."""
+    draft = Draft()
+    sides = [draft.conv("x", "one", 4, 4), draft.add("Relu", [draft.conv("x", "two", 4, 4)], "relu")]
+    draft.add("Relu", [draft.conv(draft.add("Concat", sides, "join", axis=1), "last", 8, 4)], "end", outputs=["y"])
+    size = ["n", 4, 6, 6]
+    backend, folder = registry.load("backend", "openvino"), tmp_path / "build"
+    folder.mkdir()
+    built = backend.build(
+        BuildJob(network=Network(kind="onnx", path=save(draft.model({"x": size}, {"y": size}), tmp_path)), mode=mode,
+                 training=None, folder=folder, recipe=backend.resolve(mode, Recipe()),
+                 calibration=(np.random.default_rng(0).standard_normal((4, 4, 6, 6), np.float32),))
+    )  # fmt: skip
+    nodes = {node.name for node in Graph.load(folder / built.file, valid=False).nodes if node.op_type == "Conv"}
+    assert nodes == {"one", "two", "last", "last/signed"}
+    layers = {(layer.name, layer.macs, layer.precision) for layer in built.layers}
+    assert layers == {("one", 5184, precision), ("two", 5184, precision), ("last", 10368, precision)}
+
+
 def job(shared: Any, tmp_path: Path, **changes: Any) -> BuildJob:
     """A job whose builds share files so."""
     build_job = BuildJob(network=Network(module=None, kind="module"), mode="static", recipe=Recipe(name="mine"),

@@ -151,22 +151,29 @@ def as_float(layers: Sequence[Executed]) -> tuple[Executed, ...]:
 def match(reference: Sequence[Executed], artifact: Sequence[Executed]) -> tuple[Layer, ...]:
     """The reference's layers (as an ONNX file has them), marked with what was executed for them.
 
-    By the names that went into an executed node, since a runtime may run branches in another order (ONNX Runtime: of a
-    feature pyramid of ten convolutions, all in int8, six would pass for float); what has no name left (a rewritten
-    matrix product, a transposed convolution) by its multiply-accumulates, in order. What cannot be counted is kept at
-    the end.
+    By the names that went into an executed node, or into several that share the layer's work, which is int8 where all
+    of them are: a runtime may run branches in another order (ONNX Runtime: of a feature pyramid of ten convolutions,
+    all in int8, six would pass for float). What has no name left (a rewritten matrix product, a transposed convolution)
+    is matched by its multiply-accumulates, in order. What cannot be counted is kept at the end.
     """
     free = list(artifact)
     layer_of: dict[int, Layer] = {}
     for i, layer in enumerate(reference):
-        own = next((call for call in free if call.names & layer.names and call.layer.macs == layer.layer.macs), None)
-        if own is not None:
-            free.remove(own)
-            layer_of[i] = layer.layer.ran_as(own.layer)
+        called = [call for call in free if call.names & layer.names]
+        own = [call for call in called if call.layer.macs == layer.layer.macs][:1] or _in_parts(layer, called)
+        if own:
+            for call in own:
+                free.remove(call)
+            layer_of[i] = layer.layer.ran_as(min((call.layer for call in own), key=lambda part: part.int8))
     rest = [i for i in range(len(reference)) if i not in layer_of]
     matched = coverage.align_layers([reference[i].layer for i in rest], [call.layer for call in free])
     layer_of |= dict(zip(rest, matched, strict=False))
     return (*(layer_of[i] for i in range(len(reference))), *matched[len(rest) :])
+
+
+def _in_parts(layer: Executed, calls: Sequence[Executed]) -> list[Executed]:
+    """Those calls, where they share the multiply-accumulates of a layer among them; none elsewhere."""
+    return list(calls) if sum(call.layer.macs or 0 for call in calls) == layer.layer.macs else []
 
 
 def own_name(name: str) -> str:

@@ -23,6 +23,7 @@ from qbench.quant.artifacts.node_profile import (
     plan_watching,
     time_calls,
 )
+from qbench.quant.onnx.export import split_concats
 from qbench.quant.onnx.onnxruntime_layers import Executed
 
 _LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
@@ -33,8 +34,14 @@ _FEW_BITS = {"i8": 8, "u8": 8, "i4": 4, "u4": 4}
 _NOT_RUN = "not_executed"
 # How the names of its kernels end.
 _ENDINGS: Mapping[str, Precision] = {"_i8": "int8", "_u8": "int8", "_bf16": "bf16", "_f16": "fp16"}
-# What OpenVINO hangs on the name of a node of which it makes several.
-_PARTS = ("/WithoutBiases", "/DequantizationMultiply", "/DequantizationSubtract", "/DequantizationConvert")
+# What OpenVINO hangs on the name of a node of which it makes several, and qbench itself (``split_concats``).
+_PARTS = (
+    split_concats.FIRST,
+    "/WithoutBiases",
+    "/DequantizationMultiply",
+    "/DequantizationSubtract",
+    "/DequantizationConvert",
+)
 
 Shape = tuple[int, ...]
 

@@ -63,6 +63,15 @@ def test_layers_are_matched_by_their_names_whatever_the_order() -> None:
     assert [layer.macs for layer in matched] == [10, 10, 20, 30, None]
 
 
+@pytest.mark.parametrize("second", ["int8", "fp32"])
+def test_calls_that_share_the_work_of_a_layer_are_that_layer(second: Precision) -> None:
+    """It is int8 where all of them are. Calls that do other work between them are not it."""
+    parts = (ran("a/signed", 4, "a", precision="int8"), ran("a", 6, precision=second))
+    matched = onnxruntime_layers.match((ran("a", 10), ran("b", 7)), (*parts, ran("b", 7)))
+    assert [(layer.name, layer.macs, layer.precision) for layer in matched] == [("a", 10, second), ("b", 7, "fp32")]
+    assert [layer.precision for layer in onnxruntime_layers.match((ran("a", 11),), parts)] == ["fp32"]
+
+
 def test_what_runs_twice_is_one_layer_with_the_work_of_both() -> None:
     """Unknown where one of them cannot be counted."""
     for first, second, both in ((10, 5, 15), (None, 5, None), (10, None, None), (None, None, None)):

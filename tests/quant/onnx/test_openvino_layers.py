@@ -114,6 +114,7 @@ def test_a_kernels_name_ends_with_its_format(kernel: str, precision: str) -> Non
     ("name", "whole"),
     [
         ("conv/WithoutBiases", "conv"),
+        ("conv/signed", "conv"),
         ("conv/DequantizationMultiply/WithoutBiases", "conv"),
         ("conv/WithoutBiases/more", "conv/WithoutBiases/more"),
         ("conv", "conv"),

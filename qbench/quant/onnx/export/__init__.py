@@ -8,6 +8,7 @@ deploy_openvino     what OpenVINO executes
 swish_apart         SiLU apart from OpenVINO's convolutions, for AMX
 deploy_ascend       what Ascend's compiler takes
 concat_ranges       what a Concat joins has one range
+split_concats       a convolution of signed and unsigned values side by side, in two
 upsampling          transposed convolutions as convolutions
 prevent_fusion      sums that ONNX Runtime would fuse into slower kernels
 keep_float          layers that are to be float stay float

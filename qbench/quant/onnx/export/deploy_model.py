@@ -87,7 +87,9 @@ def write(
     floats: Mapping[str, str] = {}
     held = sites
     if runtime == "openvino":
-        notes += _save_for_openvino(graph, sites, fitted, file, learned=learned, narrow=older and narrow_weights)
+        kept = older and narrow_weights
+        deployed = deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=kept, calibration=calibration)
+        notes += _save_for_openvino(deployed, file)
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
         floats, held = _save_for_onnxruntime(graph, sites, fitted, file, learned, slow)
@@ -99,11 +101,8 @@ def write(
     return Written(notes=tuple(notes), floats=floats, target=facts)
 
 
-def _save_for_openvino(
-    graph: Graph, sites: Sites, fitted: Fitted, file: Path, *, learned: bool, narrow: bool
-) -> tuple[str, ...]:
+def _save_for_openvino(deployed: Graph, file: Path) -> tuple[str, ...]:
     """Writes the file; what to know of its form."""
-    deployed = deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=narrow)
     apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
     deployed.save(file)
     return (_APART.format(count=apart),) if apart else ()

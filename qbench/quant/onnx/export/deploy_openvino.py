@@ -7,7 +7,7 @@ quantization = 1: SRCNN 1.10 -> 0.98, MobileNetV3 0.74 -> 0.60 (tests/benchmarks
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx import attention
-from qbench.quant.onnx.export import concat_ranges, deploy_onnxruntime, flat_norms, left_out_ranges
+from qbench.quant.onnx.export import (
+    concat_ranges,
+    deploy_onnxruntime,
+    flat_norms,
+    left_out_ranges,
+    split_concats,
+)
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.export.swish_apart import TINY
 from qbench.quant.onnx.graph import output_ends
@@ -40,17 +46,30 @@ _REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 _EXTREMES = ("ReduceMax", "ReduceMin", "GlobalMaxPool")
 
 
-def deploy(graph: Graph, sites: Sites, fitted: Fitted, *, learned: bool = False, narrow: bool = False) -> Graph:
+def deploy(
+    graph: Graph,
+    sites: Sites,
+    fitted: Fitted,
+    *,
+    learned: bool = False,
+    narrow: bool = False,
+    calibration: Sequence[Array] = (),
+) -> Graph:
     """A copy of a prepared graph in QDQ form: what offset 0 has is signed bytes, all else unsigned ones.
 
     ``learned``: the scales were trained and stay as they are. ``narrow``: keys and values get 7 bits, so that sums of
-    two products fit 16 bits within the calibrated ranges (255 x 64 twice). Raises as ``deploy_onnxruntime.deploy``.
+    two products fit 16 bits within the calibrated ranges (255 x 64 twice). ``calibration``: see ``split_concats``,
+    which is for scales that may change. Raises as ``deploy_onnxruntime.deploy``.
     """
     products = attention.find_products(graph)
     coarse = [product for product in products if _is_coarse(product, fitted.record)]
     own = sites_of(graph, attention.leave_float(sites, coarse))
-    record = fitted.record if learned else record_of(graph, own, fitted.record, narrow=narrow)
-    graph = left_out_ranges.clip(graph, sites, own, record) if learned else graph
+    if learned:
+        record = fitted.record
+        graph = left_out_ranges.clip(graph, sites, own, record)
+    else:
+        graph, own, record = split_concats.split(graph, own, fitted.record, calibration)
+        record = record_of(graph, own, record, narrow=narrow)
     model = deploy_onnxruntime.deploy(graph, own, record, form=fitted.form, signed=True)
     keep_rank(model)
     keep_reduced(model)

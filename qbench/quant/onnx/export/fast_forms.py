@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qbench.quant.onnx.export import flat_norms, flat_softmax
+from qbench.quant.onnx.export import flat_norms, flat_softmax, split_concats
 from qbench.quant.onnx.graph import names
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.prepare import infer_shapes
 
-_FORMS = {"onnxruntime": (flat_softmax.KINDS, flat_softmax.flatten), "openvino": (flat_norms.KINDS, flat_norms.flatten)}
+# Runtime -> the operators that a form begins with, and what brings a graph into it and tells whether it changed any.
+_FORMS: Mapping[str, tuple[tuple[tuple[str, ...], Callable[[Graph], object]], ...]] = {
+    "onnxruntime": ((flat_softmax.KINDS, flat_softmax.flatten),),
+    "openvino": ((flat_norms.KINDS, flat_norms.flatten), (split_concats.KINDS, split_concats.split_floats)),
+}
 
 
-def arrange(file: Path, runtime: str) -> None:
-    """Writes an ONNX file again where it has operators that a runtime is known to run faster in another form. No value
-    changes by it; else int8 would be called faster than fp32 by what is none of it."""
-    if runtime not in _FORMS:  # that of a plug-in
-        return
-    kinds, flatten = _FORMS[runtime]
-    graph = Graph.load(file, valid=False)
-    if all(node.op_type not in kinds for node in graph.nodes):
-        return
+def arrange(source: Path, runtime: str) -> Path:
+    """The file, or another beside it where it has operators that a runtime is known to run faster in another form. No
+    value changes by it; else int8 would be called faster than fp32 by what is none of it."""
+    graph = Graph.load(source, valid=False)
+    kinds = {node.op_type for node in graph.nodes}
+    forms = [bring for begin, bring in _FORMS.get(runtime, ()) if kinds.intersection(begin)]  # that of a plug-in: none
+    if not forms:
+        return source
     names.give(graph)
     infer_shapes(graph)
-    if flatten(graph):
-        graph.save(file)
+    changed = [bring(graph) for bring in forms]
+    if not any(changed):
+        return source
+    arranged = source.with_name(f"arranged.{source.name}")
+    graph.save(arranged)
+    return arranged
