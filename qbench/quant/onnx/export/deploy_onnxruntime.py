@@ -166,7 +166,7 @@ class _Writer:
             return activation.tensor
         if maker.op_type == "Concat" and not self.signed:
             self._join_bytes(maker, activation, step)
-        if maker.op_type not in KEEP_VALUES and (self.signed or not _repeats(maker)):
+        if maker.op_type not in KEEP_VALUES and not _repeats(maker):
             return activation.tensor
         place = (maker.name, 0)
         pool, before = maker.op_type == "MaxPool", self.steps.get(place)

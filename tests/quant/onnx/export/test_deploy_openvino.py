@@ -134,6 +134,24 @@ def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
     assert np.abs(result - expected).max() < 0.05 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_pixels_are_repeated_as_bytes(mode: str, tmp_path: Path) -> None:
+    """A nearest Resize before a convolution moves bytes, a quarter of the memory; one that mixes pixels has floats."""
+    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
+    draft = Draft()
+    small = draft.add("LeakyRelu", [draft.conv("x", "one", 4, 4)], "one_act")
+    twice = draft.constant("twice", np.float32([1, 1, 2, 2]))
+    draft.conv(draft.add("Resize", [small, "", twice], "large", mode=mode), "two", 4, 4)
+    draft.nodes[-1].output[0] = "y"
+    network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": [None] * 4}))
+    model = deployed(network)
+    assert set(types(model)) == {"x", "large_out"} | ({"one_act_out"} if mode == "nearest" else set())
+    model.save(tmp_path / "int8.onnx")
+    (expected,) = run(model, network.feed)
+    answer = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), tuple(network.feed.values()))
+    assert np.abs(answer - expected).max() < 0.05 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("height", [6, "height"])
 def test_rows_that_are_gathered_by_windows_load(height: int | str, tmp_path: Path) -> None:
     """Places of two dimensions are written as a list and a Reshape: OpenVINO did not load the file (HaloNet's
