@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from qbench.errors import BuildError, ModeImpossible, out_of_memory
 from qbench.quant import model_call
 from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.graph import model_writer
 
 # A wider difference than rounding in another order gives (fp32, a few dozen layers).
 EXPORT_TOLERANCE = 1e-3
@@ -123,15 +125,13 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
         # The exporter warns of its own deprecated internals; what matters is checked afterwards.
         warnings.simplefilter("ignore")
         try:
-            torch.onnx.export(
+            program = torch.onnx.export(
                 module,
                 given,
-                str(file),
                 dynamo=True,
                 dynamic_shapes=tuple({0: batch} for _ in example) if any_batch else None,
                 input_names=_name_inputs(example),
                 output_names=["output"],
-                external_data=False,
                 verbose=False,
             )
         except torch.onnx.OnnxExporterError as error:
@@ -139,8 +139,22 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
             if out_of_memory(cause):
                 raise cause from error
             raise _NotExported(model_call.reason(cause)) from error
-    _forget_sources(file)
+    _save(program, file)
     return None
+
+
+def _save(program: Any, file: Path) -> None:
+    """Writes what torch's exporter gives as one file, without the places in the Python that its nodes come from: with
+    these a comment in the model's file, or another folder, would give other bytes, and an artifact that is the same
+    would not look it. torch itself holds three copies of the weights meanwhile."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        apart = Path(folder) / "model.onnx"
+        program.save(str(apart), external_data=True)
+        model = onnx.load(str(apart), load_external_data=False)
+        _forget_sources(model)
+        model_writer.write_model(model, file, weights=apart.parent)
 
 
 def _export_plain(module: Any, example: Example, file: Path, *, keys: tuple[str, ...]) -> str | None:
@@ -230,12 +244,8 @@ def _write_note(file: Path, note: str) -> None:
     onnx.save(model, str(file))
 
 
-def _forget_sources(file: Path) -> None:
-    """Takes away where in the Python each node comes from: with it a comment in the model's file, or another folder,
-    would give other bytes, and an artifact that is the same would not look it."""
-    import onnx
-
-    model = onnx.load(str(file))
+def _forget_sources(model: Any) -> None:
+    """Takes away where in the Python each node comes from."""
     graphs = [model.graph]
     for graph in graphs:  # grows by the bodies of If, Loop and Scan
         del graph.metadata_props[:]
@@ -244,4 +254,3 @@ def _forget_sources(file: Path) -> None:
         graphs += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
     for node in (node for function in model.functions for node in function.node):
         del node.metadata_props[:]
-    onnx.save(model, str(file))

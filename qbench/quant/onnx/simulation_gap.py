@@ -61,7 +61,9 @@ def _run(make: Callable[[], Graph], inputs: tuple[Array, ...]) -> Array:
         file = Path(folder) / "model.onnx"
         make().save(file)
         graph_process.release_memory(file)
-        return onnxruntime_session.run(file, inputs)
+        output = onnxruntime_session.run(file, inputs)
+        graph_process.release_memory(file)
+        return output
 
 
 def _execute(file: Path, inputs: tuple[Array, ...], runtime: str) -> Array:

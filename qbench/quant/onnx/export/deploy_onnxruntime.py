@@ -51,9 +51,9 @@ def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = No
     form, which OpenVINO wants and ONNX Runtime computes in float. Raises ``BuildError`` for a bias out of int32,
     ``UsageError`` for an incomplete record.
     """
-    writer = _Writer(graph.copy(), form or form_for(), signed)
-    without_notes(writer.graph)
     layers = integer_weights.layers(graph, sites, record)
+    writer = _Writer(graph.copy(without={layer.tensor for layer in layers}), form or form_for(), signed)
+    without_notes(writer.graph)
     for activation in integer_weights.activations(sites, record):
         writer.activation(activation)
     for layer in layers:

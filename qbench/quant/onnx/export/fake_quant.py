@@ -21,9 +21,9 @@ def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:
     x' = (clip(round(x / s) + offset, -128, 127) - offset) s. What is not quantized keeps its values, and outputs
     their names. Raises ``BuildError`` for a bias out of int32, ``UsageError`` for an incomplete record.
     """
-    model = graph.copy()
-    without_notes(model)
     layers = integer_weights.layers(graph, sites, record)
+    model = graph.copy(without={layer.tensor for layer in layers})
+    without_notes(model)
     nodes: list[Any] = []
     instead: dict[tuple[str, int], str] = {}
     for activation in integer_weights.activations(sites, record):
@@ -32,7 +32,7 @@ def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:
         instead |= dict.fromkeys(activation.readers, steps[-1].output[0])
     for layer in layers:
         shaped = spread(tuple(np.atleast_1d(layer.scale)), layer.axis, layer.weight.ndim)
-        instead[layer.name, 1] = model.add_constant(f"{layer.tensor}_fake", dequantize_linear(layer.weight, shaped))
+        instead[layer.name, 1] = model.add_constant(layer.tensor, dequantize_linear(layer.weight, shaped))
         if layer.bias is not None and layer.step is not None:
             values = layer.bias.astype(np.float32) * layer.step
             instead[layer.name, 2] = model.add_constant(f"{layer.bias_tensor}_fake", values)

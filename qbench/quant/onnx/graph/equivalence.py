@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbench.errors import ModelError, out_of_memory, reraise
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph import fp16
-from qbench.quant.onnx.graph.graph import LARGEST_FILE, Graph
+from qbench.quant.onnx.graph.graph import Graph
 
 Array = NDArray[Any]
 # A wider difference, as a share of the largest output, than fp32 rounding in another order gives over a deep network.
@@ -25,6 +25,7 @@ TOLERANCE = 1e-3
 HALF_TOLERANCE = 2e-2
 # One inference, on one thread, of a network that somebody means to deploy takes less.
 SECONDS = 120.0
+LARGEST_MESSAGE = 4 * 2**20  # bytes of a graph that is given to a session in memory, where it is held once more
 LARGEST_INPUTS = 2**30  # bytes of the random inputs of one inference
 # Sizes to try, one after the other, for a dimension without one (the first dimension: 1).
 SIZES = (64, 224, 16, 512, 2, 1, 256, 32)
@@ -102,7 +103,7 @@ def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> An
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # what is wrong is in the exception
-    if graph.byte_size() <= LARGEST_FILE:  # without a folder: a preparation opens one small graph for each fusion
+    if graph.byte_size() <= LARGEST_MESSAGE:  # without a folder: a preparation opens one small graph for each fusion
         return _opened(graph.model.SerializeToString(), options)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"

@@ -6,7 +6,7 @@ import contextlib
 import glob
 import hashlib
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from qbench.errors import ModelError
 from qbench.files.atomic import make_workplace
 from qbench.quant.artifacts import onnx_check
 from qbench.quant.onnx.formats.text_file import restrict_mode
-from qbench.quant.onnx.graph import tensor_proto
-from qbench.quant.onnx.graph.model_writer import write_model
+from qbench.quant.onnx.graph import model_writer, tensor_proto
 
 Array = NDArray[Any]
 # protobuf serializes no message above 2 GiB; weights of a larger model lie in a file beside it.
@@ -213,10 +212,16 @@ class Graph:
             del initializers[i]
         self._index()
 
-    def copy(self) -> Graph:
-        """An independent copy."""
+    def copy(self, *, without: Collection[str] = ()) -> Graph:
+        """An independent copy. ``without``: initializers that the caller puts others in the place of; protobuf keeps
+        the memory of what is taken out of a model, or changed, as long as the model."""
         model = type(self.model)()
-        model.CopyFrom(self.model)
+        if not without or not model_writer.is_known(self.model):
+            model.CopyFrom(self.model)
+            return Graph(model)
+        model_writer.copy_fields(self.model, model, lambda field: field.name != "graph")
+        model_writer.copy_fields(self.model.graph, model.graph, lambda field: field.name != "initializer")
+        model.graph.initializer.extend(tensor for tensor in self.model.graph.initializer if tensor.name not in without)
         return Graph(model)
 
     def byte_size(self) -> int:
@@ -239,7 +244,7 @@ class Graph:
                 restrict_mode(part, folder / weights)
                 (folder / weights).replace(file.with_name(weights))
             else:
-                write_model(self.model, part)
+                model_writer.write_model(self.model, part)
             restrict_mode(part)
             part.replace(file)
         for old in weights_beside(file):

@@ -143,6 +143,21 @@ def test_shapes_tell_sizes_symbols_and_what_is_not_known():
     assert graph.shape("image")[0] is None
 
 
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_copy_without_weights_has_all_the_rest(newer):
+    """Of a model with fields that this onnx does not know it is whole, since these have their places as well."""
+    graph = Graph(residual_cnn())
+    graph.model.doc_string, graph.model.graph.doc_string = "a model", "its graph"
+    graph.model.metadata_props.add(key="author", value="somebody")
+    if newer:
+        graph.model.MergeFromString(bytes([0xA2, 0x3F, 2, 7, 7]))
+    copied = graph.copy(without={"fc.weight"})
+    if not newer:
+        (weight,) = (tensor for tensor in graph.model.graph.initializer if tensor.name == "fc.weight")
+        graph.model.graph.initializer.remove(weight)
+    assert copied.model.SerializeToString() == graph.model.SerializeToString()
+
+
 def test_a_copy_is_independent():
     """Changing the copy leaves the original."""
     graph = Graph(residual_cnn())

@@ -272,7 +272,7 @@ def test_external_weights_are_taken_in(tmp_path):
 def test_models_above_protobufs_limit(tmp_path, monkeypatch):
     """Nothing serializes the weights: opset and shapes are worked out without them, sessions load them from beside."""
     monkeypatch.setattr(graph_module, "LARGEST_FILE", 2000)
-    monkeypatch.setattr(equivalence, "LARGEST_FILE", 2000)
+    monkeypatch.setattr(equivalence, "LARGEST_MESSAGE", 2000)
     monkeypatch.setattr(without_weights, "SMALL", 16)
     graph = prepared(old_style(), tmp_path)
     assert graph.opset == 13
