@@ -78,6 +78,14 @@ def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp
     assert sections.read_constants(optimized)["one"] == 1
 
 
+def test_constants_are_initializers_and_tensors_of_constant_nodes(model: onnx.ModelProto) -> None:
+    """A constant that is written another way, as a number, is none that is read."""
+    two = numpy_helper.from_array(np.float32(2))
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["two"], value=two))
+    model.graph.node.insert(1, helper.make_node("Constant", [], ["three"], value_float=3.0))
+    assert sections.read_constants(model) == {"one": 1, "two": 2}
+
+
 def test_a_layer_is_named_after_the_module_of_its_weight() -> None:
     """Also of one that is dequantized on its way; a node whose weight has no such name keeps its own."""
     dequantize = helper.make_node("DequantizeLinear", ["body.0.weight_quantized", "s"], ["w"])
