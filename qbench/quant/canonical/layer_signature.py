@@ -214,7 +214,7 @@ def _of_product(layer: Any, chain: list[function_trace.TracedCall], tensor: Any)
         if call.kwargs or len(others) != 1 or tuple(getattr(others[0], "shape", ())) != weight.shape[:1]:
             raise NotPlain(f"its forward also calls {call.name}")
         (bias,) = others
-    own = [part for part in layer.parameters(recurse=False) if part.data_ptr() == weight.data_ptr()]
+    own = [part for part in layer.parameters() if part.data_ptr() == weight.data_ptr()]
     same = [part for part in own if (part.shape, part.stride()) == (weight.shape, weight.stride())]
     return Form(kind=nn.Linear, tensors={"weight": same[0] if same else weight, "bias": bias})
 
