@@ -28,6 +28,7 @@ def lists(result: Bins) -> tuple[list[float], list[float]]:
 def test_values_are_spread_evenly_over_their_bin(position: int, value: float) -> None:
     """But for the least and the greatest, which are known."""
     assert bins([0, 1, 3], [2, 4]).value(position) == value
+    assert [bins([0, 3], [2]).value(end) for end in (0, 1)] == [0, 3]
 
 
 @pytest.mark.parametrize(
