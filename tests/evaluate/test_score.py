@@ -145,7 +145,12 @@ def test_a_metric_of_the_users_is_given_all_outputs_by_name(tmp_path: Path, func
         files[name] = tmp_path / f"{name}.npz"
         np.savez(files[name], **arrays, ids=np.arange(N).astype(str))
     spec = user_metric(tmp_path, function, against)
-    accuracy = score.score_here(spec, files["int8"], files["fp32"], 10, outputs=OUTPUTS, progress=tell_nobody)
+    (tmp_path / "int8.values.npz").write_bytes(b"of an earlier score")
+    told: list[tuple[str, float]] = []
+    accuracy = score.score_here(
+        spec, files["int8"], files["fp32"], 10, outputs=OUTPUTS, progress=lambda *step: told.append(step)
+    )
+    assert told == [("score", 0.9)]
     assert [output.judged for output in accuracy.outputs or ()] == [True, True, False]
     assert (tmp_path / "int8.values.npz").is_file() == (function == "both")
     worst = np.abs(predictions(0.01, 0.1)["outputs.1"] - predictions()["outputs.1"]).max(axis=(1, 2)).mean()
