@@ -194,3 +194,12 @@ def test_a_bias_is_none_floats_or_bytes(kind: str) -> None:
     assert isinstance(layer, ByteLayer)
     added = 0 if kind == "none" else 9
     assert layer.finish(np.array([100, 200]), np.array([0, 9])) == pytest.approx([0.02, 0.04 + added])
+
+
+def test_a_tensor_is_made_by_the_node_that_gives_it() -> None:
+    """An output that is left out is none."""
+    model = openvino_int8_layers.model("1x1")
+    model.graph.node.append(helper.make_node("Dropout", ["y"], ["z", ""]))
+    makers = openvino_products.list_makers(model)
+    assert "" not in makers
+    assert makers["z"] == model.graph.node[-1]

@@ -68,6 +68,14 @@ def test_kept_tensors_are_there_where_they_are_wanted(model: onnx.ModelProto) ->
     assert "a" in parts[0].finished
 
 
+def test_a_tensor_that_is_wanted_behind_a_later_section_is_kept_until_then(model: onnx.ModelProto) -> None:
+    """Though nothing between them reads it."""
+    first, second = sections.cut(model, [2, 3], [(), ("a",)], sections.open_as_written)
+    assert "a" in first.outputs
+    assert "a" not in first.finished
+    assert second.inputs == ("b",)
+
+
 def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp_path: Path) -> None:
     """A node without effect is gone; constants are read by name."""
     model.graph.node[0].output[0] = "before"
@@ -92,3 +100,4 @@ def test_a_layer_is_named_after_the_module_of_its_weight() -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="node_conv")
     assert sections.name_layer(node, {"w": dequantize}) == "body.0"
     assert sections.name_layer(node, {}) == "node_conv"
+    assert sections.name_layer(helper.make_node("Conv", ["x", "w"], ["y"]), {}) == "y"
