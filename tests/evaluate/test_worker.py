@@ -176,3 +176,10 @@ def test_predicted_answers_come_in_batches_as_they_are_with_their_sums(runner: D
     part = session.predict(0, 7, 4)
     assert runner.used == [(Path("model"), 0), "entered", ("probe", 1), 4, 3]
     assert part.sums == {"layer": (5, 1)}
+
+
+def test_only_floats_of_a_known_range_are_clipped(runner: Doubling) -> None:
+    """Whole numbers are no levels, and of another input nothing is known."""
+    session = EvaluationSession(evaluation())
+    assert session._outside((EXAMPLES, EXAMPLES)) == (4, 0)
+    assert session._outside((EXAMPLES.astype(np.int64),)) == (0,)
