@@ -105,8 +105,7 @@ def _name_one(question: Question, answer: Answer, metric: MetricInfo | None) -> 
     bracket = answer.bracket
     assert bracket is not None
     named = question.name(find_named(question, bracket))
-    step = _describe_step(question, answer, metric)
-    sentences = [f"{named} {_say_done(question, answer, metric)}{f': {step}' if step else ''}."]
+    sentences = [f"{named} {_say_done(question, answer, metric)}: {_describe_step(question, answer, metric)}."]
     if question.on in ("latency", "accuracy"):
         doubt = f", and {formatting.share(ENOUGH, 0)} are asked for" if answer.kind == "doubtful" else ""
         sentences.append(f"The chance that it is this one is {_say_chance(bracket.chance)}{doubt}.")

@@ -126,7 +126,7 @@ def _list_shown(answers: SceneAnswers, position: int) -> Array:
 def keep_here(pairs: Sequence[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
     """Writes ``scenes/`` of a run's folder; returns how many pictures there are. ``pairs``: files of predictions, of an
     int8 variant and of its fp32. Files whose answers are no scenes have none; 0 where the examples are no images."""
-    images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
+    images = find_pictures(data._raw("evaluate")[0]) if data.inputs == 1 else None
     if images is None:
         return 0
     count = 0

@@ -91,7 +91,7 @@ def list_changes(int8: ReadTexts, fp32: ReadTexts) -> tuple[TextChange, ...]:
 def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, progress: Progress) -> int:
     """Writes ``lines/`` of a run's folder; returns how many pictures there are. ``pairs``: files of predictions, of an
     int8 variant and of its fp32. 0 where the examples are no images, or their answers no texts."""
-    images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
+    images = find_pictures(data._raw("evaluate")[0]) if data.inputs == 1 else None
     if images is None:
         return 0
     positions = set[int]()

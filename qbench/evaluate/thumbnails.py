@@ -55,32 +55,28 @@ class Pictures:
         return shown
 
 
-def find_pictures(raw: Array, channel_axis: int = 1) -> Pictures | None:
+def find_pictures(raw: Array) -> Pictures | None:
     """The examples as images, or None where their shape and type are no images'.
 
-    Images are n x height x width, or 4 axes with 1 or 3 channels at the second or the last; ``channel_axis`` decides
-    where both could be. Bytes that reach the upper half and floats within 0 and 1 keep their brightness, any other
-    range is stretched to black and white.
+    Images are n x height x width, or 4 axes with 1 or 3 channels at the second or the last. Bytes that reach the upper
+    half and floats within 0 and 1 keep their brightness, any other range is stretched to black and white.
     """
     if raw.dtype.kind not in "uif" or raw.ndim not in (3, 4) or len(raw) == 0:
         return None
     values = raw[..., None] if raw.ndim == 3 else raw
-    axes = [axis for axis in (1, 3) if values.shape[axis] in (1, 3)] if raw.ndim == 4 else [3]
-    if not axes:
-        return None
-    axis = channel_axis % 4 if channel_axis % 4 in axes else axes[0]
-    sides = values.shape[2:] if axis == 1 else values.shape[1:3]
-    if not all(SIDES[0] <= side <= SIDES[1] for side in sides):
+    first = raw.ndim == 4 and values.shape[1] in (1, 3)
+    channels, *sides = values.shape[1:] if first else (values.shape[3], *values.shape[1:3])
+    if channels not in (1, 3) or not all(SIDES[0] <= side <= SIDES[1] for side in sides):
         return None
     limits = _limits(np.asarray(values[:SEEN]))
-    return None if limits is None else Pictures(values=values, channels_first=axis == 1, low=limits[0], high=limits[1])
+    return None if limits is None else Pictures(values=values, channels_first=first, low=limits[0], high=limits[1])
 
 
 def _limits(values: Array) -> tuple[float, float] | None:
     low, high = float(values.min()), float(values.max())
     if not np.isfinite([low, high]).all() or high <= low:
         return None
-    if low >= 0 and values.dtype == np.uint8 and high > 127:
+    if values.dtype == np.uint8 and high > 127:
         return 0.0, 255.0
     if low >= 0 and values.dtype.kind == "f" and 0.5 < high <= 1:
         return 0.0, 1.0
@@ -108,7 +104,7 @@ def keep_here(pairs: Iterable[tuple[Path, Path]], data: Data, folder: Path, *, p
 
     ``pairs``: files of predictions, of an int8 variant and of its fp32. 0 where the examples are no images.
     """
-    images = find_pictures(data._raw("evaluate")[0], data.preprocessing.channel_axis) if data.inputs == 1 else None
+    images = find_pictures(data._raw("evaluate")[0]) if data.inputs == 1 else None
     if images is None:
         return 0
     progress("keep images of flipped examples", 0.5)

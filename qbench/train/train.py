@@ -86,8 +86,8 @@ def train(
     ``changes`` replace fields of its ``Training``; the weights are the same on any number of ``cores``. Raises
     ``UsageError`` for a model that is not trained here, ``DataError`` and ``ModelError`` as ``train_builtin`` does.
     """
-    rate = changes.get("learning_rate", 1.0)
-    if not 0 < rate < math.inf:
+    rate = changes.get("learning_rate")
+    if rate is not None and not 0 < rate < math.inf:
         raise UsageError(f"--learning-rate: expected a number above 0, got {rate:g}")
     reference = reference_of(suite, name)
     reference = replace(reference, training={**reference.training, **changes})

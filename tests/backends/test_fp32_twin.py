@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,9 @@ from qbench import registry
 from qbench.backends import fp32_twin
 from qbench.backends.base import BuildJob
 from qbench.models.base import Network
+from qbench.quant import canonical
+from qbench.quant.pytorch import checkpoint, qat
+from qbench.quant.pytorch import fp32_twin as twin_flow
 from qbench.quant.recipe import Recipe
 
 RECIPE = Recipe(name="twin", epochs=1, learning_rate=1e-2, batch_size=16, seed=0)
@@ -77,3 +83,34 @@ def test_runtimes_share_the_training_but_not_the_files_of_other_weights(tmp_path
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-3, atol=1e-4)
     registry.load("backend", "onnxruntime").build(job(tmp_path / "plain", shared, Recipe()))
     assert shared.made == ["trained network", "fp32 ONNX file", "fp32 ONNX file"]
+
+
+@pytest.mark.parametrize("canonicalize", [True, False])
+def test_a_network_is_rewritten_for_its_training_where_the_recipe_says_so(tmp_path, monkeypatch, canonicalize):
+    """On one example, which the training starts with as well; without builds beside it nothing is shared."""
+    asked, steps = [], []
+    rewritten = SimpleNamespace(module="rewritten")
+
+    def canonicalize_network(module, example, *, training):
+        asked.append((len(example[0]), training))
+        return rewritten
+
+    def fit(flow, job, inputs, labels, *, checkpoints):
+        asked.append((flow is twin_flow, job.module, len(job.example[0]), len(inputs[0]), len(labels), checkpoints))
+        return SimpleNamespace(prepared="trained", loss="cross_entropy", notes=("a note", "another"))
+
+    monkeypatch.setattr(canonical, "canonicalize", canonicalize_network)
+    monkeypatch.setattr(qat, "fit", fit)
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda module: "digest")
+    before = replace(
+        job(tmp_path, None, replace(RECIPE, canonicalize=canonicalize)),
+        checkpoints=tmp_path / "c",
+        progress=lambda *step: steps.append(step),
+    )
+    after, note = fp32_twin.trained(before)
+    module = "rewritten" if canonicalize else before.network.module
+    assert asked == [(1, True)] * canonicalize + [(True, module, 1, 64, 64, tmp_path / "c")]
+    assert steps == [("canonicalize", 0.05)] * canonicalize
+    assert (after.network.module, after.recipe) == ("trained", Recipe(canonicalize=canonicalize))
+    assert (after.training, after.checkpoints, after.shared) == (None, None, None)
+    assert note == "trained on cross_entropy; a note; another"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from qbench.backends import int8_coverage
 from qbench.backends.base import Built
 from qbench.backends.int8_coverage import require_int8, require_named, summarize_coverage
 from qbench.errors import BuildError, ModeImpossible
@@ -127,3 +128,10 @@ def test_coverage_of_weights_of_few_bits_tells_what_multiplies_them():
     require_named(built(few, float_), "weight_only")
     with pytest.raises(ModeImpossible, match=r"no weight is in few bits: all 1 layers stay fp32: b \(x\)"):
         require_named(built(float_), "weight_only")
+
+
+def test_float_layers_are_named_by_their_size():
+    """Each with its reason, else its operator; one that cannot be counted comes last."""
+    layers = [Layer(name=name, operator="op", macs=macs) for name, macs in (("a", None), ("b", 1), ("c", 9))]
+    named = int8_coverage._name_float_layers(built(*layers, float_reasons={"b": "no kernel"}))
+    assert named == "c (op), b (no kernel), a (op)"

@@ -9,7 +9,7 @@ import pytest
 from made_records import same_as_golden
 
 from qbench import registry
-from qbench.backends.open_choices import choose_target
+from qbench.backends.open_choices import choose_ranges, choose_target, choose_weights, make_room_for_sums
 from qbench.quant.recipe import Recipe
 from qbench.quant.target import EVERY_X86
 from qbench.suite.settings import Quantize
@@ -102,3 +102,56 @@ def test_what_each_backend_chooses_where_a_suite_leaves_it_open(on_x86) -> None:
                 told = ", ".join(f"{key} {getattr(chosen, key)}" for key in differing)
                 lines.append(f"{backend} {mode}, {name}: {told or 'as it is'}")
     assert same_as_golden("open_choices.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "chosen"),
+    [
+        ("static", {}, ("mse", None, True, False)),
+        ("static", {"calibrator": "percentile", "percentile": 99.0}, ("percentile", 99.0, True, False)),
+        ("static", {"calibrator": "minmax", "percentile": 99.0}, ("minmax", None, True, False)),
+        ("qat", {"calibrator": "percentile", "percentile": 99.0}, ("moving_average", None, True, False)),
+        ("static", {"per_channel": False, "symmetric": True}, ("mse", None, False, True)),
+        ("static", {"per_channel": True, "symmetric": False}, ("mse", None, True, False)),
+    ],
+)
+def test_ranges_are_chosen_as_far_as_they_are_open(mode, given, chosen):
+    """A percentile belongs to the calibrator of that name."""
+    recipe = choose_ranges(Recipe(**given), mode, "mse")
+    assert (recipe.calibrator, recipe.percentile, recipe.per_channel, recipe.symmetric) == chosen
+
+
+def test_the_percentile_of_a_default_is_kept():
+    """Where a backend takes that calibrator by itself."""
+    assert choose_ranges(Recipe(percentile=99.0), "static", "percentile").percentile == 99.0
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({}, (8, 128, False, "int8")),
+        ({"bits": 4, "group": "channel", "symmetric": True, "arithmetic": "fp32"}, (4, "channel", True, "fp32")),
+    ],
+)
+def test_weights_of_few_bits_have_bits_and_a_group(given, chosen):
+    """And nothing of what concerns activations."""
+    recipe = choose_weights(Recipe(name="n", flow="onnx", calibrator="mse", skip_layers=("a",), **given))
+    assert (recipe.bits, recipe.group, recipe.symmetric, recipe.arithmetic) == chosen
+    assert (recipe.name, recipe.flow, recipe.skip_layers) == ("n", "onnx", ("a",))
+    assert (recipe.calibrator, recipe.canonicalize, recipe.clip_ranges) == (None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("narrow_weights", "reduce_range", "chosen"),
+    [
+        (None, None, (True, False)),
+        (None, True, (False, True)),
+        (None, False, (False, False)),
+        (True, True, (True, True)),
+        (False, None, (False, False)),
+    ],
+)
+def test_room_for_sums_is_made_by_weights_unless_something_else_is_said(narrow_weights, reduce_range, chosen):
+    """Who reduces the range of activations, or says that they keep it, has said something."""
+    recipe = make_room_for_sums(Recipe(narrow_weights=narrow_weights, reduce_range=reduce_range))
+    assert (recipe.narrow_weights, recipe.reduce_range) == chosen

@@ -8,10 +8,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench import registry
+from qbench.backends import own_int8_file
 from qbench.backends.base import BuildJob
 from qbench.backends.own_int8_file import require_alike
 from qbench.errors import BuildError
 from qbench.models.base import Network
+from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 
@@ -149,3 +151,29 @@ def test_the_first_outputs_have_one_shape_and_are_numbers_where_fp32_s_are(outpu
         return
     with pytest.raises(BuildError, match=said):
         require_alike("own.onnx", outputs, expected)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({"x": "float32", "ids": "int64"}, None),
+        ({"a": "float32", "b": "int64"}, None),  # names may be others
+        (
+            {"ids": "int64", "x": "float32"},
+            "takes ids (int64), x (float32), the float model x (float32), ids (int64): the",
+        ),
+        ({"x": "float32"}, "takes x (float32), the float model x (float32), ids (int64): give an int8 file that was"),
+        ({"x": "float32", "ids": None}, "takes x (float32), ids (no tensor), the float model"),
+        ({}, "takes nothing, the float model"),
+    ],
+)
+def test_inputs_are_those_of_the_float_model_in_its_order(own, told, monkeypatch):
+    """By their types, one after the other."""
+    types = {"float": {"x": "float32", "ids": "int64"}, "own": own}
+    monkeypatch.setattr(onnx_file, "input_types", types.__getitem__)
+    if told is None:
+        own_int8_file._require_inputs("float", "own", "mine.onnx")
+        return
+    with pytest.raises(BuildError) as raised:
+        own_int8_file._require_inputs("float", "own", "mine.onnx")
+    assert str(raised.value).startswith(f"mine.onnx {told}")

@@ -55,6 +55,7 @@ def test_calibration_examples_are_listed_one_by_one() -> None:
     """Each as a batch of 1 of every input."""
     listed = list(torch_runner.list_examples(job()))
     assert [[tensor.tolist() for tensor in example] for example in listed] == [[[row]] * 2 for row in ROWS.tolist()]
+    assert len(list(torch_runner.list_examples(replace(job(), calibration=(ROWS,))))) == len(ROWS)
 
 
 def test_examples_that_are_called_one_by_one_are_answered_together() -> None:
@@ -89,24 +90,21 @@ class Two(torch.nn.Module):
         return (x * 2, x + 1) if self.several else x * 2
 
 
+@pytest.mark.usefixtures("two_threads", "engine_put_back")
 @pytest.mark.parametrize("several", [True, False])
 @pytest.mark.parametrize("engine", [None, "qnnpack"])
 def test_a_file_runs_on_its_engine(several: bool, engine: str | None, tmp_path: Path) -> None:
-    """The first output, and all; what is read back of threads and engine."""
-    before = torch.backends.quantized.engine
+    """The first output, and all; on as many threads as it is told, which are read back with the engine."""
     with tracing.known_warnings():
         torch.jit.save(torch.jit.trace(Two(several), torch.zeros(1, 2)), str(tmp_path / "m.pt"))
-    try:
-        runner = TorchScriptRunner(tmp_path / "m.pt", threads=1, engine=engine)
-        with runner.context():
-            assert torch.is_inference_mode_enabled()
-            result = runner(runner.prepare((ROWS,)))
-        assert np.array_equal(runner.outputs(result), ROWS * 2)
-        assert len(runner.all_outputs(result)) == 1 + several
-        told = runner.observed()
-        assert (told["threads"], told["engine"]) == (1, engine)
-    finally:
-        torch.backends.quantized.engine = before
+    runner = TorchScriptRunner(tmp_path / "m.pt", threads=1, engine=engine)
+    with runner.context():
+        assert torch.is_inference_mode_enabled()
+        result = runner(runner.prepare((ROWS,)))
+    assert np.array_equal(runner.outputs(result), ROWS * 2)
+    assert len(runner.all_outputs(result)) == 1 + several
+    told = runner.observed()
+    assert (told["threads"], told["engine"]) == (1, engine)
 
 
 @pytest.mark.parametrize("engine", [None, "x86"])

@@ -39,10 +39,9 @@ def test_looks_come_after_ever_more_pairs() -> None:
 def test_the_ends_differ_or_do_not() -> None:
     """By more than what is worth a search; without a look nothing is known."""
     assert judge_end(draw(0.05, 2)) == Judged(side="open", p_bad=None, more=True)
-    assert judge_end(draw(0.05, 3)).side == "bad"
-    same = judge_end(draw(0.0, 12))
-    assert same.side == "good"
-    assert same.size == 12
+    bad, same = judge_end(draw(0.05, 3)), judge_end(draw(0.0, 12))
+    assert (bad.side, bad.p_bad) == ("bad", 1.0)
+    assert (same.side, same.p_bad, same.size) == ("good", 0.0, 12)
     faster = judge_end(draw(-0.05, 12))
     assert faster.side == "good"
     assert faster.value is not None

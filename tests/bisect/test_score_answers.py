@@ -66,7 +66,11 @@ def test_each_output_is_scored_as_the_gate_scores_it(tmp_path: Path) -> None:
     file = write(tmp_path / "a.npz", **{"outputs": OUTPUTS, "outputs.1": -boxes}, labels=LABELS)
     fp32 = write(tmp_path / "fp32.npz", **{"outputs": OUTPUTS, "outputs.1": boxes})
     names = ("logits", "boxes")
-    scores = score_all(MetricSpec(name="cosine"), file, fp32, Outputs(names=names))
+    told: list[tuple[str, float]] = []
+    scores = score_here(
+        MetricSpec(name="cosine"), file, fp32, 10, Outputs(names=names), progress=lambda *step: told.append(step)
+    )
+    assert told == [("score", 0.9)]
     assert {name: values.mean() for name, (values, _) in scores.items()} == pytest.approx({"logits": 1, "boxes": -1})
     assert list(score_all(MetricSpec(name="top1"), file, fp32, Outputs(names=names))) == [""]
     assert list(score_all(MetricSpec(name="cosine"), file, fp32, Outputs(names=names, all_judged=False))) == [""]

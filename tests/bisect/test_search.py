@@ -88,6 +88,21 @@ def test_a_doubtful_answer_is_looked_at_again_where_the_doubt_is() -> None:
     assert not bracket.is_named
 
 
+def test_where_no_look_can_tell_more_of_the_doubtful_end_the_other_one_is_looked_at() -> None:
+    """It may be wrong as well."""
+    judged = {**END, 32: BAD, 8: Judged(side="bad", p_bad=0.9), **dict.fromkeys((4, 6, 7), GOOD)}
+    judged[7] = Judged(side="good", p_bad=0.001, more=True)
+    assert search(judged, 32) == Look(candidate=7)
+
+
+@pytest.mark.parametrize(
+    ("first_bad", "chance", "is_named"), [(3, ENOUGH, True), (3, 0.999 * ENOUGH, False), (4, 1.0, False)]
+)
+def test_one_candidate_that_is_sure_enough_is_named(first_bad: int, chance: float, is_named: bool) -> None:
+    """Of several none is."""
+    assert Bracket(last_good=2, first_bad=first_bad, chance=chance).is_named == is_named
+
+
 def test_a_good_end_of_the_bracket_can_be_the_doubtful_one() -> None:
     """Where more of the chance lies before it."""
     judged = {**END, 32: BAD, 24: Judged(side="good", p_bad=0.2, more=True), 25: BAD}

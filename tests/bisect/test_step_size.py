@@ -8,6 +8,7 @@ import pytest
 from made_bisections import ANSWERS, GOOD, ask, lost, slow
 
 from qbench.bisect.answer import Answer
+from qbench.bisect.search import Bracket
 from qbench.bisect.step_size import find_share, limit_step, limit_whole
 from qbench.stats.interval_type import Interval
 
@@ -48,3 +49,16 @@ def test_what_was_not_measured_has_no_size() -> None:
     assert limit_step(ask("latency"), unmeasured) is None
     coarse = replace(answer, judged={**answer.judged, 4: replace(slow(1.05), value=Interval(value=1.05))})
     assert find_share(ask("latency"), coarse) == pytest.approx(0.98, abs=0.02)
+
+
+def test_the_first_candidate_brings_all_that_it_has() -> None:
+    """The good end is what it is held against, measured or not; of no change nothing is a part."""
+    judged = {0: GOOD, 1: slow(1.05), 8: slow(1.05)}
+    answer = replace(ANSWERS["named"][1], judged=judged, bracket=Bracket(last_good=0, first_bad=1, chance=1.0))
+    assert find_share(ask("latency"), answer) == pytest.approx(1)
+    assert limit_step(ask("latency"), answer) == pytest.approx(limit_whole(ask("latency"), answer), abs=1e-4)
+    still = replace(answer, judged={**judged, 8: slow(1.0)})
+    assert find_share(ask("latency"), still) is None
+    several = replace(answer, bracket=Bracket(last_good=0, first_bad=2, chance=1.0))
+    assert find_share(ask("latency"), several) is None
+    assert find_share(ask("latency"), replace(answer, bracket=None)) is None

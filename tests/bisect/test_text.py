@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from made_bisections import ANSWERS, GOOD, METRIC, ask, lost, make_question, slow
 from made_records import same_as_golden
 
 from qbench.bisect import text
 from qbench.bisect.answer import Answer, Kind
-from qbench.bisect.search import Bracket
+from qbench.bisect.search import Bracket, Judged
 from qbench.progress.table import align
 from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
 
 
 def test_every_answer_in_words() -> None:
@@ -69,3 +73,45 @@ def test_a_worse_score_is_shown_in_the_metrics_own_direction() -> None:
     metric = MetricInfo(name="wer", higher_is_better=False)
     assert text.show_value(ask("accuracy"), lost(2), metric) == "+2.0 [+1.0, +3.0] points"
     assert text.show_value(ask("accuracy"), lost(2), METRIC) == "-2.0 [-3.0, -1.0] points"
+
+
+SLOW = replace(slow(1.05), size=6)
+
+
+@pytest.mark.parametrize(
+    ("judged", "left", "words"),
+    [
+        (None, None, "looked at"),
+        (GOOD, None, "good"),
+        (GOOD, 1, "good"),
+        (GOOD, 2, "good; one of 2 releases"),
+        (replace(GOOD, reason="as the good end"), None, "good"),
+        (SLOW, 8, f"bad ({text.show_value(ask('latency'), SLOW, None)} 6 process pairs); one of 8 releases"),
+        (replace(SLOW, size=0), None, f"bad ({text.show_value(ask('latency'), SLOW, None)})"),
+        (Judged(side="bad", p_bad=1.0, reason="it\nfails"), None, "bad (it fails)"),
+        (Judged(side="skipped", p_bad=None, reason="no wheel"), None, "passed by (no wheel)"),
+        (Judged(side="open", p_bad=0.5, size=1200, reason="noise"), None, "open (1,200 process pairs; noise)"),
+    ],
+)
+def test_a_look_is_told_with_what_it_showed_and_what_is_left(
+    judged: Judged | None, left: int | None, words: str
+) -> None:
+    """Why, but where it is a good one."""
+    known = {} if judged is None else {4: judged}
+    assert text.describe_look(ask("latency"), 4, known, left, None) == f"onnxruntime 1.24.0: {words}"
+
+
+def test_a_score_without_limits_is_shown_without() -> None:
+    """The change alone, in the metric's own direction."""
+    for metric, change in ((METRIC, -0.02), (MetricInfo(name="wer", higher_is_better=False), 0.02)):
+        shown = text.show_value(ask("accuracy"), replace(lost(2), value=Interval(value=-0.02)), metric)
+        assert shown == metric.show_change(Interval(value=change))
+
+
+def test_the_output_that_lost_is_named() -> None:
+    """Where a network has several."""
+    asked, answer = ANSWERS["named by accuracy"]
+    assert "of the output" not in text.sum_up(ask(asked), answer, METRIC)
+    last = ask(asked).last
+    named = replace(answer, judged={**answer.judged, last: replace(answer.judged[last], output="boxes")})
+    assert "lowered top1 of the output boxes: " in text.sum_up(ask(asked), named, METRIC)

@@ -1,14 +1,17 @@
-"""The program of an emulated CPU: what it refuses."""
+"""The program of an emulated CPU: what it refuses, and what it answers."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from qbench.errors import EvaluateError
+from qbench.evaluate import emulated_worker
 from qbench.evaluate.emulated_worker import Session
+from qbench.process.pipe import Inbox, pack, receive, send
 
 
 @pytest.fixture
@@ -40,3 +43,30 @@ def test_all_outputs_are_answered(file, monkeypatch):
         ("int64", (2,)),
         ("float32", (2, 1)),
     ]
+
+
+def test_each_request_is_answered_until_the_pipe_is_closed(monkeypatch):
+    """An error is an answer, too: its kind and first line, and the next request is served."""
+    (requests, ask), (answers, tell) = os.pipe(), os.pipe()
+    said = {"a": "one line\nanother", "b": "", "c": "x" * 600}
+
+    def compute(self, what):
+        if what in said:
+            raise ValueError(said[what])
+        return [what]
+
+    monkeypatch.setattr(emulated_worker.Session, "compute", compute)
+    for what in ("first", *said, "last"):
+        send(ask, pack(("compute", (what,))))
+    os.close(ask)
+    emulated_worker.serve(requests, tell)
+    inbox = Inbox()
+    assert [receive(answers, inbox) for _ in range(5)] == [
+        ("result", ["first"]),
+        ("error", "ValueError: one line"),
+        ("error", "ValueError: no message"),
+        ("error", f"ValueError: {'x' * 500}"),
+        ("result", ["last"]),
+    ]
+    for descriptor in (requests, answers, tell):
+        os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from qbench.evaluate.older_cpu import OlderCpuRunner
 from qbench.machine import fingerprint
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.export import deploy_onnxruntime
+from qbench.quant.saturation import onnxruntime_prediction
 from qbench.quant.saturation.onnxruntime_prediction import predict_outputs
 from tests.fixtures import integer_layers
 
@@ -45,3 +47,14 @@ def test_what_is_not_modelled_is_skipped_with_its_layer(tmp_path: Path) -> None:
     onnx.save(model, str(tmp_path / "computed.onnx"))
     with pytest.raises(CaseSkipped, match="^not predicted: layer: its signed bytes are computed"):
         OlderCpuRunner(tmp_path / "computed.onnx")
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (3, " (and 2 more)")])
+def test_the_first_layer_that_is_not_modelled_is_named(count: int, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And how many more there are."""
+    unknown = {f"layer {number}": "why" for number in range(count)}
+    pretended = SimpleNamespace(unknown=unknown, layers=())
+    monkeypatch.setattr(onnxruntime_prediction, "OnnxRuntimePredictor", lambda file: pretended)
+    with pytest.raises(CaseSkipped) as raised:
+        OlderCpuRunner(Path("model.onnx"))
+    assert str(raised.value) == f"not predicted: layer 0: why{more}"

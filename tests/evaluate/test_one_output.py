@@ -299,3 +299,30 @@ def test_a_network_that_always_says_the_same_class_is_told_by_it(outputs, labels
     metric = SimpleNamespace(percent=percent)
     labels = None if labels is None else np.asarray(labels)
     assert score._only_answer(metric, np.asarray(outputs, dtype=np.float32), labels) == answer
+
+
+SCORES = np.eye(3, dtype=np.float32)
+OTHER = SCORES[[0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "baseline", "labels", "agreement", "flips"),
+    [
+        (OTHER, SCORES, None, 2 / 3, None),
+        (OTHER, SCORES, [0, 1, 2], 2 / 3, (1, 0)),
+        (SCORES, OTHER, [0, 1, 2], 2 / 3, (0, 1)),
+        (OTHER, SCORES, [0.0, 1.0, 2.0], 2 / 3, None),
+        (OTHER, SCORES, [[0], [1], [2]], None, None),  # embeddings of texts
+        (OTHER, SCORES[:, :2], [0, 1, 2], None, None),
+        (OTHER[:, :1], SCORES[:, :1], None, None, None),
+        (OTHER[:, :1], SCORES[:, :1], [0, 1, 2], None, None),
+        (OTHER[..., None], SCORES[..., None], [0, 1, 2], None, None),
+    ],
+)
+def test_agreement_and_flips_are_of_classes(outputs, baseline, labels, agreement, flips):
+    """Of outputs in one form that are scores of classes; flips also want labels that are classes."""
+    labels = None if labels is None else np.array(labels)
+    shared = score._agreement(outputs, baseline, labels)
+    changed = score._flips(outputs, baseline, labels)
+    assert shared == (None if agreement is None else pytest.approx(agreement))
+    assert (changed and (changed.harmful, changed.beneficial)) == flips

@@ -13,6 +13,7 @@ from made_records import accuracy, int8
 from onnx_networks import Draft
 
 from qbench.errors import CaseError
+from qbench.evaluate import runtime_difference
 from qbench.evaluate.runtime_difference import (
     Difference,
     RuntimeVariant,
@@ -269,3 +270,19 @@ def test_variants_of_one_recipe_are_not_called_one_file():
     (message,) = warn_of_runtimes(records)
     assert "are made of one network by one recipe" in message
     assert "or one of them stores coarser numbers" in message
+
+
+@pytest.mark.parametrize(("ours", "bar"), [(32, 26), (60, 30)])
+def test_a_layer_is_named_where_it_differs_by_more_than_the_outputs_explain(tmp_path, monkeypatch, ours, bar):
+    """Than the better one's own noise would, and by what a step of 8 bits makes at most."""
+    bars = []
+    monkeypatch.setattr(runtime_difference, "_first_layer", lambda *words: bars.append(words[-1]))
+    assert look(*arms(tmp_path, noisy(ours, 1), noisy(10, 2), FP32)) is not None
+    assert bars == [pytest.approx(bar, abs=0.5)]
+
+
+@pytest.mark.parametrize("formats", [("onnx", "openvino"), ("openvino", "onnx")])
+def test_layers_are_looked_for_in_two_onnx_files_alone(tmp_path, formats):
+    """No other form tells them."""
+    pair = [replace(arm, format=name) for arm, name in zip(arms(tmp_path, FP32, -FP32), formats, strict=True)]
+    assert look(*pair).layer is None

@@ -145,11 +145,18 @@ def test_a_metric_of_the_users_is_given_all_outputs_by_name(tmp_path: Path, func
         files[name] = tmp_path / f"{name}.npz"
         np.savez(files[name], **arrays, ids=np.arange(N).astype(str))
     spec = user_metric(tmp_path, function, against)
-    accuracy = score.score_here(spec, files["int8"], files["fp32"], 10, outputs=OUTPUTS, progress=tell_nobody)
+    (tmp_path / "int8.values.npz").write_bytes(b"of an earlier score")
+    told: list[tuple[str, float]] = []
+    accuracy = score.score_here(
+        spec, files["int8"], files["fp32"], 10, outputs=OUTPUTS, progress=lambda *step: told.append(step)
+    )
+    assert told == [("score", 0.9)]
     assert [output.judged for output in accuracy.outputs or ()] == [True, True, False]
+    worst = np.abs(predictions(0.01, 0.1)["outputs.1"] - predictions()["outputs.1"]).max(axis=(1, 2))
+    assert accuracy.value == pytest.approx(worst.mean() if function == "both" else 1.0)
     assert (tmp_path / "int8.values.npz").is_file() == (function == "both")
-    worst = np.abs(predictions(0.01, 0.1)["outputs.1"] - predictions()["outputs.1"]).max(axis=(1, 2)).mean()
-    assert accuracy.value == pytest.approx(worst if function == "both" else 1.0)
+    if function == "both":
+        np.testing.assert_allclose(np.load(tmp_path / "int8.values.npz")["values"], worst)
 
 
 def test_an_output_that_fp32_lacks_is_told(tmp_path: Path) -> None:
@@ -192,3 +199,28 @@ def test_an_output_is_as_bad_as_it_may_be(higher: bool, value: Interval, delta: 
     metric: Any = SimpleNamespace(higher_is_better=higher)
     score_of = Accuracy(metric="m", value=value.value, low=value.low, high=value.high, n=9, delta=delta)
     assert score._find_worst(metric, score_of) == worst
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_answers_are_judged_and_the_outputs_that_they_are_made_of_are_told(tmp_path: Path, exact: bool) -> None:
+    """How far each is from fp32's, which is not the baseline where that is another variant."""
+    labels = SCORES.argmax(axis=1)
+    answers = np.eye(10, dtype=np.float32)[np.where(np.arange(N) < 4, (labels + 1) % 10, labels)]
+    parts = {"int8": predictions(0.1, 0.2), "base": predictions(0.3, 0.4), "fp32": predictions()}
+    for name, arrays in parts.items():
+        made = answers if name == "int8" else np.eye(10, dtype=np.float32)[labels]
+        np.savez(tmp_path / f"{name}.npz", **arrays, answers=made, ids=np.arange(N).astype(str))
+    accuracy = score.score_here(
+        MetricSpec(name="top1"), tmp_path / "int8.npz", tmp_path / "base.npz", 10,
+        fp32=tmp_path / "fp32.npz" if exact else None, outputs=OUTPUTS, progress=tell_nobody,
+    )  # fmt: skip
+    assert accuracy.value == pytest.approx(1 - 4 / N)
+    assert accuracy.flips is not None
+    assert accuracy.flips.harmful == 4
+    reference = parts["fp32" if exact else "base"]
+    told = [(output.name, output.judged, output.value) for output in accuracy.outputs or ()]
+    assert told == [
+        ("scores", None, pytest.approx(SQNR.value(parts["int8"]["outputs"], reference["outputs"]))),
+        ("boxes", None, pytest.approx(SQNR.value(parts["int8"]["outputs.1"], reference["outputs.1"]))),
+        ("state", None, None),
+    ]

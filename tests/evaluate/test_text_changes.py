@@ -117,7 +117,12 @@ def test_lines_whose_text_changed_are_kept_without_their_padding(tmp_path: Path)
     images = lines()
     images[5] = 128
     pairs = made_run(tmp_path / "run", stored(CHANGED), stored(WRITTEN), IDS)
-    assert kept_pictures.keep_here(pairs * 2, Raw((images,)), tmp_path / "run", progress=quiet) == 5
+    told: list[tuple[str, float]] = []
+    kept = kept_pictures.keep_here(
+        pairs * 2, Raw((images,)), tmp_path / "run", progress=lambda *step: told.append(step)
+    )
+    assert kept == 5
+    assert told[-1] == ("keep pictures of lines whose text changed", 0.8)
     assert sorted(file.name for file in (tmp_path / "run" / "lines").iterdir()) == [
         "000000.jpg",
         "000002.jpg",
@@ -126,11 +131,20 @@ def test_lines_whose_text_changed_are_kept_without_their_padding(tmp_path: Path)
         "000005.jpg",
     ]
     for position, width in ((0, 100), (5, 320)):
-        kept = text_changes.find_stored(tmp_path / "run", position)
-        assert kept is not None
-        with Image.open(io.BytesIO(kept[1])) as picture:
-            assert (kept[0], picture.size) == ("image/jpeg", (width, 48))
+        stored_line = text_changes.find_stored(tmp_path / "run", position)
+        assert stored_line is not None
+        with Image.open(io.BytesIO(stored_line[1])) as picture:
+            assert (stored_line[0], picture.size) == ("image/jpeg", (width, 48))
     assert text_changes.find_stored(tmp_path / "run", 1) is None
+
+
+def test_where_no_text_changed_there_is_no_folder(tmp_path: Path) -> None:
+    """And nothing is told of one."""
+    told: list[str] = []
+    pairs = made_run(tmp_path / "run", stored(WRITTEN), stored(WRITTEN), IDS)
+    keep = text_changes.keep_here(pairs, Raw((lines(),)), tmp_path / "run", progress=lambda text, _: told.append(text))
+    assert (keep, told) == (0, [])
+    assert not (tmp_path / "run/lines").exists()
 
 
 def test_only_the_largest_changes_of_a_variant_are_kept(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from made_records import CASE, FP32, accuracy, fp32, info, int8
 from made_runs import HOSTILE, Page, Raw, flipped_run, predictions, quiet, run_folder, write_with_predictions
 from PIL import Image
 
-from qbench.datasets.preprocessing import Preprocessing
 from qbench.evaluate import thumbnails
 from qbench.record import jsonl
 from qbench.report.build import build_report
@@ -21,24 +21,63 @@ BYTES = np.linspace(0, 255, 2 * 3 * 8 * 8).astype(np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("raw", "axis", "size"),
+    ("raw", "size"),
     [
-        (BYTES.reshape(2, 3, 8, 8), 1, (8, 8, 3)),
-        (BYTES.reshape(2, 8, 8, 3), -1, (8, 8, 3)),
-        (BYTES.reshape(6, 8, 8), 1, (8, 8, 1)),
-        (BYTES.reshape(6, 1, 8, 8), 1, (8, 8, 1)),
-        (BYTES.reshape(16, 3, 8, 1), 3, None),
-        (BYTES.reshape(6, 64), 1, None),
-        (BYTES.reshape(8, 6, 8), 1, (6, 8, 1)),
-        (BYTES.reshape(2, 6, 8, 4), 1, None),
-        (np.zeros((2, 3, 8, 8), dtype=np.uint8), 1, None),
-        (np.full((2, 3, 8, 8), np.nan), 1, None),
+        (BYTES.reshape(2, 3, 8, 8), (8, 8, 3)),
+        (BYTES.reshape(2, 8, 8, 3), (8, 8, 3)),
+        (BYTES.reshape(6, 8, 8), (8, 8, 1)),
+        (BYTES.reshape(6, 8, 8, 1), (8, 8, 1)),
+        (BYTES.reshape(6, 1, 8, 8), (8, 8, 1)),
+        (BYTES.reshape(16, 3, 8, 1), None),
+        (BYTES.reshape(16, 1, 3, 8), None),
+        (BYTES.reshape(16, 3, 8), None),  # no image is 3 pixels high
+        (BYTES.reshape(12, 4, 8), (4, 8, 1)),
+        (np.tile(BYTES[:4], (1, 4, 1024)), (4, 4096, 1)),
+        (np.tile(BYTES[:4], (1, 4, 1025)), None),
+        (BYTES.reshape(6, 64), None),
+        (BYTES.reshape(1, 2, 3, 8, 8), None),
+        (BYTES.reshape(8, 6, 8), (6, 8, 1)),
+        (BYTES.reshape(2, 6, 8, 4), None),
+        (BYTES.reshape(6, 8, 8) > 100, None),
+        (BYTES[:0].reshape(0, 8, 8), None),
+        (np.zeros((2, 3, 8, 8), dtype=np.uint8), None),
+        (np.full((2, 3, 8, 8), np.nan), None),
     ],
 )
-def test_images_are_told_by_their_shape(raw: np.ndarray, axis: int, size: tuple[int, int, int] | None) -> None:
+def test_images_are_told_by_their_shape(raw: np.ndarray, size: tuple[int, int, int] | None) -> None:
     """One or three channels, first or last, or none; rows of features and values that are all equal are no images."""
-    pictures = thumbnails.find_pictures(raw, axis)
+    pictures = thumbnails.find_pictures(raw)
     assert (pictures.pixels(0).shape if pictures else None) == size
+
+
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        (np.array([0, 127], np.uint8), (0, 127)),
+        (np.array([5, 128], np.uint8), (0, 255)),
+        (np.array([0, 200], np.int16), (0, 200)),
+        (np.array([0.0, 0.5]), (0, 0.5)),
+        (np.array([0.25, 0.75]), (0, 1)),
+        (np.array([0.0, 1.0]), (0, 1)),
+        (np.array([0.0, 1.25]), (0, 1.25)),
+        (np.array([-0.25, 0.75]), (-0.25, 0.75)),
+        (np.array([2.0, 2.0]), None),
+        (np.array([0.0, np.inf]), None),
+    ],
+)
+def test_black_and_white_are_those_of_the_type_where_values_fill_it(values: np.ndarray, limits: Any) -> None:
+    """Bytes beyond the lower half, floats within 0 and 1; else what is least and greatest."""
+    assert thumbnails._limits(values) == limits
+
+
+@pytest.mark.parametrize(
+    ("side", "suffix", "size"), [(64, ".png", 64), (65, ".jpg", 65), (96, ".jpg", 96), (97, ".jpg", 96)]
+)
+def test_a_picture_is_whole_up_to_64_pixels_and_made_smaller_beyond_96(side: int, suffix: str, size: int) -> None:
+    """By its longer side."""
+    kind, content = thumbnails.thumbnail(np.resize(BYTES, (side, 20, 1)))
+    assert kind == suffix
+    assert Image.open(io.BytesIO(content)).size[1] == size
 
 
 @pytest.mark.parametrize(
@@ -77,8 +116,9 @@ def test_each_flipped_example_is_kept_once_under_its_position(tmp_path: Path) ->
     """The images in the folder are those of the flipped examples, at most ``MOST`` of each kind of a variant alone."""
     folder, pairs = flipped_run(tmp_path / "run", 60)
     images = np.random.default_rng(1).integers(0, 256, (200, 1, 12, 12), dtype=np.uint8)
-    keep_here = thumbnails.keep_here(pairs, Raw((images,)), folder, progress=quiet)
-    assert keep_here == 2 * thumbnails.MOST
+    told: list[tuple[str, float]] = []
+    count = thumbnails.keep_here(pairs, Raw((images,)), folder, progress=lambda *step: told.append(step))
+    assert (count, told) == (2 * thumbnails.MOST, [("keep images of flipped examples", 0.5)])
     names = sorted(int(path.stem) for path in (folder / "flips").iterdir())
     assert names == [*range(12), *range(30, 42)]
     assert (np.asarray(Image.open(folder / "flips" / "000031.png")) == images[31, 0]).all()
@@ -89,6 +129,15 @@ def test_examples_that_flip_in_several_variants_are_kept_too(tmp_path: Path) -> 
     folder, pairs = flipped_run(tmp_path / "run", 60)
     images = np.random.default_rng(1).integers(0, 256, (200, 1, 12, 12), dtype=np.uint8)
     assert thumbnails.keep_here([*pairs, *pairs], Raw((images,)), folder, progress=quiet) == 60
+
+
+def test_where_nothing_flips_there_is_no_folder(tmp_path: Path) -> None:
+    """An empty one would say that something was looked for and lost."""
+    folder, pairs = flipped_run(tmp_path / "run")
+    images = np.random.default_rng(1).integers(0, 256, (200, 12, 12), dtype=np.uint8)
+    same = [(baseline, baseline) for _, baseline in pairs]
+    assert thumbnails.keep_here(same, Raw((images,)), folder, progress=quiet) == 0
+    assert not (folder / "flips").exists()
 
 
 @pytest.mark.parametrize("arrays", [(np.zeros((200, 5)),), (np.zeros((200, 8, 8)),) * 2])
@@ -104,7 +153,7 @@ def test_the_report_shows_them_and_stays_small(tmp_path: Path) -> None:
     """Each image stands in the page as a data: address with its words, and 40 photos leave it well below 2 MB."""
     folder, pairs = flipped_run(tmp_path / "run")
     photos = np.random.default_rng(1).integers(0, 256, (200, 224, 224, 3), dtype=np.uint8)
-    thumbnails.keep_here([*pairs, *pairs], Raw((photos,), Preprocessing(channel_axis=-1)), folder, progress=quiet)
+    thumbnails.keep_here([*pairs, *pairs], Raw((photos,)), folder, progress=quiet)
     page = build_report(folder).read_text(encoding="utf-8")
     shown = re.findall(r'<img src="(data:image/[a-z]+;base64,[^"]+)" alt="([^"]+)"', page)
     assert len(shown) == 40

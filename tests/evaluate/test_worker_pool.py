@@ -191,3 +191,11 @@ def test_a_helper_goes_where_its_core_is_waited_for() -> None:
     worker, slots, parts = Predictor(), Slots(calls=2), open_parts()
     make_helpers(worker, slots)._help(parts)
     assert (worker.did, parts.remaining, slots.given_back) == (["ready", (2, 4), (4, 6), "ended"], 2, 1)
+
+
+def test_a_helper_that_is_not_ready_puts_nothing_back() -> None:
+    """It had taken nothing."""
+    worker, parts = Predictor(), open_parts()
+    worker.ready = lambda: (_ for _ in ()).throw(WorkerError("killed"))  # type: ignore[method-assign]
+    make_helpers(worker, Slots(spare=9))._help(parts)
+    assert [parts.take() for _ in range(5)] == [(2, 4), (4, 6), (6, 8), (8, 10), None]

@@ -279,7 +279,8 @@ def test_layers_are_paired_with_what_they_take_away_together():
 
 def test_nothing_is_added_once_the_error_is_gone():
     """A step that could not be built leaves all of it."""
-    assert is_all_gone([loss_trial("layers", 0.3), loss_trial("layers", 0.985)])
+    assert is_all_gone([loss_trial("layers", 0.985)])
+    assert is_all_gone([loss_trial("layers", 0.3), loss_trial("layers", None), loss_trial("layers", 0.985)])
     assert not is_all_gone([loss_trial("layers", 0.985), loss_trial("layers", None)])
     assert not is_all_gone([])
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from qbench import registry
+from qbench.errors import CaseError
 from qbench.explain import probes
 from qbench.explain.probes import (
     find_fixed_ranges,
@@ -150,6 +151,8 @@ def test_a_recipe_without_a_flow_fixes_no_range_and_a_file_has_no_joins():
     assert find_fixed_ranges(opened) == ()
     opened.case.variant.recipe = Recipe(flow="fx", framework_default=True, file="mine.pt")
     assert find_joins(opened) == ()
+    opened.case.variant.recipe, opened.case.variant.mode = Recipe(flow="fx", framework_default=True), "dynamic"
+    assert find_joins(opened) == ()
 
 
 def test_a_network_that_is_a_fixed_range_itself_has_no_name():
@@ -163,10 +166,11 @@ def test_a_network_that_is_a_fixed_range_itself_has_no_name():
 
 
 class Denormal:
-    """A runner whose calls take twice as long where denormals are not taken as zero; the clock is its own."""
+    """A runner whose calls take twice as long where denormals are not taken as zero, of so many seconds each; the clock
+    is its own."""
 
-    def __init__(self):
-        self.now, self.flushed, self.calls = 0.0, False, 0
+    def __init__(self, seconds):
+        self.now, self.flushed, self.calls, self.seconds = 0.0, False, 0, seconds
 
     def flush(self, on):
         """As ``denormals.flush``."""
@@ -182,16 +186,53 @@ class Denormal:
 
     def __call__(self, prepared):
         self.calls += 1
-        self.now += 0.01 if self.flushed else 0.02
+        self.now += self.seconds if self.flushed else 2 * self.seconds
 
 
-def test_how_much_faster_calls_are_without_denormals(monkeypatch):
-    """Twice as fast; the process is left as it was."""
-    runner = Denormal()
+@pytest.mark.parametrize(("seconds", "turns"), [(0.0625, 15), (0.25, 4), (4.0, 1)])
+def test_how_much_faster_calls_are_without_denormals(seconds, turns, monkeypatch):
+    """Twice as fast, in turns behind five calls that nobody times, for three seconds at most; the process is left as it
+    was."""
+    runner = Denormal(seconds)
     monkeypatch.setattr(probes.denormals, "flush", runner.flush)
     monkeypatch.setattr(probes.time, "perf_counter", lambda: runner.now)
     monkeypatch.setattr(probes.registry, "load", lambda kind, name: SimpleNamespace(load=lambda file, threads: runner))
     gain = probes.time_flushing_here("backend", Path("file"), (), 1, progress=None)
     assert gain == pytest.approx(2.0)
-    assert runner.calls > 20
+    assert runner.calls == 5 + 2 * turns
     assert not runner.flushed
+
+
+@pytest.mark.parametrize(("batch_size", "count"), [(4, 4), (16, 10)])
+def test_a_child_times_calls_with_and_without_denormals(batch_size, count):
+    """On the case's own cores, with as many real examples as it has; one that dies tells nothing."""
+    asked = []
+
+    def call_child(function, *words, cores):
+        asked.append((function, words, cores))
+        if len(asked) > 1:
+            raise CaseError("it was killed")
+        return 1.5
+
+    opened = SimpleNamespace(
+        case=SimpleNamespace(variant=SimpleNamespace(backend="onednn"), batch_size=batch_size, threads=2),
+        artifact=SimpleNamespace(file="model.pt"),
+        data=SimpleNamespace(evaluation=lambda start, stop: (start, stop), evaluation_count=10),
+        call_child=call_child,
+    )
+    assert probes.find_flushing_gain(opened) == 1.5
+    assert asked == [(probes.time_flushing_here, ("onednn", "model.pt", (0, count), 2), 2)]
+    assert probes.find_flushing_gain(opened) is None
+
+
+def test_what_reading_the_weights_takes_is_measured_on_the_last_core(monkeypatch):
+    """One where cases are measured; not known where that fails."""
+    opened = SimpleNamespace(artifact=SimpleNamespace(size_bytes=1000), limits="limits", cores=(1, 2, 3))
+    monkeypatch.setattr(probes.bandwidth, "measure_reading", lambda *words, **named: (words, named))
+    assert probes.find_reading_seconds(opened) == ((1000,), {"limits": "limits", "cores": (3,)})
+
+    def fail(*words, **named):
+        raise CaseError("no memory")
+
+    monkeypatch.setattr(probes.bandwidth, "measure_reading", fail)
+    assert probes.find_reading_seconds(opened) is None

@@ -1,5 +1,7 @@
 """Rules of explain/tables: where the time of a call goes, in rows."""
 
+from dataclasses import replace
+
 from made_situations import layer_time, node
 from made_trials import evaluate, loss_trial
 
@@ -11,6 +13,7 @@ from qbench.formatting import DASH
 from qbench.progress.table import align
 from qbench.quant.artifacts.node_profile import CallProfile
 from qbench.record.stored_run import MetricInfo
+from qbench.stats.interval_type import Interval
 
 
 def make_times(*, scale=1.0, call=1e-3, layers=3):
@@ -51,10 +54,16 @@ def test_the_longest_layers_are_shown():
 
 
 def test_a_layer_that_was_not_tried_with_those_above_has_a_dash():
-    """Beside what it takes away alone."""
-    layers = (LayerLoss(trial=loss_trial("layers", 0.5, part="a"), together=None),)
+    """Beside what it takes away alone; so has one whose score is not known."""
+    changed = replace(loss_trial("layers", 0.5, part="b"), metric_change=Interval(value=0.02, low=0.01, high=0.03))
+    layers = (
+        LayerLoss(trial=loss_trial("layers", 0.5, part="a"), together=None), LayerLoss(trial=changed, together=0.75),
+    )  # fmt: skip
     table = make_error_table(explain_error(evaluate(), (), (), layers), MetricInfo(name="top1"))
-    assert table.rows == (("a", "50.0 [48.0, 52.0] %", DASH, DASH),)
+    assert table.rows == (
+        ("a", "50.0 [48.0, 52.0] %", DASH, DASH),
+        ("b", "50.0 [48.0, 52.0] %", "75.0 %", "+2.0 [+1.0, +3.0] points"),
+    )
 
 
 def test_names_stand_to_the_left():

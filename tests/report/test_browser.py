@@ -21,7 +21,6 @@ from made_history import write_history
 from made_records import RUN_V1, accuracy, fp32, info, int8, latency, speedup
 from made_runs import Raw, flipped_run, hostile_run, quiet, run_folder
 
-from qbench.datasets.preprocessing import Preprocessing
 from qbench.evaluate import thumbnails
 from qbench.record.explained import keep_explained
 from qbench.record.schema import Record
@@ -43,7 +42,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hostile_run(folder / "hostile")
     flipped, pairs = flipped_run(folder / "flips")
     photos = np.random.default_rng(1).integers(0, 256, (200, 128, 96, 3), dtype=np.uint8)
-    thumbnails.keep_here([*pairs, *pairs], Raw((photos,), Preprocessing(channel_axis=-1)), flipped, progress=quiet)
+    thumbnails.keep_here([*pairs, *pairs], Raw((photos,)), flipped, progress=quiet)
     run_folder(folder / "many", many_records(), MANY_INFO)
     run_folder(folder / "few", [fp32(), int8(), int8("net/qat/onednn/t1/b1")], MANY_INFO)
     shape = Shape(modes=("static", "qat"), backends=BACKENDS[:5], models=("cnn", "lstm"), calls=2000)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from qbench.cli import main
 from qbench.data import Data, DataRequest, request_of
 from qbench.data_preparation import prepare_data
 from qbench.errors import DataError, ModelError, SuiteError, UsageError, WorkerError
+from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
 from qbench.models import trainer
 from qbench.models.base import ModelReference
@@ -91,11 +93,11 @@ def told(function: Callable[..., Any], *arguments: Any, **options: Any) -> list[
 def test_what_was_trained_is_found_again(root: Path) -> None:
     """The same question is answered from the cache without an epoch; whoever asks is told which it was."""
     first = trained(LSTM, root)
-    heard: list[str] = []
-    second = trained(LSTM, root, progress=lambda text, share: heard.append(text))
+    heard: list[tuple[str, float]] = []
+    second = trained(LSTM, root, progress=lambda *step: heard.append(step))
     assert (first.fresh, second.fresh) == (True, False)
     assert replace(first, fresh=False) == second
-    assert not any("epoch" in text for text in heard)
+    assert heard == [("read the training examples", 0.0)]
 
 
 def test_seed_epochs_and_data_make_other_weights_and_cores_do_not(root: Path, tmp_path: Path) -> None:
@@ -393,31 +395,54 @@ def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Pa
 
     report = train.train(of, "digits-cnn", changes={"epochs": 1}, cores=1, progress=Noted())
     assert (stages, ended) == ([("train", 1)], ["digits-cnn"])
-    text = train_text.text(report, of, changes={}, out=None)
-    assert "held out: not measured, since the 12 examples of npz:d.npz/test have no class labels" in text
-    assert f"next: qbench run {of.file}, which finds them there" in text
-    assert json.loads(train_text.as_json(report, out=None))["held_out"]["accuracy"] is None
-    several = made(npz(tmp_path, test_labels=None), "[{name: digits-lstm, train: {epochs: 9}}, digits-cnn]", tmp_path)
-    text = train_text.text(report, several, changes={}, out=None)
-    assert f"next: qbench run {several.file}, which finds them there" in text  # by its name, wherever it is listed
-    resumed = replace(report.trained, outcome=replace(report.trained.outcome, seconds=2.0, resumed=0.5))
-    told = train_text.text(replace(report, trained=resumed), several, changes={}, out=None)
-    assert "digits-cnn: trained in 2.00 s, of which 50 % before it was interrupted" in told
-    changed = train_text.text(report, several, changes={"epochs": 1}, out=None)
-    assert "next: write {name: digits-cnn, train: {epochs: 1}} under `models`" in changed
+    assert "held out: not measured" in train_text.text(report, of, changes={}, out=None)
 
 
-@pytest.mark.parametrize(("epochs", "said"), [(1, "1 epoch,"), (2, "2 epochs,")])
-def test_what_is_one_is_one(
-    epochs: int,
-    said: str,
-    own_cache: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("labels", "is_scored"),
+    [
+        (np.array([0, 1, 2]), True),
+        (np.array([0, 1, 2], np.uint8), True),
+        (np.array([True, False, True]), True),
+        (np.array([0.0, 1.0, 2.0]), False),
+        (np.zeros((3, 2), int), False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("cores", [None, 3])
+def test_what_is_reported_of_a_training(
+    labels: Any, is_scored: bool, cores: int | None, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text counts epochs as a person does."""
-    file = tmp_path / "s.yaml"
-    file.write_text(f"suite: s\nmodels: [digits-lstm]\ndata: {DIGITS}\nmatrix: {{modes: [fp32], backends: [torch]}}\n")
-    assert command(monkeypatch, file, "digits-lstm", "--epochs", str(epochs)) == 0
-    assert f", {said} seed" in capsys.readouterr().out
+    """A score where the labels are classes, on the cores that are there or asked for; notes of the data come first."""
+    data = SimpleNamespace(evaluation_labels=lambda: labels, evaluation_count=3, notes=("of the data",))
+    done, scored, heard = SimpleNamespace(notes=("of the training",)), list[Any](), list[tuple[str, float]]()
+
+    def prepare(request: DataRequest, root: Path, progress: Callable[[str, float], None]) -> Any:
+        progress("prepare", 0.7)
+        return data
+
+    monkeypatch.setattr(train, "prepare_data", prepare)
+    monkeypatch.setattr(train, "train_builtin", lambda *words, cores, progress: done)
+    monkeypatch.setattr(train, "_right", lambda *words: scored.append(words[-1]) or 2)
+    request = request_of(made().data, made().base, train=False)
+    report = train._report(CNN, request, root, cores, progress=lambda *step: heard.append(step))
+    assert (report.trained, report.evaluated, report.held_out) == (done, 3, "digits/test")
+    assert report.notes == ("of the data", "of the training")
+    assert (report.accuracy is not None) == is_scored
+    if report.accuracy is not None:
+        assert report.accuracy.value == pytest.approx(2 / 3)
+    assert scored == [cores or len(fingerprint.allowed_cores())] * is_scored
+    assert heard == [("prepare", 0.0)] + [("predict the held-out examples", 1.0)] * is_scored
+
+
+def test_weights_are_copied_to_the_users_file_or_it_is_said_why_not(tmp_path: Path) -> None:
+    """Whole, in place of what was there."""
+    (tmp_path / "cached").write_bytes(b"weights")
+    report: Any = SimpleNamespace(trained=SimpleNamespace(file=tmp_path / "cached"))
+    (tmp_path / "w.safetensors").write_bytes(b"older and longer")
+    train.write(report, tmp_path / "w.safetensors")
+    assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
+    train.require_writable(None)
+    train.require_writable(tmp_path / "w.safetensors")
+    with pytest.raises(UsageError, match="none/w.safetensors: cannot be written: No such file or directory"):
+        train.write(report, tmp_path / "none/w.safetensors")

@@ -190,7 +190,7 @@ def _reader(layers: list[Layer], layer_of_scale: Mapping[str, str]) -> Callable[
         for node in graph.nodes:
             macs = exported_macs.count_macs(node)
             if macs is not None:
-                operator = exported_macs.name_operator(node).replace(".", "::", 1)
+                operator = exported_macs.name_operator(node).replace(".", "::")
                 int8 = operator in _INT8
                 scale = str(getattr(node.args[_WEIGHT_SCALE], "target", "")) if int8 else ""
                 name = layer_of_scale.get(scale) or torch_export.layer_name(node) or f"{operator}#{len(layers)}"

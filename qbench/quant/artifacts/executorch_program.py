@@ -96,7 +96,7 @@ def _list_products(graph_module: Any) -> Iterator[Layer]:
 def _name_product(node: Any, library: str) -> Iterator[Layer]:
     macs = exported_macs.count_macs(node)
     if macs is not None:
-        operator = exported_macs.name_operator(node).replace("aten.", library, 1)
+        operator = library + exported_macs.name_operator(node).removeprefix("aten.")
         yield Layer(name=torch_export.layer_name(node) or node.name, operator=operator, macs=macs)
 
 

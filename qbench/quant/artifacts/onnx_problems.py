@@ -76,9 +76,8 @@ def _tensors(bodies: list[Any]) -> Iterator[Any]:
 def _value_problems(graph: Any) -> Iterator[str]:
     """Declared inputs, outputs and values of a type that there is not."""
     for field in ("input", "output", "value_info"):
-        for value in getattr(graph, field, ()):
-            if isinstance(value, str):  # of a function
-                continue
+        declared = [value for value in getattr(graph, field, ()) if not isinstance(value, str)]  # as a function's are
+        for value in declared:
             wrong = _type_problem(value.type)
             if wrong is not None:
                 yield f"{field} {quote(value.name)}: {wrong}"

@@ -105,19 +105,20 @@ def find_layers(module: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             # Inference mode hands on a matmul or an einsum as it stands: its products are found in what it is made of.
             # On int8 tensors no operator of aten multiplies, and torch's Python decompositions refuse their type.
-            whole = function.namespace != "aten" or _name(function) in _WHOLE or _takes_int8(args, kwargs or {})
+            named = kwargs or {}
+            whole = function.namespace != "aten" or _name(function) in _WHOLE or _takes_int8(args, named)
             if not whole:
                 with self:
-                    result = function.decompose(*args, **(kwargs or {}))
+                    result = function.decompose(*args, **named)
                 if result is not NotImplemented:
                     return result
-            result = function(*args, **(kwargs or {}))
-            layer = _multiply_accumulates(function, args, kwargs or {}, result)
+            result = function(*args, **named)
+            layer = _multiply_accumulates(function, args, named, result)
             if layer is not None:
                 macs, int8 = layer
                 operator = f"{function.namespace}::{_name(function)}"
                 name = stack[-1] if stack and stack[-1] else f"{operator}#{len(executed)}"
-                precision = "int8" if int8 else _precision_of(args, kwargs or {})
+                precision = "int8" if int8 else _precision_of(args, named)
                 executed.append(Layer(name=name, operator=operator, macs=macs, precision=precision))
             return result
 

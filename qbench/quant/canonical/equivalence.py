@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +81,7 @@ def _of_tensors(tensor: Any, other: Any) -> tuple[float, float]:
     finite = tensor[tensor.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() and tensor.is_floating_point() else 0.0
     largest = float((tensor[apart] - other[apart]).abs().max())
-    if not (largest < float("inf") and scale > 0):  # NaN, infinity and whole numbers are the same or not
+    if scale == 0 or math.isnan(largest):  # NaN, infinity and whole numbers are the same or not
         return float("inf"), float("inf")
     return largest, largest / scale
 

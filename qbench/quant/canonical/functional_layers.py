@@ -35,7 +35,7 @@ def replace_layers(graph: Any, trained: Any = None) -> list[Rewrite]:
 
 def _arguments(node: Any) -> dict[str, Any]:
     """The arguments of a call by name; empty where it is no such function."""
-    signature = layer_signature.find_function(node.target) if node.op == "call_function" else None
+    signature = layer_signature.find_function(node.target)
     return {} if signature is None else dict(zip(signature[1], node.args, strict=False)) | node.kwargs
 
 

@@ -166,7 +166,7 @@ def names_of(kind: Any) -> tuple[str, ...]:
 
 
 def _of_norm(args: dict[str, Any]) -> Form:
-    if args.get("training", False) or args.get("running_mean") is None or args.get("running_var") is None:
+    if args.get("training") or args.get("running_mean") is None or args.get("running_var") is None:
         raise NotPlain("it takes the statistics of the batch")
     names = ("weight", "bias", "running_mean", "running_var")
     return Form(
@@ -206,7 +206,7 @@ def _of_product(layer: Any, chain: list[function_trace.TracedCall], tensor: Any)
     product, *rest = chain
     if len(rest) > 1 or any(call.name not in _ADD for call in rest):
         raise NotPlain(f"its forward also calls {rest[-1].name}")
-    if len(product.args) != 2 or product.kwargs or product.args[0] is not tensor or product.args[1].dim() != 2:
+    if product.kwargs or product.args[0] is not tensor or product.args[1].dim() != 2:
         raise NotPlain("its product is none of its input and a matrix")
     weight, bias = product.args[1].T, None
     for call in rest:
@@ -214,7 +214,7 @@ def _of_product(layer: Any, chain: list[function_trace.TracedCall], tensor: Any)
         if call.kwargs or len(others) != 1 or tuple(getattr(others[0], "shape", ())) != weight.shape[:1]:
             raise NotPlain(f"its forward also calls {call.name}")
         (bias,) = others
-    own = [part for part in layer.parameters(recurse=False) if part.data_ptr() == weight.data_ptr()]
+    own = [part for part in layer.parameters() if part.data_ptr() == weight.data_ptr()]
     same = [part for part in own if (part.shape, part.stride()) == (weight.shape, weight.stride())]
     return Form(kind=nn.Linear, tensors={"weight": same[0] if same else weight, "bias": bias})
 

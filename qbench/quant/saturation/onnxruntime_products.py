@@ -80,7 +80,7 @@ def split_dynamic(model: Any) -> None:
         if node.op_type == "DynamicQuantizeMatMul":
             x, scale, zero = (f"{node.output[0]}_{what}" for what in ("bytes", "scale", "zero"))
             quantize = onnx.helper.make_node("DynamicQuantizeLinear", [node.input[0]], [x, scale, zero])
-            weight, weight_scale, *more = [*node.input[1:], "", ""][:4]
+            weight, weight_scale, *more = node.input[1:]
             inputs = [x, weight, scale, weight_scale, zero, *more]
             product = onnx.helper.make_node(
                 "MatMulIntegerToFloat", inputs, list(node.output), name=node.name, domain=node.domain
@@ -125,13 +125,11 @@ def read_layer(node: Any, constants: Constants, largest: Mapping[str, int]) -> I
     if convolution and weight.shape[1] == 1 and len(weight) == attributes.get("group", 1):
         return None
     zero = constants.get(_input(node, operands.weight_zero), np.zeros(1, np.int8)).reshape(-1)
-    x_zero = constants.get(_input(node, operands.x_zero), np.zeros(1, np.uint8)).reshape(-1)
+    x_zero = int(constants.get(_input(node, operands.x_zero), np.zeros(1, np.uint8)).flat[0])
     product = (
-        read_convolution(weight, attributes, int(x_zero[0]))
-        if convolution
-        else PairedProduct(weight=weight, pairing="flat")
+        read_convolution(weight, attributes, x_zero) if convolution else PairedProduct(weight=weight, pairing="flat")
     )
-    top = max(int(x_zero[0]), largest.get(node.input[operands.x], TOP))
+    top = max(x_zero, largest.get(node.input[operands.x], TOP))
     return IntegerLayer(
         name=_name(node, operands),
         operator=node.op_type,
@@ -202,8 +200,8 @@ def finish(layer: IntegerLayer, values: Sequence[Array | None], sums: Array, cha
         return None if place is None or place >= len(values) else values[place]
 
     def of_channels(array: Array) -> Array:
-        flat = array.reshape(-1)
-        return flat[channel] if flat.size > 1 else flat
+        chosen: Array = array.reshape(-1)[channel % array.size]  # one for each, or one for all
+        return chosen
 
     operands, bias = layer.operands, value(layer.operands.bias)
     x_scale, weight_scale, y_scale = (
@@ -213,16 +211,16 @@ def finish(layer: IntegerLayer, values: Sequence[Array | None], sums: Array, cha
         sums = sums + of_channels(bias)
     if x_scale is None or weight_scale is None:
         return sums
-    scale = np.float32(layer.alpha) * x_scale.reshape(-1)[:1] * of_channels(weight_scale)
+    scale = np.float32(layer.alpha) * x_scale.flat[0] * of_channels(weight_scale)
     if y_scale is None:
-        result = sums.astype(np.float32) * scale
+        result: Array = sums.astype(np.float32) * scale
         return result if bias is None or bias.dtype == np.int32 else result + of_channels(bias)
-    return _requantized(sums, scale / y_scale.reshape(-1)[:1], value(operands.y_zero))
+    return _requantized(sums, scale / y_scale.flat[0], value(operands.y_zero))
 
 
 def _requantized(sums: Array, scale: Array, zero: Array | None) -> Array:
     """Sums as bytes: clipped to what they can be, rounded to the nearest even."""
-    zero = np.zeros(1, np.uint8) if zero is None else zero.reshape(-1)[:1]
-    ends, offset = np.iinfo(zero.dtype), int(zero[0])
+    zero = np.zeros(1, np.uint8) if zero is None else zero
+    ends, offset = np.iinfo(zero.dtype), int(zero.flat[0])
     scaled = np.clip(sums.astype(np.float32) * scale, np.float32(ends.min - offset), np.float32(ends.max - offset))
     return (np.rint(scaled).astype(np.int32) + offset).astype(zero.dtype)

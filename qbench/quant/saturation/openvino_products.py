@@ -60,7 +60,7 @@ class ByteLayer:
     def finish(self, sums: Array, channel: Array) -> Array:
         """The floats for exact sums less zero points, each of an output ``channel``."""
         scales = self.scale * self.weight_scales.astype(np.float32)
-        values: Array = sums.astype(np.float32) * (scales[channel] if scales.size > 1 else scales)
+        values: Array = sums.astype(np.float32) * scales[channel % scales.size]  # one for each, or one for all
         return values if self.bias is None else values + self.bias[channel]
 
 

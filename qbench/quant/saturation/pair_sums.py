@@ -88,7 +88,7 @@ class Pairs:
     @property
     def limits(self) -> Array:
         """The largest amount of each sum."""
-        return np.where(self.sign > 0, HIGHEST, -LOWEST).astype(np.uint16)
+        return np.where(self.sign > 0, HIGHEST, abs(LOWEST)).astype(np.uint16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +108,8 @@ def find_pairs(product: PairedProduct) -> Pairs:
     product's sums are exact."""
     rows, channel, place = _in_order(product)
     first, second = rows[:, 0::2], rows[:, 1::2]
-    sums = (first + second) * product.top
-    same = (first > 0) == (second > 0)
-    output, pair = np.nonzero(same & ((sums > HIGHEST) | (sums < LOWEST)))
+    sums = (first + second) * product.top  # of two signs they fit
+    output, pair = np.nonzero((sums > HIGHEST) | (sums < LOWEST))
     both = np.stack([2 * pair, 2 * pair + 1])
     base = output // (len(rows) // product.groups) * product.weight.shape[1]
     return Pairs(
@@ -138,8 +137,7 @@ def _in_order(product: PairedProduct) -> tuple[Array, Array, Array]:
 def find_lost(product: PairedProduct, pairs: Pairs, x: Array) -> Lost:
     """What the sums of a product lose on ``x``, bytes of [examples, channels, *sizes] or [rows, inputs]."""
     reached = x.max(axis=(0, *range(2, x.ndim))) if x.size else np.zeros(product.channels, np.uint8)
-    if any(itertools.chain(*product.pads)):
-        reached = np.maximum(reached, product.zero_point)
+    reached = np.maximum(reached, product.zero_point)  # what stands around it
     most = (reached[pairs.channels].astype(np.int32) * pairs.amounts).sum(axis=0)
     pairs = pairs.select(np.flatnonzero(most > pairs.limits))
     if not len(pairs):

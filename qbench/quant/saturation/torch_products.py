@@ -91,7 +91,7 @@ def finish(
     its ``zero`` point; ``low``: the least byte, above 0 behind a ReLU. Each engine's own order of float operations."""
     unit, y = np.float32(1), np.float32(scales[2])
     x, weight = np.float32(scales[0]), scales[1].astype(np.float32)
-    weight = weight[channel] if weight.size > 1 else weight
+    weight = weight[channel % weight.size]  # one for each, or one for all
     values, offsets = sums.astype(np.float32), None if bias is None else bias.astype(np.float32)[channel]
     if engine == "fbgemm":
         values = values if offsets is None else values + offsets / (x * weight)

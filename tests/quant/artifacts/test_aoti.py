@@ -33,8 +33,10 @@ def package(file: Path, **sources: str) -> Path:
 def test_the_folder_of_a_compilation_is_forgotten_in_the_sources(tmp_path: Path) -> None:
     """Machine code is left as it is: its offsets would be others."""
     file = package(tmp_path / "m.pt2", a="// /tmp/x/a.cpp\n/tmp/x", b="plain")
+    names = sorted(zipfile.ZipFile(file).namelist())
     aoti._forget_folder(file, "/tmp/x")
     with zipfile.ZipFile(file) as archive:
+        assert sorted(archive.namelist()) == names
         contents = {Path(name).name: archive.read(name) for name in archive.namelist()}
     assert contents["a.cpp"] == b"// ./a.cpp\n."
     assert contents["a.so"] == b"// /tmp/x/a.cpp\n/tmp/x"
@@ -233,3 +235,17 @@ def test_scales_tell_the_layer_of_their_weight() -> None:
         patch.setattr(aoti.torch_export, "layer_name", lambda node: node.layer)
         graph = SimpleNamespace(graph=SimpleNamespace(nodes=nodes))
         assert aoti._layer_of_scale(graph) == {"scale_0": "conv"}
+
+
+def test_products_stay_products_and_nothing_else_is_written_out_otherwise() -> None:
+    """Two operators' rules are gone while it compiles, one is qbench's own; then all are as they were."""
+    import torch
+    from torch._inductor.decomposition import select_decomp_table
+
+    table: dict[Any, Any] = select_decomp_table()
+    before, chosen = dict(table), torch.ops.quantized_decomposed.choose_qparams.tensor
+    with aoti._own_rules():
+        gone = {key.overloadpacket for key in before.keys() - table.keys()}
+        assert gone == {torch.ops.aten.addmm, torch.ops.aten.mm}
+        assert {key for key in table if table[key] is not before.get(key)} == {chosen}
+    assert table == before

@@ -148,3 +148,17 @@ def test_a_layer_without_work_changes_no_share():
     assert compute_int8_share([layer(0, int8=True), layer(10)]) == 0.0
     assert compute_int8_share([layer(0), layer(10, int8=True)]) == 1.0
     assert compute_int8_share([layer(0, int8=True)]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ran", "is_named"),
+    [
+        ([layer(10, int8=True), layer(20)], True),
+        ([layer(10, int8=True), layer(99)], False),  # as much int8, of another whole
+        ([layer(20, int8=True), layer(40)], False),  # the same share, of twice as much
+    ],
+)
+def test_names_are_given_where_int8_work_and_its_share_are_the_networks(ran, is_named):
+    """Else layers of the artifact were counted to no layer, or to another."""
+    aligned = (layer(10, int8=True, name="a"), layer(20, name="b"))
+    assert name_layers(aligned, ran) == (aligned if is_named else tuple(ran))

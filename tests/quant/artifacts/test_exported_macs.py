@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
-from qbench.quant.artifacts import torch_export
+from qbench.quant.artifacts import exported_macs, torch_export
 from qbench.quant.artifacts.exported_macs import count_macs, name_operator
 
 
@@ -53,3 +55,42 @@ def test_executorch_writes_the_same_products(program):
 
         edge = to_edge(program).exported_program().graph_module
     assert count(edge)["aten.convolution"] == count(program.graph_module)["aten.convolution"]
+
+
+def fake(size=(), *args, overload="default"):
+    target = SimpleNamespace(_overloadname=overload)
+    return SimpleNamespace(meta={"val": SimpleNamespace(shape=size)}, args=args, target=target)
+
+
+X, W, ROWS, LINEAR = fake((2, 3, 8, 8)), fake((6, 3, 5, 5)), fake((2, 7, 4)), fake((9, 4))
+CONV, PRODUCT = 2 * 6 * 4 * 4 * 3 * 5 * 5, 2 * 7 * 9 * 4
+
+
+@pytest.mark.parametrize(
+    ("operator", "node", "macs"),
+    [
+        ("onednn.qconv_pointwise", fake((2, 6, 4, 4), X, 0.1, 3, W, LINEAR), CONV),
+        ("onednn.qconv2d_pointwise", fake((2, 6, 4, 4), X, 0.1, 3, W, LINEAR), CONV),
+        ("onednn.qlinear_pointwise", fake((2, 7, 9), ROWS, 0.1, 3, LINEAR, W), PRODUCT),
+        ("aten.convolution", fake((2, 6, 4, 4), X, W, LINEAR, [2, 2], [0, 0], [1, 1], False, [0, 0], 1), CONV),
+        ("aten.linear", fake((2, 7, 9), ROWS, LINEAR, X), PRODUCT),
+        ("mkldnn._convolution_pointwise", fake((2, 6, 4, 4), X, W, LINEAR), CONV),
+        ("mkldnn._convolution_pointwise", fake((2, 6, 4, 4), X, LINEAR, W, overload="binary"), CONV),
+        ("mkldnn._convolution_pointwise_", fake((2, 6, 4, 4), X, LINEAR, W, overload="binary"), CONV),
+        ("mkldnn._convolution_pointwise_", fake((2, 6, 4, 4), X, W, LINEAR), CONV),
+        ("mkldnn._linear_pointwise", fake((2, 7, 9), ROWS, LINEAR, X), PRODUCT),
+        ("mkldnn._linear_pointwise", fake((2, 7, 9), ROWS, X, LINEAR, overload="binary"), PRODUCT),
+        ("mkl._mkl_linear", fake((2, 7, 9), ROWS, X, LINEAR), PRODUCT),
+        ("mkldnn._convolution_transpose_pointwise", fake((2, 3, 9, 9), X, fake((3, 6, 5, 5))), 2 * 64 * 3 * 6 * 25),
+        ("aten.convolution", fake((2, 6, 9, 9), X, fake((3, 6, 5, 5)), *[None] * 4, True), 2 * 64 * 3 * 6 * 25),
+        ("aten.mm", fake((7, 9), fake((7, 4)), X), 7 * 9 * 4),
+        ("aten.bmm", fake((2, 7, 9), ROWS, X), PRODUCT),
+        ("aten.addmm", fake((7, 9), X, fake((7, 4)), X), 7 * 9 * 4),
+        ("aten.baddbmm", fake((2, 7, 9), X, ROWS, X), PRODUCT),
+        ("aten.relu", fake((7, 9), X), None),
+    ],
+)
+def test_the_work_of_each_operator(monkeypatch, operator, node, macs):
+    """By the places of its weight and of its output's channels; after fusion with another operand one behind."""
+    monkeypatch.setattr(exported_macs, "name_operator", lambda node: operator)
+    assert count_macs(node) == macs

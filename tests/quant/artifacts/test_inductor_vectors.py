@@ -35,3 +35,19 @@ def test_no_samples_are_compiled_and_a_compiler_that_lacks_vectors_of_this_cpu_g
     asked = [line for line in calls.read_text().splitlines() if "-mavx" in line]
     assert len(asked) == 2
     assert all("-E" in line.split() for line in asked)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "is_asked"),
+    [("linux", "x86_64", True), ("linux", "aarch64", False), ("win32", "x86_64", False)],
+)
+def test_elsewhere_inductor_compiles_its_samples(monkeypatch, system, machine, is_asked):
+    """Its kinds of vectors are others there."""
+    from torch._inductor import cpu_vec_isa
+
+    before = cpu_vec_isa.VecISA.check_build
+    monkeypatch.setattr(inductor_vectors.sys, "platform", system)
+    monkeypatch.setattr(inductor_vectors.platform, "machine", lambda: machine)
+    with inductor_vectors.ask_for_flags():
+        assert (cpu_vec_isa.VecISA.check_build is not before) == is_asked
+    assert cpu_vec_isa.VecISA.check_build is before

@@ -54,12 +54,13 @@ def test_a_format_is_that_of_both_factors_in_a_kernel_for_it() -> None:
             line("matmul", "2x3:3x4", types=BF16.replace("bf16", "f32")),
             line("matmul", "2x3:3x4", types=mixed),
             line("matmul", "2x3:3x4", implementation="ref:any"),
+            line("matmul", "2x3:3x4", types=f"undef {BF16}"),
             line("reorder", "2x3"),
             "onednn_verbose,v1,info,cpu,isa:Intel AVX-512",
             "something else that the program printed",
         ]
     )
-    assert [product.precision for product in read_products(log)] == ["bf16", "fp16", None, None, None]
+    assert [product.precision for product in read_products(log)] == ["bf16", "fp16", None, None, None, "bf16"]
 
 
 @pytest.mark.parametrize(

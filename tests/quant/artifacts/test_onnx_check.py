@@ -355,3 +355,17 @@ def test_onnx_s_own_types_are_known():
         assert onnx_problems.find_tensor_problem(tensor) is None, onnx.TensorProto.DataType.Name(kind)
         raw = numpy_helper.from_array(numpy_helper.to_array(tensor), "t")
         assert onnx_problems.find_tensor_problem(raw) is None, onnx.TensorProto.DataType.Name(kind)
+
+
+def test_what_is_read_of_a_file_is_as_much_as_was_asked_for(tmp_path):
+    """Weights beside it, and what onnx's checker says; both unless they are left out."""
+    onnx.save(onnx_networks.mlp(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    assert not any(tensor.external_data for tensor in onnx_check.load(tmp_path / "m.onnx").graph.initializer)
+    left = onnx_check.load(tmp_path / "m.onnx", weights=False).graph.initializer
+    assert all(tensor.external_data for tensor in left)
+    model = onnx_networks.mlp()
+    del model.graph.node[0].input[1:]
+    file = write(model, tmp_path)
+    with pytest.raises(ModelError, match="not a valid ONNX model"):
+        onnx_check.load(file)
+    assert onnx_check.load(file, valid=False) == model

@@ -139,7 +139,7 @@ def test_a_tensor_is_found_wherever_it_lies(make: Callable[[], onnx.ModelProto])
 
 
 @pytest.mark.parametrize(
-    ("dims", "is_refused"), [([2**28], True), ([2**28 - 1], False), ([2**14, 2**14], True), ([-1], True)]
+    ("dims", "is_refused"), [([2**28], True), ([2**28 - 1], False), ([2**14, 2**14], True), ([-1], True), ([0], False)]
 )
 def test_a_sparse_tensor_is_bounded_since_it_is_made_dense(dims: list[int], is_refused: bool) -> None:
     """Below 2**28 elements."""

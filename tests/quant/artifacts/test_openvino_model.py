@@ -455,3 +455,24 @@ def test_what_is_no_model(tmp_path: Path, body: str, why: str) -> None:
     """Neither what is no XML nor XML of another kind."""
     with pytest.raises(ModelError, match=why):
         openvino_ir.list_quantized(own_form(tmp_path / "m.xml", body=body))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="needs openvino")
+@pytest.mark.parametrize(
+    ("shapes", "fixed"),
+    [
+        ([], None),
+        ([[]], None),
+        ([[-1, 3]], None),
+        ([[4, 3]], 4),
+        ([[], [-1, 3], [4, -1], [5]], 4),
+    ],
+)
+def test_how_many_examples_a_model_takes_is_said_by_the_first_input_that_fixes_it(
+    shapes: list[list[int]], fixed: int | None
+) -> None:
+    """One without axes says nothing."""
+    from openvino import PartialShape
+
+    ports = [SimpleNamespace(get_partial_shape=lambda shape=shape: PartialShape(shape)) for shape in shapes]
+    assert openvino_model.find_fixed_batch(SimpleNamespace(inputs=ports)) == fixed

@@ -31,7 +31,11 @@ def test_a_module_without_decisions_has_nothing_to_tell():
 
 def test_a_decision_that_no_example_shows_is_noted():
     """Where it stands, its code, and on how many examples it made no difference."""
-    note = judged(Loud().eval(), images())
+    module, sizes = Loud().eval(), list[int]()
+    traced = tracing.trace(module, (images(1),))
+    module.register_forward_pre_hook(lambda module, args: sizes.append(len(args[0])))
+    note = tracing.require_harmless(module, traced, one_by_one(images()))
+    assert sizes == [1] * 30 + [2]
     assert note is not None
     assert note.startswith("the trace froze a decision at networks.py:")
     assert "(return -x if float(" in note
@@ -163,3 +167,28 @@ def test_a_decision_is_kept_where_the_module_can_be_compiled():
     assert tracing.script_decisions(residual_cnn(), tracing.trace(residual_cnn(), (x[:1],))) is None
     odd = BranchingAsTraced().eval()
     assert tracing.script_decisions(odd, tracing.trace(odd, (x[:1],))) is None
+
+
+def test_of_two_refusals_the_first_is_told():
+    """The second way is one that few networks need."""
+    calls = iter(range(9))
+
+    class Refused(torch.nn.Module):
+        def forward(self, x):
+            raise ValueError(f"call {next(calls)}")
+
+    with pytest.raises(BuildError, match=r"\(?ValueError: call 0") as raised:
+        tracing.trace(Refused(), (images(1),))
+    assert str(raised.value.__cause__) == "call 0"
+
+
+def test_memory_that_runs_out_in_the_compiler_is_no_refusal(monkeypatch):
+    """It goes up as it is."""
+
+    def script(module):
+        raise MemoryError
+
+    traced = tracing.trace(Branching().eval(), (images(1),))
+    monkeypatch.setattr(torch.jit, "script", script)
+    with pytest.raises(MemoryError):
+        tracing.script_decisions(Branching().eval(), traced)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from qbench import registry
 from qbench.quant.affine import fake_quantize
 from qbench.quant.calibrators.base import Calibrator
-from qbench.quant.calibrators.bins import Bins
 from qbench.quant.calibrators.extremes import CHUNK
 from qbench.quant.calibrators.histogram import SIDE, Histogram
 from qbench.quant.pytorch import torch_ao
@@ -283,6 +282,17 @@ def test_any_array_of_numbers_is_taken_and_left_as_it_is(name: str, kind: str) -
             "search_range: expected a start above 0 and an end above that, got 1.3, 0.7",
         ),
         ("ifmr", {"search_range": (0, 1)}, "search_range: expected a start above 0 and an end above that, got 0, 1"),
+        ("ifmr", {"search_range": (1, 1)}, "search_range: expected a start above 0 and an end above that, got 1, 1"),
+        (
+            "ifmr",
+            {"search_range": (0.5, math.inf)},
+            "search_range: expected a start above 0 and an end above that, got 0.5, inf",
+        ),
+        (
+            "ifmr",
+            {"search_step": 0.61},
+            "search_step: expected a number above 0 that is at most the length of search_range, 0.6, got 0.61",
+        ),
         (
             "ifmr",
             {"search_step": 0},
@@ -296,6 +306,33 @@ def test_options_out_of_range_are_refused(name: str, wrong: dict[str, Any], mess
     """The message names the option, what it must be and what it is."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         calibrator(name, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "factors"),
+    [
+        ({}, np.arange(70, 131) / 100),
+        ({"search_step": 0.6}, [0.7, 1.3]),
+        ({"search_step": 0.4}, [0.7, 1.1]),
+        ({"search_range": (0.5, 2), "search_step": 0.5, "max_percentile": 1, "min_percentile": 0.51}, [0.5, 1, 1.5, 2]),
+    ],
+)
+def test_ifmr_tries_every_step_of_its_range(options: dict[str, Any], factors: Any) -> None:
+    """From its start on, the end among them where a step reaches it."""
+    assert calibrator("ifmr", **options)._factors == pytest.approx(factors)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("percentile", "asymmetric", "symmetric"),
+    [(100, (-50, 50), (-50, 50)), (90, (-45, 45), (-45 * 128 / 127, 45)), (50.1, (-25, 25), (-25 * 128 / 127, 25))],
+)
+def test_percentile_cuts_half_at_each_end_or_all_of_the_absolute_values(
+    percentile: float, asymmetric: tuple[float, float], symmetric: tuple[float, float]
+) -> None:
+    """Of the whole numbers from -50 to 50; a symmetric range reaches a level further below."""
+    values = np.arange(-50, 51, dtype=np.float32)
+    for with_offset, ends in ((True, asymmetric), (False, symmetric)):
+        assert seen("percentile", values, with_offset, percentile=percentile).range() == pytest.approx(ends, rel=2e-3)
 
 
 # --- the histogram ----------------------------------------------------------------------------------------------------
@@ -368,29 +405,6 @@ def test_the_widest_values_stay_inside() -> None:
 # --- what is asked of bins --------------------------------------------------------------------------------------------
 
 
-def made_bins(edges: list[float], counts: list[int]) -> Bins:
-    return Bins(edges=np.array(edges, np.float64), counts=np.array(counts))
-
-
-def test_even_bins_share_in_proportion() -> None:
-    """A bin that lies across two gives to both by width, and values at the ends stay inside."""
-    bins = made_bins([-1.0, -1.0, 0.0, 3.0, 3.0], [2, 4, 6, 5])
-    np.testing.assert_allclose(bins.even(4, -1.0, 3.0), [6, 2, 2, 7])
-    np.testing.assert_allclose(bins.even(2, -5.0, 3.0), [2, 15])
-
-
-def test_folded_bins_are_those_of_absolute_values() -> None:
-    """Negative values are counted with the positive ones of the same size."""
-    folded = made_bins([-2.0, -1.0, 1.0, 3.0], [4, 8, 6]).folded()
-    np.testing.assert_allclose(folded.edges, [0, 1, 2, 3])
-    np.testing.assert_allclose(folded.counts, [8, 7, 3])
-    negative = made_bins([-3.0, -2.0, -1.0], [1, 2]).folded()
-    np.testing.assert_allclose(negative.edges, [1, 2, 3])
-    np.testing.assert_allclose(negative.counts, [2, 1])
-    ends = made_bins([-3.0, -3.0, 0.0, 2.0, 2.0], [5, 3, 2, 7]).folded()
-    assert ends.counts.sum() == pytest.approx(17)
-
-
 @kinds
 def test_folding_agrees_with_the_values(kind: str) -> None:
     """Positions among the folded bins are those among the sorted absolute values."""
@@ -419,13 +433,6 @@ def test_the_squared_error_is_that_of_the_values(kind: str, ends: tuple[float, f
         root = math.sqrt(entry.squared_error(params.scale, lowest, 256) / values.size)
         assert root == pytest.approx(exact, rel=0.01, abs=params.scale / 16 if kind == "pixels" else 0)
     assert bins.coarse(params.scale / 8).counts.size < 9000
-
-
-def test_point_bins_are_exact() -> None:
-    """A bin without width has the error of its value."""
-    bins = made_bins([1.0, 1.0, 1.3, 1.3], [10, 0, 4])
-    assert bins.squared_error(0.5, 0.0, 4) == pytest.approx(4 * 0.2**2)
-    assert bins.squared_error(0.5, 0.0, 2) == pytest.approx(10 * 0.5**2 + 4 * 0.8**2)
 
 
 # --- each against its definition --------------------------------------------------------------------------------------

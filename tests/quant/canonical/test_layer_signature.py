@@ -85,6 +85,7 @@ def test_a_scale_and_a_shift_are_a_norm_whose_statistics_do_nothing() -> None:
     assert (tensors["running_mean"].tolist(), tensors["running_var"].tolist()) == ([0.0] * 3, [1.0] * 3)
     alone = watch_layer(Layer(lambda m, x: x * m.s, s=(3, 1, 1)), IMAGE, training=False).tensors
     assert alone["bias"].tolist() == [0.0] * 3
+    assert watch_layer(Layer(lambda m, x: x * m.s, s=(3,)), ROWS, training=False).tensors["bias"].tolist() == [0.0] * 3
 
 
 def test_a_product_by_a_weight_of_its_own_keeps_that_weight() -> None:
@@ -131,6 +132,8 @@ def test_a_product_by_a_weight_of_its_own_keeps_that_weight() -> None:
         (lambda m, x: x @ m.w.T + m.b, {"w": (4, 3), "b": (1,)}, ROWS, "its forward also calls add"),
         (lambda m, x: m.w @ x.T, LINEAR, ROWS, "its forward also calls"),
         (lambda m, x: x @ m.w, {"w": (3,)}, ROWS, "its product is none of its input and a matrix"),
+        (lambda m, x: torch.matmul(x, other=m.w.T), LINEAR, ROWS, "its product is none of its input and a matrix"),
+        (lambda m, x: torch.mm(input=x, mat2=m.w.T), LINEAR, ROWS, "its product is none of its input and a matrix"),
         (lambda m, x: 1 / 0, {}, ROWS, "it raises"),
     ],
 )  # fmt: skip

@@ -40,6 +40,7 @@ class Network(nn.Module):
         (lambda m, x: functional.hardtanh(x), (-1, 1)),
         (lambda m, x: functional.hardtanh(x, -3), (-3, 1)),
         (lambda m, x: functional.hardtanh_(x, max_val=2), (-1, 2)),
+        (lambda m, x: functional.hardtanh_(x, -3), (-3, 1)),
         (lambda m, x: x.clamp(0, 4), (0, 4)),
         (lambda m, x: torch.clamp(x, max=4), (-math.inf, 4)),
         (lambda m, x: x.clamp(min=-1), (-1, math.inf)),
@@ -84,6 +85,68 @@ def test_an_observer_behind_a_clamp_sees_what_is_left() -> None:
     assert (clipped.inner.min_val, clipped.inner.max_val) == (0.0, 6.0)
     assert (clipped.quant_min, clipped.quant_max, clipped.dtype) == (0, 127, torch.quint8)
     assert clipped.calculate_qparams() == clipped.inner.calculate_qparams()
+
+
+class Convolved(Network):
+    """The function between convolutions."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(run)
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        """By the function, which gets the first one's output."""
+        return self.second(self.run(self, self.first(x)))
+
+
+X = 9 * torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+
+
+def prepare(run: Any, engine: str) -> Any:
+    """The network as FX prepares it, with the default of an engine."""
+    with torch_ao.known_warnings():
+        return torch_ao.prepare_fx(Convolved(run).eval(), torch_ao.get_default_qconfig_mapping(engine), (X,))
+
+
+@pytest.mark.parametrize(
+    ("run", "engine", "folded", "left"),
+    [
+        (lambda m, x: m.six(x), "qnnpack", 1, 0),
+        (lambda m, x: x.clamp(0, 4), "qnnpack", 1, 0),
+        (lambda m, x: m.six(x), "fbgemm", 1, 1),  # levels above 127 are not of its range, which then ends nowhere
+        (lambda m, x: m.tanh(x), "qnnpack", 1, 1),  # zero is no end of it
+        (lambda m, x: m.six(x) + x, "qnnpack", 0, 1),  # another reads what was not clamped
+        (lambda m, x: m.elu(x), "qnnpack", 0, 0),
+    ],
+)
+def test_a_clamp_is_pulled_in_front_of_the_observer_of_its_only_input(
+    run: Any, engine: str, folded: int, left: int
+) -> None:
+    """And goes where the range will end as it does; either way what comes behind it is the same."""
+    prepared, apart = prepare(run, engine), prepare(run, engine)
+    assert clamp_fusion.fold(prepared) == folded
+    clipped = [part for part in prepared.modules() if isinstance(part, clamp_fusion.ClippedObserver)]
+    assert len(clipped) == folded
+    assert sum(clamp_fusion._bounds(node, prepared) is not None for node in prepared.graph.nodes) == left
+    with torch.no_grad():
+        torch.testing.assert_close(prepared(X), Convolved(run)(X))
+    names = frozenset(node.name for node in apart.graph.nodes if clamp_fusion.watching(node, apart) is not None)
+    assert clamp_fusion.fold(apart, names) == 0
+    assert clamp_fusion.drop(prepared) == 0
+
+
+def test_a_clamp_goes_where_the_range_of_its_input_ends_as_it_does() -> None:
+    """As seen in calibration; one beyond the clamp's would not saturate where that does."""
+    for scale, count in ((4 / 255, 1), (4 / 255 * (1 + 1e-7), 1), (3 / 255, 1), (5 / 255, 0)):
+        prepared = prepare(lambda m, x: x.clamp(0, 4), "qnnpack")
+        source = next(node for node in prepared.graph.nodes if clamp_fusion._bounds(node, prepared)).args[0]
+        clipped = clamp_fusion.ClippedObserver(torch_ao.MinMaxObserver, 0.0, 4.0)
+        clipped.calculate_qparams = lambda scale=scale: (torch.tensor(scale).double(), torch.tensor(0))  # type: ignore[method-assign]
+        prepared.add_submodule("clipped", clipped)
+        source.target = "clipped"
+        assert clamp_fusion.drop(prepared) == count
+        assert any(clamp_fusion._bounds(node, prepared) for node in prepared.graph.nodes) == (count == 0)
 
 
 KERNELS = [

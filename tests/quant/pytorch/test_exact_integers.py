@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qbench.machine import fingerprint
-from qbench.quant.pytorch import exact_integers
+from qbench.quant.pytorch import exact_integers, torch_ao
 from qbench.quant.pytorch.exact_integers import Compared, Proof
 from qbench.quant.pytorch.narrow_weights import Sums
 from qbench.quant.recipe import Recipe
@@ -158,3 +158,56 @@ def test_what_is_said_of_slow_convolutions(monkeypatch: pytest.MonkeyPatch, slow
     """One, or the first three of several, with their shapes."""
     monkeypatch.setattr(exact_integers, "layers", lambda _module: slow)
     assert exact_integers.slow_note(None, "fbgemm") == note
+
+
+def int8_network(kind: Any, *words: int, rank: int, **options: Any) -> Any:
+    """One int8 layer of small weights, so that no sum overflows, between a quantizer and a dequantizer."""
+    generator = torch.Generator().manual_seed(0)
+    with torch_ao.known_warnings():
+        layer = kind(*words, **options)
+        shape = layer.weight().shape
+        levels = torch.randint(-60, 61, shape, generator=generator).float()
+        steps = torch.linspace(0.01, 0.02, shape[0]).double()
+        weight = torch.quantize_per_channel(
+            levels * steps.float().reshape(-1, *[1] * (len(shape) - 1)), steps, torch.zeros(shape[0]).long(), 0,
+            torch.qint8,
+        )  # fmt: skip
+        layer.set_weight_bias(weight, torch.linspace(-1, 1, shape[0]))
+        layer.scale, layer.zero_point = 0.05, 100
+        network = torch.nn.Sequential(torch_ao.nnq.Quantize(0.02, 7, torch.quint8), layer, torch_ao.nnq.DeQuantize())
+    x = torch.rand((6, 3, *[5] * rank), generator=generator) * 4 if rank else torch.rand((6, 3), generator=generator)
+    return network, (x,)
+
+
+KINDS = [
+    (torch_ao.nnq.Conv1d, (3, 4, 3), 1, {"padding": 1}),
+    (torch_ao.nnq.Conv2d, (3, 4, 3), 2, {"padding": 1, "stride": 2}),
+    (torch_ao.nnq.Conv3d, (3, 2, 3), 3, {}),
+    (torch_ao.nniq.ConvReLU2d, (3, 4, 3), 2, {}),
+    (torch_ao.nnq.Linear, (3, 5), 0, {}),
+    (torch_ao.nniq.LinearReLU, (3, 5), 0, {}),
+]
+
+
+@pytest.mark.usefixtures("engine_put_back")
+@pytest.mark.parametrize(("kind", "words", "rank", "options"), KINDS)
+@pytest.mark.parametrize("shift", [0, 3])
+def test_layers_are_held_against_exact_integers(
+    kind: Any, words: tuple[int, ...], rank: int, options: dict[str, Any], shift: int
+) -> None:
+    """One example alone and four together; what is off by several levels is no rounding."""
+    torch_ao.set_engine(next(name for name in torch_ao.ENGINES if name in torch.backends.quantized.supported_engines))
+    network, examples = int8_network(kind, *words, rank=rank, **options)
+    sizes: list[int] = []
+
+    def move(part: Any, inputs: Any, output: Any) -> Any:
+        sizes.append(len(output))
+        levels = output.int_repr().int()
+        moved = torch.where(levels > 127, levels - shift, levels + shift).to(torch.uint8)
+        return torch._make_per_tensor_quantized_tensor(moved, output.q_scale(), output.q_zero_point())
+
+    network[1].register_forward_hook(move)
+    compared = exact_integers.compare(network, examples)
+    assert (compared.layers, compared.examples) == (1, 4)
+    assert sorted(sizes) == [1, 4]
+    assert compared.off == ({"1": 1.0} if shift else {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qbench.quant.saturation.layer_counter import LayerCounter
+from qbench.quant.saturation.layer_counter import LayerCounter, LayerSaturation
 from qbench.quant.saturation.pair_sums import PairedProduct
 
 WEIGHT = np.array([[127, 127, 1, 1], [-100, -100, 0, 5], [1, 2, 3, 4]], np.int8)
@@ -47,6 +47,18 @@ def test_counts_add_up_over_batches() -> None:
     assert (report.sums, report.saturated, report.outputs, report.examples) == (5 * 3 * 2, 6, 6, 3)
     assert report.largest_excess == 2 * 255 * 127 - 32767
     assert report.rounded == 0
+
+
+def test_where_nothing_is_lost_only_sums_are_counted() -> None:
+    """Outputs stay exact, and no example is hit."""
+    layer = counter()
+    y, hit = correct(layer, [SMALL, SMALL])
+    assert (y == np.array([SMALL, SMALL]) @ WEIGHT.T.astype(int)).all()
+    assert hit == []
+    assert layer.report() == LayerSaturation(
+        name="layer", operator="MatMul", pairs=2, sums=2 * 3 * 2, saturated=0, outputs=0, examples=0,
+        largest_excess=0, rounded=0,
+    )  # fmt: skip
 
 
 def test_rows_of_an_example_count_as_one_example() -> None:

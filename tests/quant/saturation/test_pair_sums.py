@@ -74,6 +74,14 @@ def test_the_bound_is_the_last_weight_that_fits() -> None:
         assert lost.largest == abs(amount)
 
 
+@pytest.mark.parametrize(("weights", "fits", "amount"), [([127, 2], 191, 2), ([-128, -1], 128, -1)])
+def test_a_sum_that_is_just_the_limit_loses_nothing(weights: list[int], fits: int, amount: int) -> None:
+    """32767, or -32768; the next one loses what it is beyond."""
+    product = PairedProduct(weight=np.array([weights], np.int8), pairing="flat")
+    lost = find_lost(product, find_pairs(product), np.array([[255, fits], [255, fits + 1]], np.uint8))
+    assert (lost.place.tolist(), lost.amount.tolist(), lost.saturated) == ([1], [amount], 1)
+
+
 def test_a_smaller_largest_input_proves_more_weights_exact() -> None:
     """Activations of 7 bits leave room for the largest weights."""
     weight = np.full((1, 2), 127, np.int8)
@@ -89,3 +97,4 @@ def test_odd_channels_are_paired_across_places_or_filled_up(pairing: str, per_ou
     product = PairedProduct(weight=weight, pairing=pairing, stride=(1, 1), dilation=(1, 1), pads=((0, 0),) * 2)
     assert product.pairs_per_output == per_output
     assert len(find_pairs(product)) == (1 if pairing == "flat" else 0)
+    assert PairedProduct(weight=weight[:, :2, :1, :1], pairing=pairing).pairs_per_output == 1

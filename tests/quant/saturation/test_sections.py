@@ -68,6 +68,14 @@ def test_kept_tensors_are_there_where_they_are_wanted(model: onnx.ModelProto) ->
     assert "a" in parts[0].finished
 
 
+def test_a_tensor_that_is_wanted_behind_a_later_section_is_kept_until_then(model: onnx.ModelProto) -> None:
+    """Though nothing between them reads it."""
+    first, second = sections.cut(model, [2, 3], [(), ("a",)], sections.open_as_written)
+    assert "a" in first.outputs
+    assert "a" not in first.finished
+    assert second.inputs == ("b",)
+
+
 def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp_path: Path) -> None:
     """A node without effect is gone; constants are read by name."""
     model.graph.node[0].output[0] = "before"
@@ -78,9 +86,18 @@ def test_what_runs_is_what_the_runtime_has_optimized(model: onnx.ModelProto, tmp
     assert sections.read_constants(optimized)["one"] == 1
 
 
+def test_constants_are_initializers_and_tensors_of_constant_nodes(model: onnx.ModelProto) -> None:
+    """A constant that is written another way, as a number, is none that is read."""
+    two = numpy_helper.from_array(np.float32(2))
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["two"], value=two))
+    model.graph.node.insert(1, helper.make_node("Constant", [], ["three"], value_float=3.0))
+    assert sections.read_constants(model) == {"one": 1, "two": 2}
+
+
 def test_a_layer_is_named_after_the_module_of_its_weight() -> None:
     """Also of one that is dequantized on its way; a node whose weight has no such name keeps its own."""
     dequantize = helper.make_node("DequantizeLinear", ["body.0.weight_quantized", "s"], ["w"])
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="node_conv")
     assert sections.name_layer(node, {"w": dequantize}) == "body.0"
     assert sections.name_layer(node, {}) == "node_conv"
+    assert sections.name_layer(helper.make_node("Conv", ["x", "w"], ["y"]), {}) == "y"

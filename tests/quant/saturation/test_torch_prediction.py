@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,3 +119,26 @@ def test_the_sums_of_both_engines_are_those_of_the_slow_reference() -> None:
         assert isinstance(product, PairedProduct)
         differ.append(pair_sum_reference.sums(product, x[:1, :, :3, :3])[0, 0, 1, 1])
     assert differ[0] != differ[1]
+
+
+@pytest.mark.parametrize(
+    ("operator", "layer", "result", "unknown"),
+    [
+        ("conv2d", None, "native", {}),
+        ("conv2d", 0, "native", {}),
+        ("linear_relu", 1, "corrected", {}),
+        ("conv_transpose2d", 1, "native", {"quantized::conv_transpose2d#2": "the operator is not modelled"}),
+    ],
+)
+def test_only_layers_with_pairs_are_put_right(operator: str, layer: Any, result: str, unknown: dict[str, str]) -> None:
+    """Each is read once; of an operator that is not modelled nothing is claimed."""
+    known = None if layer is None else SimpleNamespace(counter=SimpleNamespace(pairs=range(layer)))
+    reads: list[str] = []
+    predictor: Any = SimpleNamespace(
+        unknown={}, _layers={}, _read=lambda name, *rest: reads.append(name) or known,
+        _corrected=lambda *words: "corrected",
+    )  # fmt: skip
+    for _ in range(2):
+        assert TorchPredictor.correct(predictor, 2, operator, ("x", "packed"), "native", 3) == result
+    assert predictor.unknown == unknown
+    assert reads == ([] if unknown else [f"quantized::{operator}#2"])

@@ -128,6 +128,8 @@ def test_factors_are_bounded() -> None:
     assert (quiet, loud) == (np.float32(100 / balance.SPREAD), 100)
     two.set_constant("w", np.float32([1, 1e-6]).reshape(1, 2, 1, 1))
     np.testing.assert_array_equal(balance.factors(two, group, np.array([9, 0.01]), 0.5), [3, 3])
+    two.set_constant("w", np.float32([1000, 1]).reshape(1, 2, 1, 1))  # a thousandth is not too faint
+    np.testing.assert_allclose(balance.factors(two, group, np.array([9, 0.04]), 0.5), [3 / 1000**0.5, 0.2], rtol=1e-6)
 
 
 def test_the_division_is_folded_into_the_layer_before() -> None:
@@ -140,6 +142,9 @@ def test_the_division_is_folded_into_the_layer_before() -> None:
     feed = images(2, shape=(3, 6, 6))
     result, factors = balanced(network, feed)
     assert kinds(result) == ["Mul", *kinds(network)]  # for the input of the network alone
+    declared = {value.name: value.type for value in (*network.model.graph.value_info, *network.model.graph.input)}
+    told = {value.name: value.type for value in (*result.model.graph.value_info, *result.model.graph.input)}
+    assert told == {**declared, result.node("first").input[0]: declared["x"]}
     f = next(f for group, f in factors.items() if group.tensor == "c")
     (before,), (after,) = (values(entry, {"x": feed}, "c") for entry in (network, result))
     np.testing.assert_allclose(after, before / f.reshape(1, -1, 1, 1), rtol=1e-4, atol=1e-6)

@@ -174,3 +174,20 @@ def test_the_correction_is_made_once(tmp_path: Path) -> None:
     assert calibration_file.read(file).done == (weight_steps.BIAS,)
     calibration_file.run(file, DATA, tmp_path / "r.txt")
     assert file.read_bytes() == before
+
+
+def test_a_layer_without_a_bias_gets_one_in_the_place_of_an_empty_name() -> None:
+    """A node may name a bias that it has not."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>\n'
+        "one (float[n,3,8,8] x) => (float[n,4,8,8] y) {\n[only] y = Conv <kernel_shape: ints = [1,1]> (x, w)\n}"
+    )
+    network = graph(text, {"w": (4, 3, 1, 1)})
+    network.node("only").input.append("")
+    network.reindex()
+    layer = bias_correction.Correctable(layer="only", bias=None, shift="s")
+    shift = np.arange(4, dtype=np.float32)
+    changed = bias_correction.corrected(network, (layer,), {"s": shift})
+    assert len(changed.node("only").input) == 3
+    (before,), (after,) = (values(each, {"x": DATA[0]}, "y") for each in (network, changed))
+    np.testing.assert_allclose(before - after, np.broadcast_to(shift.reshape(1, -1, 1, 1), before.shape), atol=1e-5)
