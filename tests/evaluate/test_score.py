@@ -208,8 +208,8 @@ def test_answers_are_judged_and_the_outputs_that_they_are_made_of_are_told(tmp_p
     answers = np.eye(10, dtype=np.float32)[np.where(np.arange(N) < 4, (labels + 1) % 10, labels)]
     parts = {"int8": predictions(0.1, 0.2), "base": predictions(0.3, 0.4), "fp32": predictions()}
     for name, arrays in parts.items():
-        made = answers if name == "int8" else np.eye(10, dtype=np.float32)[labels]
-        np.savez(tmp_path / f"{name}.npz", **arrays, answers=made, ids=np.arange(N).astype(str))
+        given = answers if name == "int8" else np.eye(10, dtype=np.float32)[labels]
+        np.savez(tmp_path / f"{name}.npz", **arrays, answers=given, ids=np.arange(N).astype(str))
     accuracy = score.score_here(
         MetricSpec(name="top1"), tmp_path / "int8.npz", tmp_path / "base.npz", 10,
         fp32=tmp_path / "fp32.npz" if exact else None, outputs=OUTPUTS, progress=tell_nobody,

@@ -65,7 +65,7 @@ def test_activations_are_those_of_the_recipe(training: bool, dynamic: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("per_channel", "training", "made", "inner"),
+    ("per_channel", "training", "observer", "inner"),
     [
         (True, False, "PerChannelMinMaxObserver", None),
         (None, False, "PerChannelMinMaxObserver", None),
@@ -75,12 +75,12 @@ def test_activations_are_those_of_the_recipe(training: bool, dynamic: bool) -> N
     ],
 )
 def test_weights_are_watched_as_the_recipe_says(
-    per_channel: bool | None, training: bool, made: str, inner: str | None
+    per_channel: bool | None, training: bool, observer: str, inner: str | None
 ) -> None:
     """By channel unless it says otherwise."""
     watched = pt2e_inductor._weight(Recipe(flow="pt2e", per_channel=per_channel), training)
     kind = watched.p.func if hasattr(watched, "p") else watched
-    assert kind.__name__ == made
+    assert kind.__name__ == observer
     if inner is not None:
         assert watched.p.keywords["observer"].__name__ == inner
 

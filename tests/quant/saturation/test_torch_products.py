@@ -123,8 +123,8 @@ def test_sums_become_bytes_by_scales_bias_and_zero_point(engine: str) -> None:
     bias, scales = np.array([1.0, -90.0], np.float32), (0.5, np.array([0.1, 0.1]), 0.5)
     levels = torch_products.finish(engine, scales, 128, bias, 128, np.array([100, 100]), np.array([0, 1]))
     assert levels.tolist() == [140, 128]
-    one = (0.5, np.array([0.1]), 0.5)  # scale for all channels
-    levels = torch_products.finish(engine, one, 128, None, 0, np.array([100, -100, 9999, -9999]), np.arange(4))
+    scales = (0.5, np.array([0.1]), 0.5)  # of the weights one for all channels
+    levels = torch_products.finish(engine, scales, 128, None, 0, np.array([100, -100, 9999, -9999]), np.arange(4))
     assert levels.tolist() == [138, 118, 255, 0]
-    with_bias = torch_products.finish(engine, one, 0, bias, 0, np.array([0, 2000]), np.array([0, 1]))
+    with_bias = torch_products.finish(engine, scales, 0, bias, 0, np.array([0, 2000]), np.array([0, 1]))
     assert with_bias.tolist() == [2, 20]
