@@ -217,6 +217,14 @@ def cut(monkeypatch: pytest.MonkeyPatch, run: Any, feed: Any, *shapes: Any, most
 BATCH = {"x0": np.arange(10, dtype=np.float32).reshape(5, 2)}
 
 
+def large(x: Any, place: int | None = None) -> Any:
+    """Far more values of an example than are compared; 50 of them, from ``place`` on, are others as two come."""
+    values = np.repeat(x, 200_000, axis=1)
+    if place is not None and len(x) == 2:
+        values[1, place : place + 50] += 1
+    return values
+
+
 @pytest.mark.parametrize(
     ("run", "pieces"),
     [
@@ -232,6 +240,10 @@ BATCH = {"x0": np.arange(10, dtype=np.float32).reshape(5, 2)}
         (lambda x: (x * len(x)).astype(np.int64), [5]),
         (lambda x: x.astype(np.int8), [5]),
         (lambda x: np.where(x == 0, np.float32(math.nan), x), [2, 2, 1]),
+        (lambda x: np.where(x == 0, np.float32(math.inf), x), [2, 2, 1]),
+        (large, [1] * 5),
+        (lambda x: large(x, 0), [5]),
+        (lambda x: large(x, 399_950), [5]),
     ],
 )
 def test_a_batch_is_cut_where_its_examples_do_not_depend_on_each_other(
