@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.forkserver
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,7 @@ def close_streams(*, progress):
 
 
 def come_back_twice(*, progress):
-    return os.fork() != 0 and os.wait()[1] == 0
+    return os.fork() != 0 and os.WEXITSTATUS(os.wait()[1]), os.getpid()
 
 
 def throw_bad_alloc(*, progress):
@@ -108,6 +110,32 @@ def write_into_pipes(data, seconds, *, progress):
 def close_all(*, progress):
     os.closerange(3, 1000)
     time.sleep(60)
+
+
+def list_open_files():
+    for end in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.fstat(int(end.name)).st_ino
+
+
+class Cycle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def look_at_oneself(*, progress):
+    before, garbage = gc.get_freeze_count(), weakref.ref(Cycle())
+    child.freeze_garbage_collector()
+    return {
+        "imported": "colorsys" in sys.modules,
+        "ignores Ctrl-C": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+        "is killed first": Path("/proc/self/oom_score_adj").read_text(),
+        "variable": os.environ.get("QBENCH_OF_ONE_CHILD"),
+        "collector": (gc.isenabled(), gc.get_freeze_count() > before, garbage() is None),
+        "ends of its log": [*list_open_files()].count(os.fstat(1).st_ino),
+    }
 
 
 class Chatty:
@@ -253,7 +281,7 @@ def test_a_child_that_forks_answers_once():
     """What code of a model forks may come back, too: its answer would be that to the next request."""
     with Worker(child.Function, come_back_twice, limits=QUICK) as worker:
         worker.ready()
-        assert [worker.ask("run", ()) for _ in range(2)] == [False, False]
+        assert [worker.ask("run", ()) for _ in range(2)] == [(1, worker.pid)] * 2
 
 
 @pytest.mark.parametrize(
@@ -315,6 +343,24 @@ def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkey
         worker.ready()
         assert worker.ask("run", (list(CHILD_VARIABLES),)) == CHILD_VARIABLES
     assert {os.environ[name] for name in CHILD_VARIABLES} == {"ours"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which Linux has")
+def test_a_child_sets_itself_up_before_it_is_asked():
+    """Ctrl-C is its parent's, it is the first to go where memory ends, and it has its own variables; what it froze no
+    collector looks at again."""
+    variables = {"QBENCH_OF_ONE_CHILD": "1"}
+    with Worker(child.Function, look_at_oneself, limits=QUICK, environment=variables, imports=("colorsys",)) as worker:
+        worker.ready()
+        answer = worker.ask("run", ())
+    assert answer == {
+        "imported": True,
+        "ignores Ctrl-C": True,
+        "is killed first": "1000\n",
+        "variable": "1",
+        "collector": (False, True, True),
+        "ends of its log": 2,
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets affinity, which Linux has")
