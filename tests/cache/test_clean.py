@@ -205,6 +205,10 @@ def test_a_killed_run_does_not_hold_the_cache(root: Path) -> None:
     """The system gives a dead process's lock back, and its file goes."""
     left = root / "locks" / "user-999999-abcd1234.lock"
     left.write_text("")
+    with store.in_use(root):
+        assert not left.exists()
+    assert list((root / "locks").glob("user-*")) == []
+    left.write_text("")
     assert clean(root).removed == 2
     assert not left.exists()
 
