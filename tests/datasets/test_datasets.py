@@ -398,6 +398,15 @@ class TestContract:
         dataset = make()
         assert counted == len(dataset.load(split)) == dataset.count(split)
 
+    def test_labels_that_are_at_hand_are_those_of_the_split(self, make: Callable[[], Dataset]) -> None:
+        """Whichever split was read last; else there are none."""
+        dataset = make()
+        for read in dataset.splits:
+            dataset.count(read)
+            for split in dataset.splits:
+                labels = dataset.known_labels(split)
+                assert labels is None or np.array_equal(labels, np.asarray(make().load(split).labels))
+
     def test_a_missing_split_lists_those_there_are(self, make: Callable[[], Dataset]) -> None:
         """A wrong split is answered with the right ones, by load and by sample."""
         dataset = make()

@@ -483,6 +483,7 @@ def test_inputs_and_outputs_come_in_the_order_that_is_asked_for(tmp_path: Path) 
     ordered = adapted(file, inputs={name: InputForm() for name in ("a1", "x", "a0")}, output=2)
     assert [port.name for port in ordered.get_inputs()] == ["a1", "x", "a0"]
     assert [port.name for port in ordered.get_outputs()] == ["b1", "y", "b0"]
+    assert {node.op_type for node in onnx.load(tmp_path / "adapted.onnx").graph.node} == {"Identity"}
     assert [port.name for port in adapted(file, output="b0").get_outputs()] == ["b0", "y", "b1"]
 
 

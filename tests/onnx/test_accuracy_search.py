@@ -212,6 +212,29 @@ def test_a_ledger_of_something_else_is_refused(network, tmp_path, ranked):
         hunt(network, Judge(), tmp_path, 1)
 
 
+def test_layers_are_ranked_on_data(network, tmp_path, ranked, monkeypatch):
+    """Without any it is said so; what an earlier search has ranked is known."""
+    ranked(*NAMES)
+    graph, actual, scales, _ = network
+    options = {"loss": 1, "folder": tmp_path, "build": Judge.build}
+    with pytest.raises(UsageError, match="ranks layers on data: give at least one batch"):
+        accuracy_search.search(graph, actual, scales, Judge(), [], **options)
+    ask, asked = sensitivity.of_layer, []
+
+    def of_layer(*arguments):
+        asked.append(arguments[3])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return ask(*arguments)
+
+    monkeypatch.setattr(sensitivity, "of_layer", of_layer)
+    with pytest.raises(KeyboardInterrupt):
+        hunt(network, Judge(), tmp_path, 1)
+    hunt(network, Judge(), tmp_path, 1)
+    assert asked == [NAMES[0], *NAMES[1:2], *NAMES[1:]]
+    assert accuracy_search.search(graph, actual, scales, Judge(), [], **options).met
+
+
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_a_score_that_is_no_number_is_refused(network, tmp_path, ranked, score):
     """Nothing is concluded from it."""
