@@ -484,3 +484,11 @@ def test_an_agent_holds_its_node_whole_and_is_not_moved():
     assert (where.node_id, where.soft) == (node.name, False)
     assert options.pop("max_concurrency") > 2  # it answers how far it is while it works
     assert options == {"num_cpus": 0, "resources": {"qbench": 1}, "max_restarts": 0}
+
+
+def test_a_system_without_affinity_starts_nodes_on_all_cores(monkeypatch):
+    """And finds them where they were."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with engine._only_on((0,)):
+        pass
