@@ -18,11 +18,13 @@ import tempfile
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from qbench.errors import BuildError, CaseError, CaseSkipped, MemoryExhausted, WorkerError
-from qbench.process import child, pipe
+from qbench.process import child, child_process, pipe
 from qbench.process.child_process import Limits, Worker, call, end_all, peak_bytes
 from qbench.process.start import CHILD_VARIABLES
 
@@ -331,7 +333,56 @@ def test_the_most_memory_of_earlier_calls_is_known():
     assert peak_bytes(take_memory) is None
     with pytest.raises(MemoryExhausted):
         call(take_memory, 300 * 2**20, limits=QUICK)
-    assert 300 * 2**20 < peak_bytes(take_memory) < 3 * 2**30
+    most = peak_bytes(take_memory)
+    assert 300 * 2**20 < most < 3 * 2**30
+    with pytest.raises(MemoryExhausted):
+        call(take_memory, 2**20, limits=QUICK)
+    assert peak_bytes(take_memory) == most
+
+
+FATAL = "Fatal Python error: Aborted"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", ""),
+        ("\n \n", ""),
+        ("first\nlast\n\n", "; its last words: last"),
+        ("x" * 400, f"; its last words: {'x' * 300}"),
+        (
+            f"before\n{FATAL}\n\nThread 1:\n  File a.py, line 1\n  File b.py\n\nExtension modules: c",
+            "File a.py, line 1",
+        ),
+        (f"Fatal Python error: first\n  File a.py\n{FATAL}\n  File b.py\n", "File b.py"),
+        (f"  File a.py\n{FATAL}\nExtension modules: c\n", ""),
+        (f"{FATAL}\n  File {'y' * 400}\n", f"File {'y' * 400}"),
+    ],
+)
+def test_the_last_words_of_a_fatal_error_are_where_it_was(log, words):
+    """Not the list of modules behind it; of anything else the last line, of either no more than a line holds."""
+    if FATAL in log:
+        words = f"; its last words: {FATAL} {words}".rstrip()[:300]
+    assert child_process._last_words(log) == words
+
+
+@pytest.mark.parametrize(("free", "rss", "room"), [(1000, 100, 5), (999, 100, 4), (199, 100, 0), (1000, 0, 0)])
+def test_as_many_more_fit_as_half_of_what_is_free_holds(monkeypatch, free, rss, room):
+    """Whole ones; of one that tells no size none."""
+    monkeypatch.setattr(child_process, "count_free_bytes", lambda: free)
+    of_process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=rss))
+    monkeypatch.setattr(psutil, "Process", lambda pid: of_process)
+    assert Worker.count_room(SimpleNamespace(pid=7)) == room
+
+
+def test_none_fits_beside_a_process_that_has_ended(monkeypatch):
+    """Nothing is known of it."""
+
+    def end(pid):
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(psutil, "Process", end)
+    assert Worker.count_room(SimpleNamespace(pid=7)) == 0
 
 
 def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
