@@ -541,6 +541,10 @@ def test_the_digest_of_an_onnx_file_counts_its_external_data(tmp_path: Path) -> 
     data[0] ^= 1
     (tmp_path / "out.data").write_bytes(data)
     assert weights_digest(network) != before
+    model = onnx.load(tmp_path / "in.onnx")
+    model.graph.initializer[0].external_data.add(key="location", value="gone.data")  # left there, and not meant
+    onnx.save(model, tmp_path / "left.onnx")
+    assert len(weights_digest(replace(network, path=tmp_path / "left.onnx"))) == 64
 
 
 # --- the user's own network -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,3 +51,29 @@ def test_what_is_read_is_never_overwritten(tmp_path: Path, read: int) -> None:
     (tmp_path / "link").symlink_to(files[read])
     with pytest.raises(UsageError, match="link: would be overwritten while it is read; take another prefix"):
         save_models._apart(*files, [tmp_path / "other.onnx", tmp_path / "link"])
+
+
+def test_a_record_of_other_weights_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not complete, and one whose weights were balanced."""
+    model = SimpleNamespace(graph=lambda: None, sites=None, config=SimpleNamespace(batch_num=1))
+    refused: list[str] = []
+
+    def refuse(name: str) -> None:
+        def look(*_: object, **__: object) -> None:
+            if name in refused:
+                raise UsageError(name)
+
+        module = save_models.calibration_file if name == "require_same_balance" else save_models.record_file
+        monkeypatch.setattr(module, name, look)
+
+    monkeypatch.setattr(save_models.calibration_file, "read", lambda file: model)
+    monkeypatch.setattr(save_models.record_file, "read", lambda file: {})
+    monkeypatch.setattr(save_models, "_settle", lambda *_: pytest.fail("it was made"))
+    for name in ("require_complete", "require_same_balance"):
+        refuse(name)
+    for name in ("require_complete", "require_same_balance"):
+        refused[:] = [name]
+        with pytest.raises(UsageError, match=f"^{name}$"):
+            save_models.save(tmp_path / "c.onnx", tmp_path / "r.json", tmp_path / "p", ["ascend"])
