@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from qbench import registry
@@ -64,3 +66,13 @@ def test_the_largest_sum_is_exact_or_clipped(backend):
     total = ask.get(backend, lambda: read_back._sum_by_torch("onednn"))()
     clipped = 32_767 / (2 * 255 * 127)
     assert any(total / read_back._EXACT == pytest.approx(share, abs=0.005) for share in (1.0, clipped))
+
+
+@pytest.mark.parametrize(("backend", "isa"), [("torch", "AVX2"), ("qnnpack", "AVX2"), ("openvino", None)])
+def test_what_torch_says_of_itself_is_told_of_its_own_engines(monkeypatch, backend, isa):
+    """Another runtime has kernels of its own, which only their sums tell of."""
+    inside = SimpleNamespace(torch_isa="AVX2", onednn_isa="AVX2", mkl_isa="AVX2")
+    monkeypatch.setattr(read_back.runtime, "in_this_process", lambda: inside)
+    monkeypatch.setattr(read_back, "_find_sums", lambda backend: "32 bits")
+    view = read_back.read_here(backend)
+    assert (view.torch_isa, view.onednn_isa, view.mkl_isa, view.int8_sums) == (isa, isa, isa, "32 bits")
