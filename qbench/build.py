@@ -131,6 +131,8 @@ def _make_key(
     }.get(variant.mode)
     if variant.recipe.file is not None:  # it was calibrated elsewhere; the examples only try it
         data_digest = model.int8_digests[variant.recipe.name]
+    int8_file = variant.model.own_int8(variant.recipe.name)
+    code = training_code.digests(variant.recipe, _base(data)) if variant.mode in ("qat", "fp32") else {}
     ingredients: dict[str, Any] = {
         "model": _list_model_digests(model),
         "shapes": [[str(array.dtype), list(array.shape[1:])] for array in data.evaluation(0, 1)],
@@ -142,17 +144,11 @@ def _make_key(
         "toolchain": backend.toolchain(),
         "isa": [fingerprint.isa(), fingerprint.switches()],
         "pipeline": _pipeline_digest(),
+        "engine": int8_file and int8_file.engine,  # its note says who named it
+        "training code": code,
+        "watched": watched,
+        "kept": None if kept is None else store.file_digest(kept),
     }
-    int8_file = variant.model.own_int8(variant.recipe.name)
-    if int8_file is not None and int8_file.engine is not None:  # its note says who named it
-        ingredients["engine"] = int8_file.engine
-    code = training_code.digests(variant.recipe, _base(data)) if variant.mode in ("qat", "fp32") else {}
-    if code:
-        ingredients["training code"] = code
-    if watched:
-        ingredients["watched"] = True
-    if kept is not None:
-        ingredients["kept"] = store.file_digest(kept)
     return store.key_of({**ingredients, **_digest_calibrator(variant)})
 
 

@@ -333,7 +333,7 @@ def _require_judged(
     problem = metric.load().problem(outputs, labels, data.classes)
     if problem and (otherwise is None or otherwise.load().problem(outputs, labels, data.classes)):
         raise ModelError(f"{name}: {problem}")
-    return problem or None
+    return problem
 
 
 def _try(network: Network, inputs: Inputs) -> Array:

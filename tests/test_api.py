@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,6 +21,11 @@ import qbench
 import qbench.onnx
 from qbench import api
 from qbench.errors import UsageError
+from qbench.gating import gate as gates
+from qbench.progress.live import Silent
+from qbench.report import build
+from qbench.running import run as story
+from qbench.suite import parse
 
 
 def test_importing_qbench_is_light_and_its_functions_are_there() -> None:
@@ -90,6 +98,60 @@ def test_a_gate_gives_verdicts_and_a_code() -> None:
     gated = qbench.gate(RUN_V1, stored=True)
     assert gated.exit_code in (1, 3)
     assert {verdict.outcome for verdict in gated.verdicts} & {"MISSING", "FAIL"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the run and the gate were asked for; the run of the suite ``some`` has a record."""
+    calls: list[dict[str, Any]] = []
+
+    def run(suite: Any, **options: Any) -> Any:
+        calls.append({"suite": suite.suite, **options})
+        return SimpleNamespace(folder=Path("run"), records=["a"] if suite.suite == "some" else [], exit_code=1)
+
+    def gate_run(folder: Path, baseline: Path | None, **options: Any) -> str:
+        calls.append({"folder": folder, "baseline": baseline, **options})
+        return "gated"
+
+    monkeypatch.setattr(story, "run", run)
+    monkeypatch.setattr(gates, "gate_run", gate_run)
+    monkeypatch.setattr(build, "build_report", lambda folder: folder / "report.html")
+    return calls
+
+
+def test_a_run_is_asked_for_as_by_the_command(asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Where it lands, which cases, what it goes on with, how many builds; without a record there is no report."""
+    none, some = (
+        parse(f"suite: {name}\nmodels: [digits-cnn]\ndata: {{dataset: digits}}\nmatrix: {{}}\n")
+        for name in ("none", "some")
+    )
+    interrupted = run_folder(tmp_path / "v1", [fp32()])
+    assert qbench.run(none) == api.Run(folder=Path("run"), report=None, exit_code=1)
+    made = qbench.run(some, out="there", only="*/fp32/*", resume=interrupted, jobs=2)
+    assert made.report == Path("run/report.html")
+    shown = [{key: call[key] for key in ("suite", "out", "only", "resume", "jobs")} for call in asked]
+    assert shown == [
+        {"suite": "none", "out": None, "only": None, "resume": None, "jobs": None},
+        {"suite": "some", "out": Path("there"), "only": "*/fp32/*", "resume": interrupted.resolve(), "jobs": 2},
+    ]
+    assert type(asked[0]["progress"]) is Silent
+    qbench.run(none, quiet=False)
+    assert type(asked[-1]["progress"]) is not Silent
+
+
+def test_a_gate_is_asked_for_as_by_the_command(asked: list[dict[str, Any]]) -> None:
+    """Artifacts run again, for as many minutes, unless the stored figures are asked for; beside a run's folder nothing
+    is trusted."""
+    qbench.gate(RUN_V1)
+    qbench.gate(api.Run(folder=RUN_V1, report=None, exit_code=0), "b.jsonl", only="a", suite="s.yaml", max_minutes=1.5)
+    qbench.gate(RUN_V1, stored=True)
+    first, second, third = asked
+    assert (first["rerun"].most_seconds, first["rerun"].trust_beside, first["baseline"]) == (math.inf, False, None)
+    assert (second["rerun"].most_seconds, second["rerun"].suite_file) == (90, Path("s.yaml"))
+    assert [second[key] for key in ("folder", "baseline", "only", "newest", "suite_file")] == [
+        *(RUN_V1, Path("b.jsonl"), "a", None, Path("s.yaml"))
+    ]
+    assert third["rerun"] is None
 
 
 def sign(name: str, function: Callable[..., object]) -> str:

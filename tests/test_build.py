@@ -280,17 +280,21 @@ def test_what_failed_is_not_cached(root, data):
             make(root, data, "static", "onednn", recipe=recipe)
 
 
-def test_every_ingredient_is_in_the_key(root, data, monkeypatch):
+def test_every_ingredient_is_in_the_key(root, data, monkeypatch, tmp_path):
     """Model, mode, backend, recipe, calibration data, versions, ISA, pipeline code: each changes the key alone."""
     known = model(root, data)
     backend = stage.registry.load("backend", "onednn")
     variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
 
-    def key(variant=variant, known=known, data=data):
-        return stage._make_key(variant, backend, known, data)
+    def key(variant=variant, known=known, data=data, **more):
+        return stage._make_key(variant, backend, known, data, **more)
 
+    kept = tmp_path / "kept"
+    kept.write_text("by an earlier run")
     keys = [
         key(),
+        key(watched=True),
+        key(kept=kept),
         key(known=replace(known, weights_digest="other")),
         key(known=replace(known, code_digest="other")),
         key(variant=replace(variant, mode="dynamic")),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qbench import suite
 from qbench.cache import store
-from qbench.data import DataRequest, request_of
+from qbench.data import CONTENTS, DataRequest, request_of
 from qbench.data_preparation import prepare_data, require_not_trained_on
 from qbench.datasets import overlap, validation
 from qbench.datasets.base import Dataset, Examples
@@ -426,3 +426,27 @@ def test_made_up_tokens_ascend(root, tmp_path):
     assert inputs.shape == (3, 20)
     assert set(inputs.ravel().tolist()) == {0, 1}
     assert bool((np.diff(inputs, axis=-1) >= 0).all())
+
+
+def test_what_was_kept_before_contents_were_has_none(root, tmp_path):
+    """Examples are then known by their ids alone; else by what they hold."""
+    data = prepare(npz(tmp_path), root)
+    assert len(data.evaluation_contents()) == 20
+    (data.folder / CONTENTS).unlink()
+    assert data.evaluation_contents() is None
+
+
+def test_a_number_that_somebody_wrote_is_not_cut(root, tmp_path):
+    """As the default is where a split has no more."""
+    request = npz(tmp_path)
+    assert not request.calibrate_by_default
+    with pytest.raises(DataError, match="samples: 99 were asked for, there are 40"):
+        prepare(request, root, calibrate_samples=99)
+    assert len(prepare(request, root, calibrate_samples=99, calibrate_by_default=True).calibration()[0]) == 40
+
+
+def test_a_progress_is_told_at_each_step(root, tmp_path):
+    """It rises to the end of what is kept."""
+    told = []
+    prepare_data(npz(tmp_path), root, progress=lambda text, share: told.append((text.split()[0], share)))
+    assert told == [("read", 0.1), ("compare", 0.6), ("keep", 0.8)]

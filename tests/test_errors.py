@@ -48,9 +48,20 @@ def test_problems_read_as_file_line_column_in_the_order_of_the_file() -> None:
     """All problems are in the message, one a line, sorted by place; a problem of the whole file names no key."""
     second = errors.Problem(file="s.yaml", line=9, column=14, where="matrix.modes", what="expected a list")
     first = errors.Problem(file="s.yaml", line=5, column=1, where="", what="not YAML")
-    error = errors.SuiteError([second, first])
-    assert str(error) == "s.yaml:5:1: not YAML\ns.yaml:9:14: matrix.modes: expected a list"
-    assert error.problems == (first, second)
+    option = errors.Problem(file="--set a", line=0, column=0, where="a", what="no such key")
+    error = errors.SuiteError([second, first, option])
+    lines = ("--set a: a: no such key", "s.yaml:5:1: not YAML", "s.yaml:9:14: matrix.modes: expected a list")
+    assert str(error).split("\n") == [*lines]
+    assert error.problems == (option, first, second)
+
+
+def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+    """Behind what they are of, each on a line; none is no error."""
+    errors.refuse("s.yaml", [])
+    for most, lines in ((2, ["s.yaml: a", "s.yaml: b c"]), (1, ["s.yaml: a", "s.yaml: and 1 more"])):
+        with pytest.raises(errors.UsageError) as caught:
+            errors.refuse("s.yaml", ["a", "b\nc"], most)
+        assert str(caught.value).split("\n") == lines
 
 
 @pytest.mark.parametrize(

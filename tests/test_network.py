@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -20,7 +21,7 @@ from qbench.errors import DataError, ModelError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import dry_run, trainer
 from qbench.models import weights as weights_file
-from qbench.models.base import InputForm, ModelReference, Network
+from qbench.models.base import InputForm, ModelReference, Network, OwnInt8
 from qbench.models.postprocess import Postprocess
 
 NETWORKS = Path(__file__).parent / "fixtures" / "networks.py"
@@ -283,3 +284,89 @@ def test_what_a_package_s_weights_were_fitted_on_is_not_evaluated(root, tmp_path
         monkeypatch.setattr("qbench.models.digits_cnn.MODEL", fitted)
         with pytest.raises(DataError, match="trained on 20 of the 20") if refused else nullcontext():
             fp32_network.prepare_model(ModelReference(name="digits-cnn"), prepare(root), TOP1, root, progress=ignore)
+
+
+def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
+    """Each by the kind that it is; one that needs nothing stays, and one of OpenVINO is taken as it is."""
+    asked = []
+
+    def adapt_file(network, reference, example, root):
+        asked.append((network.kind, network.path and network.path.name))
+        return None if network.path == Path("b.onnx") else (Path(f"adapted {len(asked)}"), "a note")
+
+    monkeypatch.setattr(fp32_network, "_adapt_file", adapt_file)
+    scripted = lambda reference: Network(kind="torchscript", path=reference.path)  # noqa: E731
+    monkeypatch.setattr(
+        fp32_network.registry, "load", lambda kind, name: {("source", "torchscript"): scripted}[kind, name]
+    )
+    monkeypatch.setattr(
+        fp32_network, "load_network", lambda reference, weights: Network(kind="onnx", path=reference.path)
+    )
+    files = ("a.onnx", "b.onnx", "c.pt", "d.xml")
+    own = tuple(OwnInt8(recipe=file, path=Path(file), file=file, mode="static") for file in files)
+    reference = ModelReference(
+        name="mine", path=Path("m.onnx"), int8=own, inputs={"x": InputForm(axis=1)}, output="y", output_axis=1
+    )
+    data = SimpleNamespace(one_shape=False)
+    plain, network, note = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("m.onnx")), data, None)
+    assert asked == [("onnx", "m.onnx"), ("onnx", "a.onnx"), ("onnx", "b.onnx"), ("torchscript", "c.pt")]
+    assert [file.path for file in plain.int8] == [Path("adapted 2"), Path("b.onnx"), Path("adapted 4"), Path("d.xml")]
+    assert (network.path, note, plain.adapted) == (Path("adapted 1"), "a note", False)
+    untouched = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("b.onnx")), data, None)
+    assert untouched == (reference, Network(kind="onnx", path=Path("b.onnx")), None)
+
+
+def metric_that(problem):
+    """A metric with this problem, and the labels that it is shown."""
+    shown = []
+
+    def look(outputs, labels, classes):
+        shown.append(None if labels is None else labels.tolist())
+        return problem
+
+    return SimpleNamespace(load=lambda: SimpleNamespace(problem=look)), shown
+
+
+@pytest.mark.parametrize(
+    ("labels", "seen"),
+    [
+        (None, None),
+        (np.array([3, 1, 2, 9, 0]), [0, 9, 3]),
+        (np.array([[3], [1], [2], [9]]), [[3], [1], [2]]),
+    ],
+)
+def test_a_metric_is_tried_with_the_extremes_of_all_labels(labels, seen):
+    """A class that the network lacks is found at once; where the metric judges, no other is asked."""
+    data = SimpleNamespace(evaluation_labels=lambda: labels, classes=None)
+    metric, shown = metric_that(None)
+    other, never = metric_that("no")
+    assert fp32_network._require_judged(np.zeros((3, 4)), data, metric, other, "mine") is None
+    assert (shown, never) == ([seen], [])
+
+
+def test_what_no_metric_judges_is_refused():
+    """With the first one's reason; what another judges is told."""
+    data = SimpleNamespace(evaluation_labels=lambda: None, classes=None)
+    wrong, fine = metric_that("no classes")[0], metric_that(None)[0]
+    assert fp32_network._require_judged(np.zeros((3, 4)), data, wrong, fine, "mine") == "no classes"
+    for otherwise in (None, wrong):
+        with pytest.raises(ModelError, match="^mine: no classes$"):
+            fp32_network._require_judged(np.zeros((3, 4)), data, wrong, otherwise, "mine")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "begins"),
+    [
+        (("logits",), ()),
+        (("logits", "boxes"), ("m: it returns 2 outputs (logits, boxes), and the labels judge only the first; ",)),
+        (
+            ("0", "1", "2"),
+            ("m: it returns 3 outputs (0, 1, 2, counted from 0), and the labels judge only the first; ",),
+        ),
+    ],
+)
+def test_of_several_outputs_it_is_said_that_the_first_is_judged(outputs, begins):
+    """And what to write for the second."""
+    notes = fp32_network._say_first("m", outputs)
+    assert [note.partition("the rest is")[0] for note in notes] == [*begins]
+    assert all(f"`output: {outputs[1]}` beside the model's name judges that one instead" in note for note in notes)

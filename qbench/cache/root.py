@@ -116,18 +116,17 @@ def in_use(root: Path) -> Iterator[None]:
     import filelock
 
     file = root / LOCKS / f"user-{os.getpid()}-{secrets.token_hex(4)}.lock"
-    mine = filelock.FileLock(file)
-    try:
-        with filelock.FileLock(root / LOCKS / _CLEANING, timeout=_CLEANING_SECONDS):
-            _users(root)
-            mine.acquire(timeout=0)
-    except filelock.Timeout as error:
-        raise UsageError(f"{root}: `qbench clean` is emptying this cache and does not end; stop it first") from error
-    try:
+    with contextlib.ExitStack() as held:
+        held.callback(file.unlink, missing_ok=True)
+        try:
+            with filelock.FileLock(root / LOCKS / _CLEANING, timeout=_CLEANING_SECONDS):
+                _users(root)
+                held.enter_context(filelock.FileLock(file))
+        except filelock.Timeout as error:
+            raise UsageError(
+                f"{root}: `qbench clean` is emptying this cache and does not end; stop it first"
+            ) from error
         yield
-    finally:
-        mine.release()
-        file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ def _place(file: Path, names: list[str], name: str, options: tuple[str, ...]) ->
         return names.index(name)
     if name in names:
         raise DataError(f"{file}: {names.count(name)} columns are called '{name}'; rename all but one")
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
     raise DataError(
         f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write "

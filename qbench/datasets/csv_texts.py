@@ -30,7 +30,6 @@ from qbench.errors import DataError, first_names
 
 NAME = "csv"
 KEYS = ("text", "label", "split")
-SHOWN = 5
 
 
 class CsvTexts(Dataset):
@@ -100,7 +99,7 @@ def _labels(rows: Sequence[Row], names: tuple[str, ...] | None, source: Source) 
         labels = sorted({str(row.label) for row in rows})
         raise DataError(
             f"{source.file}:{strange.line}: the label {strange.label!r} is no number (there are "
-            f"{first_names(labels, SHOWN)}); write classes: the list of their names in the order of the model's outputs"
+            f"{first_names(labels)}); write classes: the list of their names in the order of the model's outputs"
         )
     whole = all(isinstance(number, int) for number in numbers)
     return np.array(numbers, dtype=np.int64 if whole else np.float64)
@@ -110,7 +109,7 @@ def _position(row: Row, names: tuple[str, ...], source: Source) -> int:
     if row.label not in names:
         raise DataError(
             f"{source.file}:{row.line}: the label {row.label!r} is none of the classes "
-            f"{first_names(names, SHOWN)}; correct it, or add it to classes"
+            f"{first_names(names)}; correct it, or add it to classes"
         )
     return names.index(row.label)
 

@@ -43,7 +43,7 @@ class Docstrings(Dataset):
     def __init__(self, options: opt.DocstringsOptions, base: Path) -> None:
         self.corpus, self.notes = options.corpus, describe_corpus(options.corpus)
         self.tokens = tokens.read_tokens(options, base, length=LENGTH)
-        self._most = options.documents or 0
+        self._most = options.documents
 
     def load(self, split: str) -> Examples:
         """Documents and queries of ``test``, documents of ``train``; ids are names of functions with their modules."""

@@ -69,7 +69,6 @@ class HuggingFace(Dataset):
 
     def sample(self, split: str, samples: int | None, seed: int) -> Examples:
         """``samples`` rows drawn by ``seed``; the others are not read, unless there is a single split."""
-        require_split(self, split)
         count = self.count(split)
         try:
             index = np.arange(count) if samples is None else positions(count, samples, seed)
@@ -180,9 +179,9 @@ def _features(tables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _require_column(name: Any, features: Mapping[str, str], key: str) -> str:
-    if name not in features:
+    if not isinstance(name, str) or name not in features:
         raise DataError(f"{NAME}: {key}: no column {name!r} in every split; there are {', '.join(features)}")
-    return str(name)
+    return name
 
 
 def _label(tables: Mapping[str, Any], options: opt.HuggingFaceOptions) -> str | None:

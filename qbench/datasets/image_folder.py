@@ -31,7 +31,6 @@ from qbench.datasets.validation import check_dataset, require_split
 from qbench.errors import DataError, first_names
 from qbench.files import regular_file
 
-SHOWN = 5  # names in a message
 SPLIT_NAMES = (
     *("train", "training", "test", "testing", "val", "valid", "validation"),
     *("calib", "calibrate", "calibration", "eval", "evaluate", "evaluation"),
@@ -64,9 +63,8 @@ class ImageFolder(Dataset):
 
     def sample(self, split: str, samples: int | None, seed: int) -> Examples:
         """``samples`` images drawn by ``seed``; the others are not read."""
-        require_split(self, split)
         try:
-            index = None if samples is None else positions(len(self.files[split]), samples, seed)
+            index = None if samples is None else positions(self.count(split), samples, seed)
         except DataError as error:
             raise DataError(f"{self.name}: split '{split}': {error}") from error
         return self._read(split, index)
@@ -144,16 +142,16 @@ def _labels(names: Sequence[str], classes: int | str | Sequence[str] | None, bas
         if wrong:
             raise DataError(
                 f"image-folder: classes: {classes}: folders must then be called by the model's outputs, 0 to "
-                f"{classes - 1}; these are not: {first_names(wrong, SHOWN)}; or give classes a file of names"
+                f"{classes - 1}; these are not: {first_names(wrong)}; or give classes a file of names"
             )
         twice = sorted({name for name in names if sum(int(other) == int(name) for other in names) > 1})
         if twice:
-            raise DataError(f"image-folder: classes: {first_names(twice, SHOWN)} are one class; keep one folder")
+            raise DataError(f"image-folder: classes: {first_names(twice)} are one class; keep one folder")
         return {name: int(name) for name in names}, classes
     listed = _listed(classes, base)
     missing = [name for name in names if name not in listed]
     if missing:
-        raise DataError(f"image-folder: classes: no such class as the folders {first_names(missing, SHOWN)}; list it")
+        raise DataError(f"image-folder: classes: no such class as the folders {first_names(missing)}; list it")
     return {name: listed.index(name) for name in names}, len(listed)
 
 
@@ -170,7 +168,7 @@ def _listed(classes: str | Sequence[str], base: Path) -> list[str]:
     names = [name.strip() for name in classes]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DataError(f"image-folder: classes: named twice: {first_names(twice, SHOWN)}")
+        raise DataError(f"image-folder: classes: named twice: {first_names(twice)}")
     return names
 
 

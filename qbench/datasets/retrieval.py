@@ -28,7 +28,6 @@ from qbench.files import regular_file
 NAME = "retrieval"
 CALIBRATE = "calibrate"
 MOST_BYTES = 2**31
-SHOWN = 5
 
 
 class Retrieval(Dataset):
@@ -116,7 +115,7 @@ def _read_judgements(
         elif gain > 0:
             relevant.setdefault(query, {})[document] = gain
     if unknown:
-        raise DataError(f"{NAME}: {file}: {len(unknown)} ids are of no text: {first_names(unknown, SHOWN)}")
+        raise DataError(f"{NAME}: {file}: {len(unknown)} ids are of no text: {first_names(unknown)}")
     if not relevant:
         raise DataError(f"{NAME}: {file}: no query has a relevant document")
     return relevant

@@ -111,7 +111,7 @@ def examine(
         preloaded=environ.get("LD_PRELOAD") or None,
         compiler=compiler(environ),
         cache=str(folder),
-        cache_bytes=size_bytes(folder) if folder.exists() else 0,
+        cache_bytes=size_bytes(folder),
         backends={row.name: row.missing for row in plugin_list.listing(("backend",))},
         hosts={name: registry.load("host", name).missing() for name in (*registry.names("host"), *EMULATED)},
         notes=tuple(notes),

@@ -107,7 +107,7 @@ def _read_answers(returned: Any, count: int, place: str) -> Array:
     import numpy as np
 
     several = isinstance(returned, list | tuple)
-    if several and returned and all(isinstance(part, str) for part in returned):
+    if several and all(isinstance(part, str) for part in returned):
         returned = [[ord(letter) for letter in text] for text in returned]
     parts = [np.asarray(part) for part in returned] if several else list(np.asarray(returned))
     expected = f"expected an array of {count} examples, or a list with an array of numbers for each"

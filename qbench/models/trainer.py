@@ -80,8 +80,8 @@ def train(
     training: Training,
     progress: Progress,
     *,
+    cores: int,
     preprocess: Callable[[Arrays], Arrays] = _keep_inputs,
-    cores: int = 1,
     checkpoints: Checkpoints | None = None,
     loss: Loss | None = None,
 ) -> TrainingOutcome:

@@ -303,8 +303,6 @@ def _prepare_graph(model: str | Path, *, fuse: bool, skip_fusion: Iterable[str],
     try:
         return prepared(example=tuple(few.values()))
     except ModelError:
-        if few is feed:
-            raise
         return prepared(example=tuple(feed.values()))
 
 

@@ -70,9 +70,8 @@ def identity(graph: Graph, config: Config, record: Record, build: Callable[..., 
     for node in graph.nodes:
         digest.update(node.SerializeToString(deterministic=True))
     for name in sorted(graph.constants):
-        value = graph.constant(name)
-        digest.update(f"{name} {value.dtype} {value.shape}".encode() if value is not None else b"")
-        digest.update(value.tobytes() if value is not None else b"")
+        if (value := graph.constant(name)) is not None:
+            digest.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
     for text in (config_file.dumps(config), record_file.dumps(record), f"{build.__module__}.{build.__qualname__}"):
         digest.update(text.encode())
     return digest.hexdigest()

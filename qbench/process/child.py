@@ -25,7 +25,6 @@ from qbench.process.imports import import_modules
 from qbench.process.pipe import Inbox, pack, receive, send
 from qbench.progress.callback import Progress
 
-_TRACEBACK = 10_000  # characters of it; its end says what happened
 _sending = threading.Lock()
 
 
@@ -74,7 +73,6 @@ def serve(
                 value = _invoke(session, method, args, connection)
             answer = pack(("result", value))
         except BaseException as error:  # a user's file may call sys.exit(), too
-            _log_error()
             answer = pack(("error", _portable(error)))
         if os.getpid() != answering:  # code of the model has forked, and comes back twice
             os._exit(1)
@@ -94,12 +92,6 @@ def _invoke(session: Any, method: str, args: tuple[Any, ...], connection: Connec
 def _send(connection: Connection, message: bytes) -> None:
     with _sending:  # progress can come from any thread
         send(connection.fileno(), message)
-
-
-def _log_error() -> None:
-    """Writes the traceback where qbench reads it: ``sys.stderr`` is what the model has made of it."""
-    with contextlib.suppress(OSError):
-        os.write(2, traceback.format_exc()[-_TRACEBACK:].encode(errors="backslashreplace"))
 
 
 def _portable(error: BaseException) -> QbenchError:

@@ -87,7 +87,6 @@ def _shared(request: RunRequest) -> Iterator[Path]:
     import filelock
 
     folder = request.out or REPORTS
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f".pytest-{request.session}-{request.suite.suite}.json"
     with filelock.FileLock(file.with_suffix(".lock")):
         yield file

@@ -24,11 +24,10 @@ _NOT_JUDGED: tuple[Role, str] = ("ink", "circle")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row: a case that is ``named``, or what one way does to its time. ``verdict``: the gate's on that time, if it
-    is one."""
+    """One row: a case by its name, without a time, or what one way does to its time. ``verdict``: the gate's on that
+    time, if it is one."""
 
     label: str
-    named: bool = False
     time: Interval | None = None
     verdict: Verdict | None = None
 
@@ -40,7 +39,7 @@ def list_rows(upgraded: Upgraded) -> list[Row]:
         timed = [change for change in upgraded.changes if change.case == case and change.time is not None]
         if not timed:
             continue
-        rows.append(Row(label=case, named=True))
+        rows.append(Row(label=case))
         rows += [
             Row(
                 label=_LABELS.get(change.way, "built anew"),
@@ -75,7 +74,7 @@ def draw(rows: list[Row]) -> Any:
 
 
 def _draw_row(axes: Any, number: int, row: Row) -> None:
-    if row.named or row.time is None:
+    if row.time is None:
         label = canvas.fit_text(row.label, WIDTH - _RIGHT - 4, bold=True)
         axes.text(
             4 - _LEFT, number, label, transform=_in_points(axes), va="center", fontsize=SIZE, color=ROLES["ink"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import filelock
@@ -205,6 +207,10 @@ def test_a_killed_run_does_not_hold_the_cache(root: Path) -> None:
     """The system gives a dead process's lock back, and its file goes."""
     left = root / "locks" / "user-999999-abcd1234.lock"
     left.write_text("")
+    with store.in_use(root):
+        assert not left.exists()
+    assert list((root / "locks").glob("user-*")) == []
+    left.write_text("")
     assert clean(root).removed == 2
     assert not left.exists()
 
@@ -240,3 +246,26 @@ def test_text_says_what_went_and_what_stayed(root: Path) -> None:
     freed = formatting.size(done.freed_bytes)
     assert to_text(done, dry_run=True) == f"would remove 1 entry from {root}: {freed}; kept 1 in use"
     assert to_text(clean(root)).startswith(f"removed 2 entries from {root}: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/cache/file"),
+            "/cache/file: cannot be removed (Permission denied);",
+        ),
+        (OSError("odd"), ": cannot be removed (odd); change its permissions"),
+    ],
+)
+def test_what_cannot_be_removed_is_named_with_the_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    """The file that stands in the way, as far as the system tells it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(UsageError, match=re.escape(told)):
+        clean(root)

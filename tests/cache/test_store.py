@@ -105,6 +105,7 @@ DIGEST = "0" * 64
         ("/a", DIGEST, False),
         ("a", DIGEST[1:], False),
         ("a", DIGEST.replace("0", "A"), False),
+        ("a", 0, False),
     ],
 )
 def test_a_manifest_lists_files_below_its_folder(tmp_path, name, digest, is_listed):

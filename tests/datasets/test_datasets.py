@@ -398,6 +398,15 @@ class TestContract:
         dataset = make()
         assert counted == len(dataset.load(split)) == dataset.count(split)
 
+    def test_labels_that_are_at_hand_are_those_of_the_split(self, make: Callable[[], Dataset]) -> None:
+        """Whichever split was read last; else there are none."""
+        dataset = make()
+        for read in dataset.splits:
+            dataset.count(read)
+            for split in dataset.splits:
+                labels = dataset.known_labels(split)
+                assert labels is None or np.array_equal(labels, np.asarray(make().load(split).labels))
+
     def test_a_missing_split_lists_those_there_are(self, make: Callable[[], Dataset]) -> None:
         """A wrong split is answered with the right ones, by load and by sample."""
         dataset = make()
@@ -804,12 +813,12 @@ def test_images_are_labelled_by_sorted_class_folders(tmp_path: Path) -> None:
 
 def test_class_folders_alone_are_split_by_seed(tmp_path: Path) -> None:
     """<class>/image without splits gives a stratified train and test."""
-    write_images(tmp_path, {f"{c}/{i}.png": (3, 3) for c in "ab" for i in range(8)})
+    write_images(tmp_path, {f"{c}/{i}.png": (3, 3) for c, count in (("a", 12), ("b", 4)) for i in range(count)})
     dataset = opened("image-folder", ".", tmp_path)
     train, test = dataset.load("train"), dataset.load("test")
     assert (len(train), len(test)) == (12, 4)
     assert test.labels is not None
-    assert test.labels.tolist() == [0, 0, 1, 1]
+    assert test.labels.tolist() == [0, 0, 0, 1]
     assert not set(train.ids) & set(test.ids)
     assert opened("image-folder", ".", tmp_path, seed=1).load("test").ids != test.ids
 
@@ -848,7 +857,10 @@ def test_classes_say_which_output_a_folder_stands_for(
     ("classes", "said"),
     [
         (5, "classes: 5: folders must then be called by the model's outputs, 0 to 4; these are not: 07, 7, cat"),
+        (7, "0 to 6; these are not: 07, 7, cat;"),
+        (8, "0 to 7; these are not: cat;"),
         (["cat"], "no such class as the folders 07, 7; list it"),
+        ("empty.txt", "empty.txt is empty; expected a name on each line"),
         (["cat", "cat", "7", "07"], "named twice: cat"),
         ("t/cat/1.png", "1.png is no text file with one name a line"),
         ([1, 2], "in quotes where they are numbers"),
@@ -858,6 +870,7 @@ def test_classes_say_which_output_a_folder_stands_for(
 def test_classes_that_do_not_fit_the_folders_are_refused(classes: Any, said: str, tmp_path: Path) -> None:
     """Each with the names that are meant, and what to do."""
     write_images(tmp_path, {f"t/{name}/1.png": (3, 3) for name in ("cat", "7", "07")})
+    (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match=re.escape(said)):
         opened("image-folder", ".", tmp_path, classes=classes)
 
@@ -1021,6 +1034,12 @@ def test_folders_that_are_not_class_folders_are_explained(tmp_path: Path) -> Non
     """No images, a class without images, and a mix of both depths each have their message."""
     with pytest.raises(DataError, match=r"no images in it, in <class>/ or in <split>/<class>/"):
         opened("image-folder", ".", tmp_path)
+    write_images(tmp_path, {"lone.png": (4, 4)})
+    with pytest.raises(DataError, match="one image cannot be split into train and test"):
+        opened("image-folder", ".", tmp_path)
+    with pytest.raises(DataError, match=r"lone\.png is not a folder$"):
+        opened("image-folder", "lone.png", tmp_path)
+    (tmp_path / "lone.png").unlink()
     write_images(tmp_path, {"t/a/1.png": (4, 4)})
     (tmp_path / "t/empty").mkdir()
     with pytest.raises(DataError, match="no images in the class folders empty"):

@@ -13,7 +13,10 @@ from PIL import Image
 
 from qbench import registry
 from qbench.datasets import cifar10, fetch, mnist
+from qbench.datasets.preprocessing import Preprocessing
 from qbench.errors import DataError
+
+COUNTS, BATCH = mnist.COUNTS, cifar10.BATCH  # as they are published
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +169,27 @@ def test_a_damaged_archive_or_sheet_is_named(tmp_path, monkeypatch):
         DataError, match=r"cifar-10/test_batch\.png: a sheet of \(2, 1023, 3\), expected \(2, 1024, 3\); put"
     ):
         opened("cifar-10").load("test")
+
+
+def test_what_is_published_of_them():
+    """Sizes, classes, and the mean and deviation of their pixels from 0 to 1, as others train with them."""
+    assert (COUNTS, mnist.SIDE, 5 * BATCH, cifar10.SHAPE) == (
+        {"train": 60_000, "test": 10_000},
+        28,
+        50_000,
+        (3, 32, 32),
+    )
+    facts = {
+        name: (opened(name).classes, opened(name).preprocessing) for name in ("mnist", "fashion-mnist", "cifar-10")
+    }
+    assert facts == {
+        "mnist": (10, Preprocessing(scale=1 / 255, mean=(0.1307,), std=(0.3081,))),
+        "fashion-mnist": (10, Preprocessing(scale=1 / 255, mean=(0.2860,), std=(0.3530,))),
+        "cifar-10": (
+            10,
+            Preprocessing(scale=1 / 255, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
+        ),
+    }
+    packed = [size for source in (mnist.MNIST, mnist.FASHION) for _, size in source.files.values()]
+    assert packed == [9_912_422, 28_881, 1_648_877, 4_542, 26_421_880, 29_515, 4_422_102, 5_148]
+    assert cifar10.ARCHIVE.size_bytes == 170_052_171

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv as csv_library
 import sys
 import types
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from qbench import registry
-from qbench.datasets import huggingface, overlap, reviews_file, sentiment, splits, tokens
+from qbench.datasets import csv_file, film_reviews, huggingface, overlap, reviews_file, sentiment, splits, tokens
 from qbench.datasets import options as opt
 from qbench.datasets.base import Examples
 from qbench.errors import DataError
@@ -221,6 +222,8 @@ def test_each_row_is_an_example_with_its_line(folder):
     assert part.labels[i] == 1
     assert data.splits == ("train", "test")
     assert not data.preprocessing.to_float
+    (folder / "data.csv").unlink()  # it was read
+    assert everything(data).keys() == examples.keys()
 
 
 def test_a_column_of_splits_is_kept(folder):
@@ -237,6 +240,8 @@ def test_a_folder_has_a_file_for_each_split(folder):
     (folder / "texts").mkdir()
     (folder / "texts" / "train.csv").write_text("text,label\na,0\nbad,1\n")
     (folder / "texts" / "dev.tsv").write_text("label\ttext\n1\tgood, film\n")
+    (folder / "texts" / "notes.txt").write_text("no table")
+    (folder / "texts" / "old.csv").mkdir()
     data = opened("csv", "texts", folder)
     assert data.splits == ("dev", "train")
     assert data.load("dev").labels.tolist() == [1]
@@ -269,7 +274,11 @@ def test_labels_are_numbers_or_names_of_classes(folder, text, options, expected)
     [
         ("", {}, "data.csv: it is empty; the first line names the columns"),
         ("text,label\n", {}, "data.csv: it has a first line with names, but no rows"),
-        ("review,label\na,1\n", {}, "no column 'text'; the first line names review, label"),
+        (
+            "review,label\na,1\n",
+            {},
+            "no column 'text'; the first line names review, label; write text:, label: or split: with the name that",
+        ),
         ("text,lable\na,1\n", {"label": "label"}, "no column 'label'; did you mean 'lable'"),
         ("text,text\na,1\n", {}, "2 columns are called 'text'"),
         ("text,label\na,1\nb,c,0\n", {}, "data.csv:3: 3 fields, but the first line names 2 columns; put a text"),
@@ -280,7 +289,7 @@ def test_labels_are_numbers_or_names_of_classes(folder, text, options, expected)
         ("text,label\na,x\n", {"classes": ["y", "z"]}, "data.csv:2: the label 'x' is none of the classes y, z"),
         ("text,label\na,2\nb,1\n", {"classes": 2}, "1 labels are outside the 2 classes 0 to 1: 2"),
         ('text,label\na,1\n"b,1\n', {}, "data.csv:3: no CSV from here on: .* is a double quote not closed"),
-        (b"text\na\n\xff\xfe\n", {}, "data.csv: not utf-8 from line .* write encoding:"),
+        (b"text\na\n\xff\xfe\n", {}, "data.csv: not utf-8 from line 1 on .* write encoding:"),
         ("text\na\nb\n", {"encoding": "klingon"}, "encoding: there is none called 'klingon'"),
         ("text\na\nb\n", {"delimiter": "||"}, "delimiter: expected one character, got '||'"),
         ("text\na\nb\n", {"classes": ["one"]}, "classes: expected a number, or a list of different names"),
@@ -309,7 +318,23 @@ def test_a_folder_without_texts_says_what_belongs_there(folder):
 def test_a_long_text_is_read(folder):
     """Longer than the 131,072 characters at which Python's csv stops by default."""
     data = csv(folder, f"text\n{'good ' * 40_000}\nbad\n")
+    before = csv_library.field_size_limit()
     assert len(everything(data)) == 2
+    assert csv_library.field_size_limit() == before
+
+
+def test_a_file_may_be_named_tsv_and_hold_something_else(folder):
+    """What the suite says of the fields goes first; the ending in capitals is the same."""
+    for name, text, options in (("a.TSV", "text\tlabel\na, b\t1\nbad\t0\n", {}),
+                                ("b.tsv", "text;label\na\t;1\nbad;0\n", {"delimiter": ";"})):  # fmt: skip
+        assert {int(part.labels[i]) for part, i in everything(csv(folder, text, name, **options)).values()} == {0, 1}
+
+
+def test_a_file_that_cannot_be_read_says_why(folder):
+    """In the system's words."""
+    (folder / "texts").mkdir()
+    with pytest.raises(DataError, match="texts: cannot be read: Is a directory$"):
+        csv_file.read_header(folder / "texts")
 
 
 # --- the named reviews ----------------------------------------------------------------------------------------------
@@ -376,6 +401,34 @@ def test_reviews_that_are_not_there_say_what_brings_them(folder, monkeypatch):
         opened("sentiment", "amazon", folder)
 
 
+def test_reviews_are_documents_between_two_ends(folder, monkeypatch):
+    """Those of IMDB, each once and whole, in an order of their own; the others are tested, as many as are asked for."""
+    monkeypatch.setattr(film_reviews, "TRAINED_ON", 3)
+    texts = [f"film number {number}" for number in range(6)]
+    write_reviews(folder, [*((text, 1, "imdb") for text in [*texts, texts[0]]), ("other", 0, "rotten_tomatoes")])
+    data = registry.load("dataset", "film-reviews")(None, base=folder, options={"documents": 2, "length": 20})
+    reviews = film_reviews._read_reviews()
+    assert [name for name, _ in reviews] == [f"film-reviews/{place:05d}" for place in (4, 6, 2, 5, 3, 1)]
+    tokenizer = film_reviews._learn_tokens(text for _, text in reviews[:3])
+    end = tokenizer.token_to_id("<end>")
+    for split, chosen in (("train", reviews[:3]), ("test", reviews[3:5])):
+        examples = data.load(split)
+        assert examples.ids == tuple(f"{name}@0" for name, _ in chosen)
+        for (_, text), row in zip(chosen, examples.inputs[0].tolist(), strict=True):
+            letters = "".join(map(tokenizer.id_to_token, row)).replace("\u0120", " ")
+            assert letters.rstrip("<end>").removeprefix("<end>") == text
+            assert (row[0], row[-1], len(row)) == (end, end, 20)
+    wide = registry.load("dataset", "film-reviews")(None, base=folder, options={"documents": 1})
+    assert wide.load("test").inputs[0].shape == (1, 128)
+    apart, overlapping = (
+        registry.load("dataset", "film-reviews")(None, base=folder, options={"length": 3, **stride})
+        for stride in ({}, {"stride": 1})
+    )
+    assert len(apart.load("test")) < len(overlapping.load("test"))
+    with pytest.raises(DataError, match="film-reviews: it takes no value, got 'imdb'"):
+        registry.load("dataset", "film-reviews")("imdb", base=folder, options={})
+
+
 # --- Hugging Face's library -----------------------------------------------------------------------------------------
 
 
@@ -434,7 +487,7 @@ def library(folder, monkeypatch):
         return load
 
     fake.load_from_disk, fake.load_dataset = answer("disk"), answer("dataset")
-    fake.disable_progress_bars = lambda: None
+    fake.disable_progress_bars = lambda: fake.asked.append("quiet")
     monkeypatch.setitem(sys.modules, "datasets", fake)
     monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name: "4.1.0")
     return fake
@@ -453,6 +506,9 @@ def test_a_table_of_texts_becomes_tokens(folder, library):
     data = hub(folder, tokenizer="tokenizer.json", length=3)
     assert (data.splits, data.classes) == (("train", "test"), 3)
     assert data.load("test").inputs[0].tolist() == [[1, 5, 4]]
+    assert (data.count("train"), data.count("test")) == (3, 1)
+    assert hub(folder, tokenizer="tokenizer.json", classes=5).classes == 5
+    assert hub(folder, tokenizer="tokenizer.json", label=None).load("train").labels is None
     sample = data.sample("train", 2, 0)
     assert sample.ids == tuple(f"train[{i}]" for i in sample.labels)
     assert not data.preprocessing.to_float
@@ -476,6 +532,8 @@ def test_a_table_of_images_becomes_pixels(folder, library):
     assert data.load("train").inputs[0].shape == (2, 3, 8, 8)
     assert data.load("train").inputs[0][1, 0].tolist() == [[10] * 8] * 8
     assert data.preprocessing.scale == 1 / 255
+    last = hub(folder, size=8, layout="nhwc").load("train").inputs[0]
+    assert (last == data.load("train").inputs[0].transpose(0, 2, 3, 1)).all()
     with pytest.raises(DataError, match=r"different sizes \(height, width\): \(8, 8\), \(9, 8\); set size"):
         hub(folder).load("train")
 
@@ -490,6 +548,13 @@ def test_columns_of_numbers_are_one_input_each(folder, library):
     examples = data.load("a")
     assert [array.tolist() for array in examples.inputs] == [[0.5, 1.5], [[1, 2], [3, 4]]]
     assert examples.labels is None
+    assert data.load("b").labels.tolist() == [0]
+    assert hub(folder, inputs=["x"], label="z").load("a").labels.tolist() == [0.5, 1.5]
+    library.held["a"].columns |= {"label": [-1, 0], "z": [-1.0, -1.0]}
+    assert hub(folder, inputs=["x"], label="z").load("a").labels.tolist() == [-1.0, -1.0]
+    assert hub(folder, inputs="x").columns == ("x",)
+    with pytest.raises(DataError, match="1 labels are outside the 3 classes 0 to 2: -1"):
+        data.load("a")
     assert data.preprocessing.to_float
     assert not hub(folder, inputs=["x"], to_float=False).preprocessing.to_float
 
@@ -513,7 +578,8 @@ def test_a_folder_is_read_where_it_lies_and_a_name_is_fetched_into_the_cache(fol
     hub(folder, "saved", tokenizer="tokenizer.json")
     hub(folder, "files", tokenizer="tokenizer.json")
     hub(folder, "owner/name", tokenizer="tokenizer.json", config="small", revision="v1")
-    (disk, saved, _), (_, files, _), (kind, names, more) = library.asked
+    quiet, (disk, saved, _), _, (_, files, _), _, (kind, names, more) = library.asked
+    assert quiet == "quiet"
     assert (disk, saved) == ("disk", (str(folder / "saved"),))
     assert files == (str(folder / "files"), None)
     assert (kind, names) == ("dataset", ("owner/name", "small"))
@@ -526,6 +592,7 @@ def test_a_folder_is_read_where_it_lies_and_a_name_is_fetched_into_the_cache(fol
     [
         ({"x": [1]}, {}, "say what the model gets: text:, image: or inputs: of the columns x"),
         ({"text": ["a"]}, {"text": "txt"}, "text: no column 'txt' in every split; there are text"),
+        ({"text": ["a"]}, {"text": ["text"]}, r"text: no column \['text'\] in every split; there are text"),
         ({"text": ["a"]}, {"label": "y"}, "label: no column 'y' in every split"),
         ({"text": ["a"], "x": [1]}, {"text": "text", "inputs": ["x"]}, "text and inputs are given; write one"),
         ({"text": ["a"]}, {"size": 8}, "size does not go with text: its options are tokenizer"),
@@ -533,6 +600,9 @@ def test_a_folder_is_read_where_it_lies_and_a_name_is_fetched_into_the_cache(fol
         ({"text": ["a", None]}, {}, "column 'text' has None where a text should be; remove it"),
         ({"photo": ["no image"]}, {}, "column 'photo', row 0 of those read cannot be used: no image but str"),
         ({"text": ["a"], "label": ["pos"]}, {}, "column 'label': labels must be numbers, these are text"),
+        ({"text": ["a"], "label": [3]}, {}, "1 labels are outside the 3 classes 0 to 2: 3"),
+        ({"text": ["a", " "]}, {}, "column 'text' has ' ' where a text should be; remove it"),
+        ({"x": [1]}, {"inputs": "x", "tokenizer": "t"}, "tokenizer does not go with inputs: its options are scale"),
     ],
 )
 def test_what_a_table_lacks_is_named(folder, library, columns, options, message):
@@ -540,6 +610,43 @@ def test_what_a_table_lacks_is_named(folder, library, columns, options, message)
     library.held = {"train": Table(**columns), "test": Table(**columns)}
     with pytest.raises(DataError, match=message):
         hub(folder, **({"tokenizer": "tokenizer.json"} if "text" in columns else {}), **options).load("test")
+
+
+def test_a_column_must_be_in_every_split(folder, library):
+    """One image column is what the model gets; of two the suite says which, and one of a single split is none."""
+    photos = [Image.new("RGB", (8, 8))]
+    photo, both = Table(photo=photos), Table(photo=photos, more=photos)
+    for table in (photo, both):
+        table.features |= {"more": photo.features["photo"]} if table is both else {}
+    library.held = {"train": both, "test": photo}
+    assert hub(folder).columns == ("photo",)
+    library.held = {"train": both, "test": both}
+    with pytest.raises(DataError, match="say what the model gets: text:, image: or inputs: of the columns photo, more"):
+        hub(folder)
+
+
+def test_memory_that_runs_out_in_a_decoder_is_no_fault_of_an_image(folder, library):
+    """Any other error of the library's is told with its row."""
+
+    class Undecoded(list):
+        error = None
+
+        def __getitem__(self, row):
+            raise self.error
+
+    library.held = {"train": Table(photo=Undecoded([1])), "test": Table(photo=Undecoded([1]))}
+    library.held["train"].select = lambda index: library.held["train"]
+    library.held["train"].select_columns = lambda names: library.held["train"]
+    for Undecoded.error, kind in ((MemoryError(), MemoryError), (KeyError("bytes"), DataError)):
+        with pytest.raises(kind):
+            hub(folder).load("train")
+
+
+@pytest.mark.parametrize("value", [None, "", 3])
+def test_a_data_set_of_the_library_has_a_name(folder, library, value):
+    """None is made up."""
+    with pytest.raises(DataError, match=f"huggingface: expected a folder or a name on the hub, got {value!r}"):
+        hub(folder, value)
 
 
 def test_a_data_set_that_cannot_be_had_says_so_in_one_line(folder, library, monkeypatch):

@@ -462,3 +462,33 @@ def test_a_ray_that_was_imported_too_early_is_told_of(cluster, monkeypatch, tmp_
 def enter(around):
     with around:
         pass
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray (extra cluster)")
+def test_an_agent_holds_its_node_whole_and_is_not_moved():
+    """It takes the one place for a run of qbench, and none of its cores; where it dies, another run may come."""
+    asked = []
+
+    class Remote:
+        def options(self, **options):
+            asked.append(options)
+            return self
+
+        def remote(self):
+            return "agent"
+
+    node = engine.FoundNode(name="ab" * 28, address="10.0.0.1", label=None)
+    assert engine.open_agent(SimpleNamespace(remote=lambda kind: Remote()), node, dict) == "agent"
+    (options,) = asked
+    where = options.pop("scheduling_strategy")
+    assert (where.node_id, where.soft) == (node.name, False)
+    assert options.pop("max_concurrency") > 2  # it answers how far it is while it works
+    assert options == {"num_cpus": 0, "resources": {"qbench": 1}, "max_restarts": 0}
+
+
+def test_a_system_without_affinity_starts_nodes_on_all_cores(monkeypatch):
+    """And finds them where they were."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with engine._only_on((0,)):
+        pass

@@ -345,14 +345,18 @@ def test_a_host_is_a_class_or_this_machine(monkeypatch):
 def test_a_node_that_cannot_work_is_refused_and_let_go(monkeypatch):
     """One with other versions, and one on which qbench does not start; who died since Ray listed it is only noted."""
     made = make_fleet(
-        monkeypatch, describe("n1", niceness=15), describe("n2"), describe("n3"), describe("n4"), describe("n5")
+        monkeypatch, describe("n1", niceness=15), describe("n000000002"), describe("n3"), describe("n4"), describe("n5")
     )
-    made.known |= {"n2": Refused("no module qbench\nmore"), "n3": Ended("it ended"), "n4": Unschedulable("gone")}
+    made.known |= {
+        "n000000002": Refused("no module qbench\nmore"),
+        "n3": Ended("it ended"),
+        "n4": Unschedulable("gone"),
+    }
     refused = made.fleet.admit_nodes()
-    assert [text.partition(":")[0] for text in refused] == ["node 10.0.0.1 (n1)", "node 10.0.0.2 (n2)"]
+    assert [text.partition(":")[0] for text in refused] == ["node 10.0.0.1 (n1)", "node 10.0.0.2 (n0000000)"]
     assert refused[1].endswith("qbench does not start there (no module qbench)")
     assert [note.rpartition(" (")[2] for note in made.notes] == ["it ended)", "gone)"]
-    assert made.fleet.ray.killed == [made.agents[name] for name in ("n1", "n2", "n3", "n4")]
+    assert made.fleet.ray.killed == [made.agents[name] for name in ("n1", "n000000002", "n3", "n4")]
     assert set(made.fleet._agents) == {"n5"}
 
 
@@ -381,12 +385,14 @@ def test_a_node_that_says_that_its_disk_is_full_is_lost(monkeypatch):
 @pytest.mark.parametrize("error", [RayFault("\n  the actor died \nin Ray"), ConnectionError()], ids=["died", "cut"])
 def test_what_ray_raises_is_a_lost_node(monkeypatch, error):
     """With the first line of it, or its kind where it says nothing."""
-    made = make_fleet(monkeypatch, describe("n1"), list_missing=lambda *_: raise_or_give(error))
+    made = make_fleet(monkeypatch, describe("n000000001"), list_missing=lambda *_: raise_or_give(error))
     fleet = form(made)
     said = "the actor died" if str(error) else "ConnectionError"
-    with pytest.raises(NodeLost, match=f"node n1 is gone: {said}$"):
-        fleet.ask("n1", "list_missing", [])
-    assert made.notes == [f"node 10.0.0.1 (n1) is gone ({said}); its work goes to others of its class"]
+    with pytest.raises(NodeLost, match=f"node n0000000 is gone: {said}$"):
+        fleet.ask("n000000001", "list_missing", [])
+    with pytest.raises(NodeLost, match="node n0000000 is gone$"):
+        fleet.ask("n000000001", "list_missing", [])
+    assert made.notes == [f"node 10.0.0.1 (n0000000) is gone ({said}); its work goes to others of its class"]
     assert not fleet.has_nodes
 
 

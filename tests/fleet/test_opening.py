@@ -8,12 +8,18 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from qbench.errors import UsageError
+from qbench.fleet import opening
 from qbench.process import reaper
 
 if importlib.util.find_spec("ray") is None:
@@ -61,3 +67,85 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+class PretendedFleet:
+    """Admits what it is told to; its watch lasts until it is cancelled."""
+
+    refused: tuple[str, ...] = ()
+    has_nodes = True
+    home: Any = None
+    classes: tuple[Any, ...] = ()
+    last: PretendedFleet
+
+    def __init__(self, *, ray: Any, root: Path, own: Any, note: Callable[[str], None]) -> None:
+        self.note, self.ended, self.watching = note, threading.Event(), threading.Event()
+        PretendedFleet.last = self
+
+    def watch(self) -> None:
+        self.watching.set()
+        self.ended.wait(30)
+        self.watching.clear()
+
+    def admit_nodes(self) -> tuple[str, ...]:
+        return self.refused
+
+    def form_classes(self) -> tuple[str, ...]:
+        return ("n9 is of two kinds",)
+
+    def cancel(self) -> None:
+        self.ended.set()
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> type[PretendedFleet]:
+    """A kind of fleet that asks no cluster."""
+    kind = type("Pretended", (PretendedFleet,), {})
+    monkeypatch.setattr(opening, "Fleet", kind)
+    monkeypatch.setattr(opening.engine, "connect", lambda on, root: nullcontext())
+    monkeypatch.setattr(opening.nodes, "read_facts", lambda **facts: facts)
+    return kind
+
+
+def form(label: str, cores: int, nodes: int) -> SimpleNamespace:
+    """A class of so many nodes."""
+    return SimpleNamespace(label=label, cores=cores, nodes=[SimpleNamespace(cpu="a CPU")] * nodes)
+
+
+def test_a_fleet_tells_its_classes_and_is_watched_until_it_ends(pretended: Any, tmp_path: Path) -> None:
+    """And no longer: nothing of it goes on behind the run."""
+    notes: list[str] = []
+    pretended.classes = (form("zen4", 8, 1), form("spr", 4, 2))
+    pretended.home = pretended.classes[1]
+    with opening.open_fleet("ray", tmp_path, notes.append) as fleet:
+        assert PretendedFleet.last.watching.wait(30)
+        assert fleet is PretendedFleet.last
+    assert not PretendedFleet.last.watching.is_set()
+    assert notes == [
+        "n9 is of two kinds",
+        "ray:zen4: 1 node, 8 cores each, a CPU",
+        "ray:spr: 2 nodes, 4 cores each, a CPU (like this machine: native)",
+    ]
+    pretended.home = None
+    with opening.open_fleet("ray", tmp_path, notes.append):
+        pass
+    assert notes[-1] == "no node is like this machine: what is native runs here"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"refused": ("a: old", "b: busy")}, "^--on ray: a: old\n--on ray: b: busy$"),
+        ({"has_nodes": False}, "^--on ray: no node of the cluster offers itself to qbench; start nodes with"),
+    ],
+)
+def test_a_fleet_whose_nodes_cannot_work_is_not_opened(
+    pretended: Any, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    """Every node that cannot is named, and what was begun on the others ends."""
+    for name, value in changes.items():
+        setattr(pretended, name, value)
+    with pytest.raises(UsageError, match=words), opening.open_fleet("ray", tmp_path, lambda text: None):
+        pass
+    assert PretendedFleet.last.ended.is_set()
+    assert not PretendedFleet.last.watching.is_set()

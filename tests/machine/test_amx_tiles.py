@@ -70,3 +70,17 @@ def test_onnxruntime_uses_them_as_it_was_imported() -> None:
     version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
     assert multiply(CORES[:2]) == [False, True]
     assert multiply(CORES[-1:]) == [False, version < ORT_LOOKS_AT_CORES]
+
+
+def test_only_linux_lets_a_process_read_the_state_of_its_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With AMX, too; where no memory may be executed, nothing is told either."""
+    monkeypatch.setattr(fingerprint, "isa", lambda root: ("amx_tile",))
+    monkeypatch.setattr(amx_tiles, "_load_reader", lambda: (None, lambda: 1 << 18))
+    assert amx_tiles.are_in_use() is (True if sys.platform == "linux" else None)
+    monkeypatch.setattr(amx_tiles, "_load_reader", lambda: (None, lambda: (1 << 17) | (1 << 19)))
+    assert amx_tiles.are_in_use() is (False if sys.platform == "linux" else None)
+    monkeypatch.setattr(amx_tiles, "_load_reader", lambda: None)
+    assert amx_tiles.are_in_use() is None
+    monkeypatch.setattr(amx_tiles.sys, "platform", "darwin")
+    monkeypatch.setattr(amx_tiles, "_load_reader", lambda: pytest.fail("it was read"))
+    assert amx_tiles.are_in_use() is None

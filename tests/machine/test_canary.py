@@ -85,6 +85,7 @@ def test_a_reading_is_disturbed_from_five_quarters_of_the_level_on() -> None:
         ([5000, 4000], [0, 2.999], True),
         ([5000, 5000], [0, 1, 3], False),
         ([5000], [7, 10], False),
+        ([5000, 4000], [7, 8], True),
     ],
 )
 def test_the_wait_ends_with_the_first_calm_reading_or_after_three_seconds(

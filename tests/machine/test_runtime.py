@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -148,3 +150,29 @@ def test_what_c_code_writes_lands_in_the_file_and_then_where_it_did(capfd: pytes
         assert capfd.readouterr().out == "after"
     assert os.dup(1) == spare
     os.close(spare)
+
+
+def test_each_variable_of_malloc_sets_its_own_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the numbers of mallopt(3); others are left alone, and so is what is not named."""
+    asked: list[tuple[int, int]] = []
+
+    def mallopt(parameter: int, value: int) -> int:
+        asked.append((parameter, value))
+        return 1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    names = ("TRIM_THRESHOLD_", "TOP_PAD_", "MMAP_THRESHOLD_", "MMAP_MAX_")
+    runtime.set_malloc({f"MALLOC_{name}": str(number) for number, name in enumerate(names)} | {"MALLOC_ARENA_MAX": "9"})
+    assert asked == [(-1, 0), (-2, 1), (-3, 2), (-4, 3)]
+    runtime.set_malloc({})
+    assert len(asked) == 4
+
+
+def test_a_system_without_affinity_tells_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is told there, too."""
+    for name in ("_onednn_says", "_mkl_says"):
+        monkeypatch.setattr(runtime, name, lambda: None)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    inside = runtime.in_this_process()
+    assert (inside.cores, inside.onednn_isa, inside.mkl_isa) == (None, None, None)
+    assert inside.threads == torch.get_num_threads()

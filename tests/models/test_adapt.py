@@ -440,3 +440,88 @@ def test_a_file_of_onnx_has_no_null(tmp_path: Path) -> None:
     assert write is not None
     with pytest.raises(ModelError, match="mine: input 'x' of an ONNX file is a tensor and cannot be null; remove it"):
         write(tmp_path / "n.onnx")
+
+
+def relayed(folder: Path, shape: list[Any], kind: int = TensorProto.FLOAT, more: Any = ()) -> Path:
+    """A file that passes ``x`` on as ``y``; ``more``: the shapes of other inputs of int64, each passed on
+    behind it."""
+    value = helper.make_tensor_value_info
+    names = [("x", "y", shape, kind), *((f"a{i}", f"b{i}", size, TensorProto.INT64) for i, size in enumerate(more))]
+    nodes = [helper.make_node("Identity", [source], [target]) for source, target, *_ in names]
+    inputs = [value(source, of, size) for source, _, size, of in names]
+    graph = helper.make_graph(nodes, "g", inputs, [value(target, of, size) for _, target, size, of in names])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "r.onnx")
+    return folder / "r.onnx"
+
+
+def adapted(file: Path, **changes: Any) -> onnxruntime.InferenceSession:
+    """The adapted file, opened."""
+    write = adapt.file_of(Network(kind="onnx", path=file), ModelReference(name="mine", **changes))
+    assert write is not None
+    assert write(file.with_name("adapted.onnx")) is None
+    onnx.checker.check_model(file.with_name("adapted.onnx"), full_check=True)
+    return onnxruntime.InferenceSession(file.with_name("adapted.onnx"), providers=["CPUExecutionProvider"])
+
+
+def test_axes_of_an_onnx_file_are_turned_there_and_back(tmp_path: Path) -> None:
+    """The last of three becomes the first of an input and of an output, with the sizes that they declare; the others
+    keep their order."""
+    file = relayed(tmp_path, [2, 3, "n"], more=[["n"]])
+    data = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
+    session = adapted(file, inputs={"x": InputForm(axis=2)}, output_axis=2)
+    assert [(port.name, port.shape) for port in session.get_inputs()] == [("x", ["n", 2, 3]), ("a0", ["n"])]
+    assert [port.shape for port in session.get_outputs()] == [["n", 2, 3], ["n"]]
+    answers = session.run(None, {"x": data, "a0": np.zeros(5, np.int64)})
+    assert np.array_equal(answers[0], data)
+    (turned, _) = adapted(file, inputs={"x": InputForm(axis=2)}).run(None, {"x": data, "a0": np.zeros(5, np.int64)})
+    assert np.array_equal(turned, data.transpose(1, 2, 0))
+
+
+def test_inputs_and_outputs_come_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    """Where each input is named, in that of the suite; an output by its name or its place."""
+    file = relayed(tmp_path, ["n"], more=[["n"], ["n"]])
+    ordered = adapted(file, inputs={name: InputForm() for name in ("a1", "x", "a0")}, output=2)
+    assert [port.name for port in ordered.get_inputs()] == ["a1", "x", "a0"]
+    assert [port.name for port in ordered.get_outputs()] == ["b1", "y", "b0"]
+    assert {node.op_type for node in onnx.load(tmp_path / "adapted.onnx").graph.node} == {"Identity"}
+    assert [port.name for port in adapted(file, output="b0").get_outputs()] == ["b0", "y", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "constant", "size"),
+    [
+        ([], 3, ()),
+        ([1], 3, (1,)),
+        ([1, 1], 3, (1, 1)),
+        (["m"], [1, 2], (2,)),
+        ([2], [1, 2], (2,)),
+        (["m", 2], [[1, 2]], (1, 2)),
+    ],
+)
+def test_a_constant_of_an_onnx_file_has_the_shape_of_its_input(
+    shape: list[Any], constant: Any, size: tuple[int, ...], tmp_path: Path
+) -> None:
+    """A number has as many axes as are declared; a length that is open takes any."""
+    session = adapted(relayed(tmp_path, ["n"], more=[shape]), inputs={"a0": InputForm(constant=constant)})
+    given = session.run(["b0"], {"x": np.zeros(1, np.float32)})[0]
+    assert (given.shape, given.ravel().tolist()) == (size, np.ravel(constant).tolist())
+
+
+@pytest.mark.parametrize(("shape", "constant"), [([2], [1, 2, 3]), ([2], [[1, 2]]), ([2], 3), ([], [1])])
+def test_a_constant_of_another_shape_is_refused(shape: list[Any], constant: Any, tmp_path: Path) -> None:
+    """With both shapes."""
+    with pytest.raises(ModelError, match=rf"input 'a0' has the shape \{shape} \(0: any\)".replace("]", r"\]")):
+        adapted(relayed(tmp_path, ["n"], more=[shape]), inputs={"a0": InputForm(constant=constant)})
+
+
+@pytest.mark.parametrize("changes", [{"output_axis": 1}, {"output": "b0", "output_axis": 1}])
+def test_an_axis_that_an_output_has_not_is_told(changes: dict[str, Any], tmp_path: Path) -> None:
+    """As that of an input is."""
+    with pytest.raises(ModelError, match=f"mine: output '{changes.get('output', 'y')}' has 1 axes, none is number 1$"):
+        adapted(relayed(tmp_path, ["n"], more=[["n"]]), **changes)
+
+
+def test_a_file_of_half_floats_is_widened_though_it_is_called_as_it_was_written(tmp_path: Path) -> None:
+    """Its data and its answers are float32."""
+    session = adapted(relayed(tmp_path, ["n"], TensorProto.FLOAT16))
+    assert {port.type for port in (*session.get_inputs(), *session.get_outputs())} == {"tensor(float)"}

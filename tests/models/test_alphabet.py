@@ -11,7 +11,7 @@ import pytest
 from qbench.datasets.text_labels import join_texts
 from qbench.errors import EvaluateError
 from qbench.models.alphabet import describe_unknown_letters
-from qbench.models.ctc import BestPath, read_alphabet
+from qbench.models.ctc import BestPath, decode_best_path, read_alphabet
 from qbench.models.postprocess import Postprocess
 
 IDS = ("a.png", "b.png", "c.png")
@@ -66,3 +66,27 @@ def test_letters_stand_in_rapidocrs_files(tmp_path: Path) -> None:
     assert read_alphabet(tmp_path / "rec.onnx") == ("a", "é", "🛅", " ")
     with pytest.raises(ValueError, match=r"bare.onnx: it holds no list 'character' of its letters; give them"):
         read_alphabet(str(tmp_path / "bare.onnx"))
+
+
+def test_the_first_place_is_the_blank_unless_it_is_named() -> None:
+    """A letter that repeats is one, and two with a blank between them."""
+    scores = np.eye(3)[[[0, 1, 1, 0, 1, 2, 2], [2, 2, 2, 0, 0, 0, 0]]]
+    assert decode_best_path(scores, "ab") == BestPath("ab")(scores) == ["aab", "b"]
+    assert decode_best_path(scores, "ab", blank=2) == BestPath("ab", blank=2)(scores) == ["abab", "a"]
+    with pytest.raises(ValueError, match="3 scores a step, and 3 letters beside the blank"):
+        decode_best_path(scores, "abc")
+
+
+def test_the_letters_of_a_file_are_read_without_its_weights(tmp_path: Path) -> None:
+    """Which may lie elsewhere; a file without a list says what to do."""
+    weights = onnx.numpy_helper.from_array(np.zeros(2000, np.float32), "w")
+    graph = onnx.helper.make_graph([], "g", [], [], [weights])
+    model = onnx.helper.make_model(graph)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ValueError, match="it holds no list 'character' of its letters; give them as a list"):
+        read_alphabet(tmp_path / "m.onnx")
+    model.metadata_props.add(key="other", value="x")
+    model.metadata_props.add(key="character", value="a\nb")
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert read_alphabet(tmp_path / "m.onnx") == ("a", "b", " ")

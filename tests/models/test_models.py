@@ -251,6 +251,15 @@ def test_trained_as_shipped_it_reaches_its_accuracy(name: str) -> None:
     assert TOP1.value(outputs, data.evaluation_labels()) >= {"digits-cnn": 0.975, "digits-lstm": 0.96}[name]
 
 
+def test_fresh_weights_are_of_the_seed_of_the_training() -> None:
+    """Of 0 where a network is not trained."""
+    cnn = built_in("digits-cnn")
+    assert cnn.training is not None
+    other = replace(cnn, training=replace(cnn.training, seed=1))
+    untrained, first, second = (digest(trainer.fresh(each)) for each in (replace(cnn, training=None), cnn, other))
+    assert untrained == first != second
+
+
 def digest(module: nn.Module) -> str:
     """The weights digest of a torch module."""
     return weights_digest(Network(kind="torch", module=module))
@@ -282,10 +291,10 @@ def lesson() -> tuple[np.ndarray, np.ndarray]:
 def trained_small(**options: Any) -> nn.Module:
     """A small network after a training of three epochs; ``options`` are those of the schedule and of ``train``."""
     images, labels = lesson()
-    known = {name: options.pop(name) for name in ("seed", "shards", "channels_last") if name in options}
+    known = {name: options.pop(name) for name in ("seed", "shards", "channels_last", "batch_size") if name in options}
     schedule = Training(**{"epochs": 3, "batch_size": 32, "learning_rate": 0.01, **known})
     module, progress = small(), options.pop("progress", lambda text, share: None)
-    trainer.train(module, (images,), labels, schedule, progress, **options)
+    trainer.train(module, (images,), labels, schedule, progress, **{"cores": 1, **options})
     return module
 
 
@@ -351,6 +360,13 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(shards: int, tm
         assert digest(trained_small(shards=shards, checkpoints=kept)) == whole
 
 
+def test_a_state_is_kept_no_more_often_than_asked(tmp_path: Path) -> None:
+    """What is lost with a training that is killed is less than writing all the time would take."""
+    kept = trainer.Checkpoints(folder=tmp_path, key="k", seconds=1e9)
+    trained_small(checkpoints=kept)
+    assert kept.load() is None
+
+
 def test_examples_are_preprocessed_a_batch_at_a_time() -> None:
     """Raw examples are turned into what the network takes as they are needed: never the whole split at once."""
     sizes: list[int] = []
@@ -363,7 +379,7 @@ def test_examples_are_preprocessed_a_batch_at_a_time() -> None:
     images, labels = lesson()
     module = small()
     schedule = Training(epochs=3, batch_size=32, learning_rate=0.01)
-    trainer.train(module, (images * np.float32(0.5),), labels, schedule, lambda *_: None)
+    trainer.train(module, (images * np.float32(0.5),), labels, schedule, lambda *_: None, cores=1)
     assert sizes == [32, 32] * 3
     assert by_batch == digest(module)
 
@@ -376,6 +392,35 @@ def test_progress_rises_to_the_end_and_tells_loss_accuracy_and_time() -> None:
     assert re.fullmatch(r"epoch 1/3: loss \d\.\d{4}, accuracy \d+\.\d%, \d+ s left", calls[0][0])
     assert re.fullmatch(r"epoch 3/3: loss \d\.\d{4}, accuracy \d+\.\d%", calls[-1][0])
     assert calls[-1][1] == 1.0
+    assert len(calls) == 3
+    calls.clear()
+    trained_small(progress=lambda text, share: calls.append((text, share)), batch_size=4)
+    assert [share for _, share in calls] == pytest.approx([step / 6 for step in range(1, 7)])
+    assert [text[:9] for text, _ in calls] == [f"epoch {epoch}/3" for epoch in (1, 1, 2, 2, 3, 3)]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (119.4, "119 s"), (120, "2 min"), (5400, "90 min")])
+def test_two_minutes_and_more_are_told_in_minutes(seconds: float, text: str) -> None:
+    """What is left changes each time it is told."""
+    assert trainer._duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, [1]), (2, [2]), (32, [32]), (33, [32]), (34, [32, 2]), (65, [32, 32])]
+)
+def test_a_batch_of_one_example_is_none(count: int, sizes: list[int]) -> None:
+    """Unless there are no others."""
+    assert [len(batch) for batch in trainer._split_batches(torch.arange(count), 32)] == sizes
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(1, [1]), (3, [3]), (4, [2, 2]), (9, [3, 2, 2, 2]), (12, [3, 3, 3, 3])])
+def test_no_part_of_a_batch_is_a_single_example(count: int, sizes: list[int]) -> None:
+    """There are fewer parts then, since BatchNorm cannot train on one."""
+    seen: list[int] = []
+    network = nn.Linear(2, 3)
+    with Shards(network, 4, 1, loss=lambda outputs, labels: seen.append(len(labels)) or outputs.sum()) as shards:
+        assert shards.gradients([torch.ones(count, 2)], torch.zeros(count))[1] is None
+    assert seen == sizes
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -393,7 +438,7 @@ def test_training_that_diverges_is_an_error() -> None:
     images = np.ones((4, 1, 8, 8), dtype=np.float32)
     schedule = Training(epochs=9, batch_size=4, learning_rate=1e38)
     with pytest.raises(ModelError, match=r"training diverged: the loss is (nan|inf); lower learning_rate"):
-        trainer.train(small(), (images,), np.zeros(4, dtype=int), schedule, lambda text, share: None)
+        trainer.train(small(), (images,), np.zeros(4, dtype=int), schedule, lambda text, share: None, cores=1)
 
 
 # --- sources ----------------------------------------------------------------------------------------------------
@@ -496,6 +541,10 @@ def test_the_digest_of_an_onnx_file_counts_its_external_data(tmp_path: Path) -> 
     data[0] ^= 1
     (tmp_path / "out.data").write_bytes(data)
     assert weights_digest(network) != before
+    model = onnx.load(tmp_path / "in.onnx")
+    model.graph.initializer[0].external_data.add(key="location", value="gone.data")  # left there, and not meant
+    onnx.save(model, tmp_path / "left.onnx")
+    assert len(weights_digest(replace(network, path=tmp_path / "left.onnx"))) == 64
 
 
 # --- the user's own network -----------------------------------------------------------------------------------------

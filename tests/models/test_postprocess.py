@@ -120,3 +120,23 @@ def test_a_built_in_has_its_own() -> None:
     made = Postprocess(attribute="shapes-detector").load()((outputs,), None)
     assert made[0].tolist() == [[15, 26, 25, 34, pytest.approx(0.9), 1], [16, 26, 26, 34, pytest.approx(0.7), 0]]
     assert (made[1] == FILL).all()
+
+
+@pytest.mark.parametrize("width", range(1, 7))
+def test_an_answer_of_nothing_takes_the_rows_of_the_others(width: int) -> None:
+    """Whatever form it has, and wherever it stands."""
+    nothing, something = np.zeros(0, np.float32), np.ones((2, width), np.float32)
+    for parts in ([nothing, something], [something, np.zeros((0, 9), np.float32)]):
+        answers = fill_up(parts, "f")
+        assert answers.shape == (2, 2, width)
+        assert sorted(answers[:, 0, 0].tolist()) == sorted([1.0, FILL])
+
+
+def test_texts_of_batches_are_as_long_as_the_longest() -> None:
+    """As are rows; numbers have no length."""
+    short, long = np.ones((1, 2), np.float32), np.ones((2, 4), np.float32)
+    assert join_answers([short, long]).tolist() == [[1, 1, *[FILL] * 2], [1] * 4, [1] * 4]
+    rows = [np.ones((1, count, 3), np.float32) for count in (1, 2)]
+    assert join_answers(rows)[:, :, 0].tolist() == [[1, FILL], [1, 1]]
+    numbers = np.arange(3.0)
+    assert join_answers([numbers, numbers]).tolist() == [0, 1, 2, 0, 1, 2]

@@ -80,3 +80,11 @@ def test_every_cell_may_be_a_candidate() -> None:
     assert rows.shape == (100, 6)
     assert (rows[:80, 4] == 0.75).all()
     assert (rows[80:, 4] == 0.5).all()
+
+
+@pytest.mark.parametrize("side", [0.5, 1e-3])
+def test_boxes_smaller_than_a_pixel_overlap_as_others_do(side: float) -> None:
+    """Corners may be shares of an image; a box whose corners are turned has no area."""
+    box = (0.0, 0.0, side, side)
+    assert len(kept(box, box, scores=[0.5, 0.4])) == 1
+    assert len(kept(box, (side, side, 0.0, 0.0), scores=[0.5, 0.4])) == 2

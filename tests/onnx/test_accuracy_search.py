@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from onnx import numpy_helper
 from onnx_networks import depthwise, random_inputs, residual_cnn, save
 
 from qbench.errors import EvaluateError, UsageError
-from qbench.onnx import accuracy_search
+from qbench.onnx import accuracy_search, search_log
 from qbench.quant import scale_rules
 from qbench.quant.onnx import sensitivity, sites
 from qbench.quant.onnx.formats import config, scale_record
@@ -207,9 +208,69 @@ def test_a_ledger_of_something_else_is_refused(network, tmp_path, ranked):
     other = scales | {"fc": Scales(scale_d=1.0, offset_d=0, scale_w=scales["fc"].scale_w)}
     with pytest.raises(UsageError, match=r"accuracy.json: the ledger of another model.*delete it"):
         hunt((graph, actual, other, feed), Judge(), tmp_path, 1)
+    later = json.loads((tmp_path / "accuracy.json").read_text()) | {"schema": 2}
+    (tmp_path / "accuracy.json").write_text(json.dumps(later), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"accuracy.json: the ledger of another model.*delete it"):
+        hunt(network, Judge(), tmp_path, 1)
     (tmp_path / "accuracy.json").write_text("{", encoding="utf-8")
     with pytest.raises(UsageError, match=r"accuracy.json: not a ledger.*delete it"):
         hunt(network, Judge(), tmp_path, 1)
+
+
+def test_layers_are_ranked_on_data(network, tmp_path, ranked, monkeypatch):
+    """Without any it is said so; what an earlier search has ranked is known."""
+    ranked(*NAMES)
+    graph, actual, scales, _ = network
+    options = {"loss": 1, "folder": tmp_path, "build": Judge.build}
+    with pytest.raises(UsageError, match="ranks layers on data: give at least one batch"):
+        accuracy_search.search(graph, actual, scales, Judge(), [], **options)
+    ask, asked = sensitivity.of_layer, []
+
+    def of_layer(*arguments):
+        asked.append(arguments[3])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return ask(*arguments)
+
+    monkeypatch.setattr(sensitivity, "of_layer", of_layer)
+    with pytest.raises(KeyboardInterrupt):
+        hunt(network, Judge(), tmp_path, 1)
+    hunt(network, Judge(), tmp_path, 1)
+    assert asked == [NAMES[0], *NAMES[1:2], *NAMES[1:]]
+    assert accuracy_search.search(graph, actual, scales, Judge(), [], **options).met
+
+
+def test_a_ledger_is_of_one_model_one_configuration_and_one_record(network):
+    """Each node and each constant of the model, its type and shape too, and how the scored model is built."""
+    graph, actual, scales, _ = network
+
+    def identify(change=None, held=actual, record=scales, build=Judge.build):
+        changed = graph.copy()
+        if change is not None:
+            change(changed)
+        return search_log.identity(changed, held, record, build)
+
+    def rename(changed):
+        changed.model.graph.node[0].attribute[0].doc_string = "other"
+
+    def set_weights(value):
+        def change(changed):
+            name = next(name for name in changed.constants if changed.constant(name).ndim == 4)
+            changed.set_constant(name, value(changed.constant(name)))
+
+        return change
+
+    others = [
+        identify(rename),
+        identify(set_weights(lambda weights: weights + 1)),
+        identify(set_weights(lambda weights: weights.reshape(1, *weights.shape))),
+        identify(set_weights(lambda weights: weights.view(np.int32))),
+        identify(held=replace(actual, batch_num=actual.batch_num + 1)),
+        identify(record=scales | {"fc": replace(scales["fc"], offset_d=scales["fc"].offset_d + 1)}),
+        identify(build=hunt),
+    ]
+    assert len({identify(), *others}) == 8
+    assert identify() == identify()
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])

@@ -82,3 +82,10 @@ def test_memory_is_limited_to_what_is_asked_or_free(
     monkeypatch.setattr(resource, "setrlimit", lambda kind, both: limits.append((kind, both)))
     child._limit_memory(asked)
     assert limits == [(resource.RLIMIT_DATA, (soft, hard))]
+
+
+def test_a_system_that_limits_no_private_memory_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There running out of it is the system's to tell."""
+    monkeypatch.setattr(child.sys, "platform", "darwin")
+    monkeypatch.setattr(resource, "setrlimit", lambda *words: pytest.fail("it was limited"))
+    child._limit_memory(500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.forkserver
@@ -15,12 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from qbench.errors import BuildError, CaseError, CaseSkipped, MemoryExhausted, WorkerError
-from qbench.process import child, pipe
+from qbench.process import child, child_process, pipe
 from qbench.process.child_process import Limits, Worker, call, end_all, peak_bytes
 from qbench.process.start import CHILD_VARIABLES
 
@@ -73,7 +77,7 @@ def close_streams(*, progress):
 
 
 def come_back_twice(*, progress):
-    return os.fork() != 0 and os.wait()[1] == 0
+    return os.fork() != 0 and os.WEXITSTATUS(os.wait()[1]), os.getpid()
 
 
 def throw_bad_alloc(*, progress):
@@ -108,6 +112,32 @@ def write_into_pipes(data, seconds, *, progress):
 def close_all(*, progress):
     os.closerange(3, 1000)
     time.sleep(60)
+
+
+def list_open_files():
+    for end in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.fstat(int(end.name)).st_ino
+
+
+class Cycle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def look_at_oneself(*, progress):
+    before, garbage = gc.get_freeze_count(), weakref.ref(Cycle())
+    child.freeze_garbage_collector()
+    return {
+        "imported": "colorsys" in sys.modules,
+        "ignores Ctrl-C": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+        "is killed first": Path("/proc/self/oom_score_adj").read_text(),
+        "variable": os.environ.get("QBENCH_OF_ONE_CHILD"),
+        "collector": (gc.isenabled(), gc.get_freeze_count() > before, garbage() is None),
+        "ends of its log": [*list_open_files()].count(os.fstat(1).st_ino),
+    }
 
 
 class Chatty:
@@ -253,7 +283,7 @@ def test_a_child_that_forks_answers_once():
     """What code of a model forks may come back, too: its answer would be that to the next request."""
     with Worker(child.Function, come_back_twice, limits=QUICK) as worker:
         worker.ready()
-        assert [worker.ask("run", ()) for _ in range(2)] == [False, False]
+        assert [worker.ask("run", ()) for _ in range(2)] == [(1, worker.pid)] * 2
 
 
 @pytest.mark.parametrize(
@@ -303,7 +333,56 @@ def test_the_most_memory_of_earlier_calls_is_known():
     assert peak_bytes(take_memory) is None
     with pytest.raises(MemoryExhausted):
         call(take_memory, 300 * 2**20, limits=QUICK)
-    assert 300 * 2**20 < peak_bytes(take_memory) < 3 * 2**30
+    most = peak_bytes(take_memory)
+    assert 300 * 2**20 < most < 3 * 2**30
+    with pytest.raises(MemoryExhausted):
+        call(take_memory, 2**20, limits=QUICK)
+    assert peak_bytes(take_memory) == most
+
+
+FATAL = "Fatal Python error: Aborted"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", ""),
+        ("\n \n", ""),
+        ("first\nlast\n\n", "; its last words: last"),
+        ("x" * 400, f"; its last words: {'x' * 300}"),
+        (
+            f"before\n{FATAL}\n\nThread 1:\n  File a.py, line 1\n  File b.py\n\nExtension modules: c",
+            "File a.py, line 1",
+        ),
+        (f"Fatal Python error: first\n  File a.py\n{FATAL}\n  File b.py\n", "File b.py"),
+        (f"  File a.py\n{FATAL}\nExtension modules: c\n", ""),
+        (f"{FATAL}\n  File {'y' * 400}\n", f"File {'y' * 400}"),
+    ],
+)
+def test_the_last_words_of_a_fatal_error_are_where_it_was(log, words):
+    """Not the list of modules behind it; of anything else the last line, of either no more than a line holds."""
+    if FATAL in log:
+        words = f"; its last words: {FATAL} {words}".rstrip()[:300]
+    assert child_process._last_words(log) == words
+
+
+@pytest.mark.parametrize(("free", "rss", "room"), [(1000, 100, 5), (999, 100, 4), (199, 100, 0), (1000, 0, 0)])
+def test_as_many_more_fit_as_half_of_what_is_free_holds(monkeypatch, free, rss, room):
+    """Whole ones; of one that tells no size none."""
+    monkeypatch.setattr(child_process, "count_free_bytes", lambda: free)
+    of_process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=rss))
+    monkeypatch.setattr(psutil, "Process", lambda pid: of_process)
+    assert Worker.count_room(SimpleNamespace(pid=7)) == room
+
+
+def test_none_fits_beside_a_process_that_has_ended(monkeypatch):
+    """Nothing is known of it."""
+
+    def end(pid):
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(psutil, "Process", end)
+    assert Worker.count_room(SimpleNamespace(pid=7)) == 0
 
 
 def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkeypatch):
@@ -315,6 +394,24 @@ def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkey
         worker.ready()
         assert worker.ask("run", (list(CHILD_VARIABLES),)) == CHILD_VARIABLES
     assert {os.environ[name] for name in CHILD_VARIABLES} == {"ours"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which Linux has")
+def test_a_child_sets_itself_up_before_it_is_asked():
+    """Ctrl-C is its parent's, it is the first to go where memory ends, and it has its own variables; what it froze no
+    collector looks at again."""
+    variables = {"QBENCH_OF_ONE_CHILD": "1"}
+    with Worker(child.Function, look_at_oneself, limits=QUICK, environment=variables, imports=("colorsys",)) as worker:
+        worker.ready()
+        answer = worker.ask("run", ())
+    assert answer == {
+        "imported": True,
+        "ignores Ctrl-C": True,
+        "is killed first": "1000\n",
+        "variable": "1",
+        "collector": (False, True, True),
+        "ends of its log": 2,
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets affinity, which Linux has")

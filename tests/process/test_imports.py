@@ -93,3 +93,13 @@ def test_what_is_imported_ahead_is_there_at_the_end_of_its_thread(
     thread.join()
     assert thread.daemon
     assert sys.modules.pop("imported_ahead").__name__ == "imported_ahead"
+
+
+def test_a_system_without_affinity_imports_as_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable is passed on there, and one that names cores changes nothing."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.delattr(os, "sched_setaffinity")
+    monkeypatch.setenv(imports.CORES, "0")
+    assert imports.name_own_cores() == {}
+    with imports._named_cores():
+        pass

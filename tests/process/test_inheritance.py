@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from qbench.process import inheritance
 from qbench.process.child_process import Limits, Worker
 
 QUICK = Limits(seconds=60.0)
@@ -80,3 +81,10 @@ def test_what_starts_meanwhile_never_hears_of_a_signal():
     other libraries, and has died of it."""
     done = subprocess.run([sys.executable, "-c", BLOCKING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[] True alive\n"), done.stderr
+
+
+def test_a_system_without_masks_of_signals_starts_all_the_same(monkeypatch):
+    """Nothing is blocked there, and nothing set back."""
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    with inheritance.block_signal("SIGHUP"):
+        pass

@@ -119,3 +119,13 @@ def test_company_takes_room_in_the_budget_and_memory_that_is_free(most: int, fre
     room._budget = 100 * GIB
     room._members.add(memory_room._Member())
     assert room._fits(GIB) is fits
+
+
+def test_whoever_waits_is_told_each_time_somebody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others or alone: those that wait to be alone look at nothing else."""
+    room, told = MemoryRoom(8), list[str]()
+    monkeypatch.setattr(room._changed, "notify_all", lambda: told.append("told"))
+    room.work(Killed(0))
+    assert len(told) == 1
+    room.work(Killed(1), shared=True)
+    assert len(told) == 3

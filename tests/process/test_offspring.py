@@ -94,3 +94,13 @@ def test_a_process_that_shares_takes_the_folder_as_it_is(tmp_path: Path, monkeyp
     assert own != another
     assert {own.parent, another.parent} == {top}
     assert {folder.stat().st_mode & 0o777 for folder in (top, own)} == {0o700}
+
+
+def test_without_process_groups_nothing_outlives_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reaper is started there, and nobody is told of folders or of the end."""
+    monkeypatch.delattr(os, "killpg")
+    assert offspring._start(tmp_path, "mark") is None
+    alone = offspring.Offspring(folder=tmp_path, shares=True, mark="", reaper=None, owner=os.getpid())
+    alone.remove_at_the_end(tmp_path)
+    alone.end()
+    assert tmp_path.is_dir()

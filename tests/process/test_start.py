@@ -74,3 +74,21 @@ def test_why_no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text == "the path of the temporary folder, /long, is too long; set TMPDIR to a shorter one"
     assert start.explain(OSError("no more")) == "no more"
     assert start.explain(EOFError()) == "EOFError"
+
+
+@pytest.mark.parametrize(("pid", "error"), [(None, None), (71, None), (71, FileNotFoundError("socket"))])
+def test_the_server_is_ended_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, pid: int | None, error: Exception | None
+) -> None:
+    """Its socket may be gone already."""
+    done: list[object] = []
+
+    def stop() -> None:
+        done.append("stopped")
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(start.forkserver, "_forkserver", SimpleNamespace(_forkserver_pid=pid, _stop=stop))
+    monkeypatch.setattr(start.reaper, "kill", done.append)
+    start._end_server()
+    assert done == ([] if pid is None else [71, "stopped"])

@@ -151,6 +151,10 @@ def test_bars_say_nothing_of_what_is_left_where_nothing_is_known() -> None:
         progress._bars.refresh()
         progress.stage("evaluate", 1)
         (first, second) = progress._bars.tasks
+        progress.advance("v2")
+        progress.advance("v3")
+        progress.advance("v4", 0.5)
+        assert [task.completed for task in progress._bars.tasks] == [1, 2.5]
     assert "left \u00b7 v1" in known.getvalue()
     assert (first.fields["left"], first.description, first.stop_time is not None) == ("", "", True)
     assert second.fields["stage"] == "evaluate"

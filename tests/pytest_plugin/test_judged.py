@@ -51,6 +51,7 @@ def test_what_is_named_is_judged_and_nothing_else(asked: list[dict[str, Any]]) -
         (Path("committed-s"), None, True),
         (Path("given"), "m/static/x/t1/b1,m[[]1]/x", True),
     ]
+    assert all(isinstance(each["rerun"], Rerunner) for each in asked)
     assert match_exactly(["a*b"]) == "a[*]b"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from qbench.datasets import overlap
 from qbench.datasets.base import Examples
 from qbench.metrics.base import Units
-from qbench.record.example_scores import ExampleScores, example_scores, pair
+from qbench.record.example_scores import ExampleScores, example_scores, pair, pair_scores
 
 
 def stored(images: np.ndarray, labels: np.ndarray | None, ids: list[str] | None = None) -> dict[str, np.ndarray]:
@@ -78,6 +78,20 @@ def test_values_of_two_kinds_are_not_paired() -> None:
     """Right or wrong beside what another metric is made from: nothing is shared."""
     old = example_scores(np.zeros((6, 2)), stored(IMAGES, LABELS), facts=True)
     assert pair(example_scores(VALUES, stored(IMAGES, LABELS)), old).n == 0
+
+
+def test_facts_of_another_width_are_those_of_a_run_with_fewer() -> None:
+    """As boxes are, of which an image of one run can have more: what is missing says nothing."""
+    many, few = np.arange(36.0).reshape(6, 3, 2), np.full((6, 1, 2), 7.0)
+    new, old = (example_scores(facts, stored(IMAGES, LABELS), facts=True) for facts in (many, few))
+    for first, second in ((new, old), (old, new)):
+        paired = pair(first, second)
+        assert (paired.n, paired.new.shape, paired.old.shape) == (6, (6, 3, 2), (6, 3, 2))
+        assert paired.facts
+    values = example_scores(VALUES, stored(IMAGES, LABELS))
+    for other, has_score, pairs in ((None, True, False), (values, True, False), (old, False, False), (old, True, True)):
+        assert (pair_scores(new, other, has_score=has_score) is not None) is pairs
+    assert pair_scores(values, values, has_score=False) is not None
 
 
 def test_numbers_are_compared_as_a_baseline_keeps_them() -> None:

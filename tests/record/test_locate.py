@@ -68,13 +68,15 @@ def test_a_run_without_its_description_is_told_as_such(newest: Path) -> None:
 def test_a_suite_means_its_last_run_with_a_case_that_is_ok(newest: Path) -> None:
     """A run that was killed at once, or in which all failed, is passed over and named, unless it is alone."""
     older = newest.with_name("20250101T000000Z-0000")
-    (newest / "records.jsonl").write_text('{"status": "failed"}\nrubbish\n[]\n{"status": "skipped"}\n')
+    (newest / "records.jsonl").write_text(
+        '{"status": "failed"}\nrubbish\n[]\n{"status": "skipped"}\n{"status": "failed"}\n'
+    )
     message: list[str] = []
     assert find_run("demo", tell=message.append) == newest
     (older / "records.jsonl").write_text('{"status": "ok"}\n')
     assert find_run("demo", tell=message.append) == older
     assert message == [
-        f"demo: its latest run, {newest.name}, has no case that is ok (1 failed, 1 skipped), so this is about "
+        f"demo: its latest run, {newest.name}, has no case that is ok (2 failed, 1 skipped), so this is about "
         f"{older.name}; name reports/demo/{newest.name} to see that one"
     ]
     assert find_run("demo", to_resume=True) == newest

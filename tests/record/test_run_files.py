@@ -10,6 +10,11 @@ import pytest
 from qbench.record.layer_numbers import LayerNumbers
 from qbench.record.run_files import _FORMS, DamagedFile, find, is_whole, read_arrays, read_layers
 
+AXES = {  # from how many to how many, where it is not one
+    **dict.fromkeys(("inputs", "protocol", "stopped", "discarded", "seconds"), (0, 0)),
+    **dict.fromkeys(("outputs", "answers", "labels"), (1, 32)),
+    "canary_ns": (2, 2),
+}
 OF_KIND = {"i": np.int64, "u": np.uint8, "f": np.float32, "b": np.bool_, "U": "<U3", "S": "|S3"}
 
 
@@ -22,7 +27,9 @@ def arrays(tmp_path, **named):
 @pytest.mark.parametrize("name", sorted(_FORMS))
 def test_an_array_has_the_type_and_the_axes_of_its_name(tmp_path, name):
     """Each type that a run stores under it is read; another type, an axis more and an axis less are refused."""
-    kinds, least, most = _FORMS[name]
+    kinds, *axes = _FORMS[name]
+    least, most = AXES.get(name, (1, 1))
+    assert axes == [least, most]
     for kind in kinds:
         whole = np.zeros((1,) * least, dtype=OF_KIND[kind])
         assert arrays(tmp_path, **{name: whole})[name].dtype == whole.dtype

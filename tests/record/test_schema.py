@@ -55,6 +55,17 @@ def test_an_id_says_its_host(case, model, host):
     assert (key.id, key.model, key.host) == (case, model, host)
 
 
+def test_what_older_records_lack_is_what_was_true_of_them():
+    """Of one process, with limits at 95 %; counts of what nobody looked at are 0."""
+    speedup = schema.Speedup(baseline="b", value=2.0, low=None, high=None)
+    assert (speedup.level, speedup.processes, speedup.protocol) == (0.95, 1, "paired")
+    assert schema.ColdStart(load_seconds=1.0, first_call_seconds=1.0).processes == 1
+    target = schema.TargetFacts(cpus=("avx2",))
+    assert (target.layers, target.layers_narrowed, target.channels_narrowed) == (0, 0, 0)
+    assert schema.Accuracy(metric="top1", value=1.0, low=None, high=None, n=1).judged == 0
+    assert not Record(case=STATIC, status="ok").reference
+
+
 def test_a_record_without_a_host_is_native():
     """Runs and baselines of before hosts were there keep loading."""
     data = json.loads(jsonl.to_line(Record(case=STATIC, status="ok")))

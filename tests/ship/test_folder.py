@@ -17,13 +17,14 @@ from made_runs import run_folder
 from short_measurements import short_measurements
 
 from qbench import suite
+from qbench.cache import manifest
 from qbench.errors import UsageError
 from qbench.progress.live import Silent
 from qbench.record.schema import Record
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.registry import load
 from qbench.running import run
-from qbench.ship.folder import Chosen, Shipped, plain_name, write_folder
+from qbench.ship.folder import Chosen, Shipped, _read_fixed_batch, plain_name, write_folder
 
 NETWORKS = Path(__file__).parents[1] / "fixtures" / "networks.py"
 TEXT = f"""
@@ -175,3 +176,13 @@ def test_a_case_that_is_not_ok_is_not_shipped(tmp_path: Path) -> None:
 def test_a_model_of_any_name_has_a_plain_file(model: str, name: str) -> None:
     """No folder, no space, nothing hidden."""
     assert plain_name(model) == name
+
+
+@pytest.mark.parametrize(
+    ("facts", "batch"),
+    [({"fixed_batch": 3}, 3), ({"fixed_batch": None}, None), ({}, None), ({"fixed_batch": "3"}, None)],
+)
+def test_the_only_batch_size_is_what_the_build_said(tmp_path: Path, facts: dict[str, Any], batch: int | None) -> None:
+    """Whoever wrote the entry may have written anything."""
+    manifest.write(tmp_path, facts)
+    assert _read_fixed_batch(tmp_path / "model.onnx") == batch

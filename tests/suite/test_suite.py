@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from qbench import registry
 from qbench.errors import SuiteError, UsageError
 from qbench.quant.recipe import Recipe
-from qbench.suite import Suite, json_schema, parse, read
+from qbench.suite import Suite, json_schema, messages, parse, read
 from qbench.suite import yaml_tree as yaml_text
 from qbench.suite.types import shown
 
@@ -693,3 +693,29 @@ def test_suites_are_suggested_where_there_are_some(tmp_path: Path) -> None:
         "full": f"Is a directory; name a file in it: {full}",
         "full/x.yaml": f"No such file or directory; there are: {full}",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "hint"),
+    [
+        ("1%", "margin", "; write 1: percentage points for a metric in percent"),
+        ("0.5 %", "at_least", "; write 0.5: percentage points for a metric in percent"),
+        ("1%", "epochs", "; write 1: no % here"),
+        ("5 ms", "max_seconds", "; write 0.005: the key is in seconds"),
+        ("5 us", "max_seconds", "; write 5e-06: the key is in seconds"),
+        ("3 s", "max_seconds", "; write 3: the key is in seconds"),
+        ("3 sec", "max_seconds", "; write 3: the key is in seconds"),
+        ("3 second", "max_seconds", "; write 3: the key is in seconds"),
+        ("3 seconds", "max_seconds", "; write 3: the key is in seconds"),
+        ("2m", "stage_seconds", "; write 120: the key is in seconds"),
+        ("2 min", "stage_seconds", "; write 120: the key is in seconds"),
+        ("2 minutes", "stage_seconds", "; write 120: the key is in seconds"),
+        ("1.5h", "stage_seconds", "; write 5400: the key is in seconds"),
+        ("3 days", "stage_seconds", ""),
+        ("3 s", "margin", ""),
+        ("three", "max_seconds", ""),
+    ],
+)
+def test_a_number_with_a_unit_is_told_as_one_without(value, key, hint):
+    """Where the key has a unit of its own; nothing is guessed of any other text."""
+    assert messages._drop_unit(value, key) == hint

@@ -126,3 +126,14 @@ def test_the_tables_of_a_page() -> None:
     assert tones == ["", "good", "bad", page._TONES.get(UNSURE.effect, "")]
     (row,) = page._tabulate_verdicts([replace(SLOW, reason="two\nlines")]).rows
     assert row == (SLOW.case, "FAIL", SLOW.rule, SLOW.text, "two lines", SLOW.source)
+
+
+def test_words_stand_to_the_left_and_figures_to_the_right() -> None:
+    """In both tables; a verdict on another case is none on this one."""
+    cases, verdicts = (
+        page._tabulate_cases(make_upgraded([replace(SLOW, case="another")], [])),
+        page._tabulate_verdicts([]),
+    )
+    assert [row[1] for row in cases.rows] == ["not judged"] * 2
+    assert [cases.columns[place] for place in cases.words] == ["case", "gate", "file", "answers", "layers"]
+    assert [verdicts.columns[place] for place in verdicts.words] == ["case", "outcome", "rule", "why", "where"]
