@@ -290,7 +290,8 @@ def _reads_bytes(graph: Graph, name: str, weighted: Collection[str], quantized: 
 
 
 def record_of(graph: Graph, sites: Sites, record: Record, *, narrow: bool = False) -> Record:
-    """The record with the ranges that OpenVINO's kernels want: one for what a Concat reads and gives, as NNCF has it.
+    """The record with the ranges that OpenVINO's kernels want: one for what a Concat reads and gives, as NNCF has it,
+    where it was not split (``split_concats``).
 
     Of ranges of their own OpenVINO 2026.4 quantizes bytes again, or joins floats and multiplies floats behind: so it
     does with signed bytes, hence these keep their zero point. U-Net, by NNCF's file = 1: 1.26 [1.24, 1.27] with ranges

@@ -2,7 +2,8 @@
 
 Joined, both have one range, so that bytes have a zero point, which OpenVINO's convolutions take off place by place, and
 so do all others that read what is joined. Apart, each has its own range, nothing is copied, and the second convolution
-adds the sums of the first as it goes, if these are bytes (of floats the sum is a step of its own).
+adds the sums of the first as it goes, if these are bytes (of floats the sum is a step of its own). U-Net, by NNCF's
+file = 1: 1.10 [1.09, 1.11] -> 0.96 [0.94, 0.98], 51.4 -> 53.4 dB (tests/benchmarks/by_hand.py unet --rounds 8).
 """
 
 from __future__ import annotations
