@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbench.quant.artifacts import onnx_outline
+
 
 @dataclass(frozen=True, kw_only=True)
 class InputRange:
@@ -130,9 +132,7 @@ def range_of_result(function: Any, args: Any, tensor: Any) -> InputRange | None:
 def range_of_onnx(file: Path) -> Ranges:
     """The range of each input of an ONNX file (of the graph's inputs, the initializers left out), by the QuantizeLinear
     that reads it; None where none does, per tensor and with constants."""
-    import onnx
-
-    graph = onnx.load(str(file), load_external_data=False).graph
+    graph = onnx_outline.read_outline(file).graph
     constants = {constant.name: constant for constant in graph.initializer}
     constants |= {
         node.output[0]: attribute.t

@@ -14,6 +14,7 @@ import numpy as np
 
 from qbench.errors import BuildError, ModeImpossible, out_of_memory
 from qbench.quant import model_call
+from qbench.quant.artifacts import onnx_outline
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph import model_writer
 
@@ -71,9 +72,7 @@ def export_any_way(module: Any, example: Example, file: Path, examples: Examples
 
 def read_note(file: Path) -> str | None:
     """How a file was exported; None of one that came the usual way, or from somebody else."""
-    import onnx
-
-    model = onnx.load(str(file), load_external_data=False)
+    model = onnx_outline.read_outline(file)
     return next((prop.value for prop in model.metadata_props if prop.key == NOTE), None)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import BuildError, out_of_memory
+from qbench.quant.artifacts import onnx_outline
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph.layers import subgraphs
 
@@ -77,10 +78,8 @@ class ProfiledSession:
 
     def finish(self) -> RuntimeProfile:
         """What the profiler tells of all calls; the last thing to ask."""
-        import onnx
-
         events: list[Event] = json.loads(Path(self._session.end_profiling()).read_text())
-        graph = onnx.load(str(self._folder / _GRAPH), load_external_data=False).graph
+        graph = onnx_outline.read_outline(self._folder / _GRAPH).graph
         return RuntimeProfile(graph=graph, **_split_calls(events))
 
 
@@ -125,16 +124,22 @@ def list_nodes(graph: Any) -> Iterator[Any]:
             yield from list_nodes(inner)
 
 
+def _list_all(model: Any) -> list[Any]:
+    """The nodes of a model, those of its functions at the end."""
+    return [node for graph in (model.graph, *model.functions) for node in list_nodes(graph)]
+
+
 def _with_names(file: Path, target: Path) -> Path:
     """The file itself where every node has a name of its own, else a copy where it has: the profile knows no other
     link from an event to its node."""
     import onnx
 
-    model = onnx.load(str(file), load_external_data=False)
-    nodes = [node for graph in (model.graph, *model.functions) for node in list_nodes(graph)]
-    names = [node.name for node in nodes]
+    outline = onnx_outline.read_outline(file)
+    names = [node.name for node in _list_all(outline)]
     if all(names) and len(set(names)) == len(names):
         return file
+    model = onnx.load(str(file), load_external_data=False)
+    nodes = _list_all(model)
     used: set[str] = set()
     for i, node in enumerate(nodes):
         if not node.name or node.name in used:

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError, QbenchError, out_of_memory
-from qbench.quant.artifacts import onnx_file
+from qbench.quant.artifacts import onnx_file, onnx_outline
 from qbench.quant.onnx import dynamic_scales, float_nodes, onnxruntime_session
 from qbench.quant.onnx.export import deploy_onnxruntime
 from qbench.quant.onnx.node_names import match_nodes, module_of
@@ -84,11 +84,9 @@ def dynamic(fp32: Path, file: Path, recipe: Recipe) -> tuple[str, ...]:
 def describe_target(file: Path, recipe: Recipe) -> TargetFacts | None:
     """What a dynamic file is for other CPUs: all of its products have weights of 7 bits where those add in 16 bits;
     None where it is for this one alone."""
-    import onnx
-
     if not recipe.cpus:
         return None
-    graph = onnx.load(str(file), load_external_data=False).graph
+    graph = onnx_outline.read_outline(file).graph
     layers = sum(node.op_type in _INTEGER_PRODUCTS for node in graph.node)
     return TargetFacts(cpus=recipe.cpus, layers=layers, layers_narrowed=layers if adds_in_16_bits(recipe.cpus) else 0)
 
@@ -156,9 +154,7 @@ def _quantizing(*temporary: Path | str) -> Iterator[None]:
 def _excluded(file: Path, skipped: tuple[str, ...], *, splits_gemm: bool = False) -> list[str]:
     """The nodes that ``skip_layers`` means. ``splits_gemm``: for a quantizer that makes a MatMul and an Add of a Gemm
     before it looks at what is excluded, so that the product has another name by then."""
-    import onnx
-
-    nodes = onnx.load(str(file), load_external_data=False).graph.node
+    nodes = onnx_outline.read_outline(file).graph.node
     labels = {node.name: module_of(node) or node.name for node in nodes}
     names = [name for pattern in skipped for name in match_nodes(pattern, labels)]
     gemms = {node.name for node in nodes if node.op_type == "Gemm"} if splits_gemm else set()
@@ -167,9 +163,7 @@ def _excluded(file: Path, skipped: tuple[str, ...], *, splits_gemm: bool = False
 
 def _list_kinds(file: Path) -> set[str]:
     """The kinds of operator in a file."""
-    import onnx
-
-    return {node.op_type for node in onnx.load(str(file), load_external_data=False).graph.node}
+    return {node.op_type for node in onnx_outline.read_outline(file).graph.node}
 
 
 class _Reader:

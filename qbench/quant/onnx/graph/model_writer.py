@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_LENGTH_DELIMITED = 2  # the wire type of messages
+from qbench.quant.artifacts import onnx_outline
 
 
 def write_model(model: Any, file: Path, *, weights: Path | None = None) -> None:
@@ -27,11 +27,11 @@ def write_model(model: Any, file: Path, *, weights: Path | None = None) -> None:
     place, number = _number(model, "graph"), _number(graph, "initializer")
     before, behind = _serialize(graph, lambda field: field < number), _serialize(graph, lambda field: field > number)
     sizes = [_whole(tensor, weights).ByteSize() for tensor in graph.initializer]  # each is serialized for it
-    heads = [_head(number, size) for size in sizes]
+    heads = [onnx_outline.head(number, size) for size in sizes]
     length = len(before) + sum(map(len, heads)) + sum(sizes) + len(behind)
     with file.open("wb") as target:
         target.write(_serialize(model, lambda field: field < place))
-        target.write(_head(place, length))
+        target.write(onnx_outline.head(place, length))
         target.write(before)
         for head, tensor in zip(heads, graph.initializer, strict=True):
             target.write(head)
@@ -83,17 +83,3 @@ def _serialize(message: Any, wanted: Callable[[int], bool]) -> bytes:
     copy_fields(message, part, lambda field: wanted(field.number))
     content: bytes = part.SerializeToString()
     return content
-
-
-def _head(field: int, length: int) -> bytes:
-    """What stands before a message of that many bytes."""
-    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(length)
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])

@@ -1,0 +1,94 @@
+"""An ONNX file read without the values of its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+from onnx_networks import NETWORKS, save
+
+from qbench.quant.artifacts import onnx_outline
+from qbench.quant.artifacts.onnx_outline import SMALL, read_outline
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_what_is_small_is_read_as_onnx_reads_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last byte, where no weight is large; all else where each is."""
+    model = NETWORKS[name]()
+    model.metadata_props.add(key="author", value="somebody")
+    file = save(model, tmp_path)
+    monkeypatch.setattr(onnx_outline, "SMALL", 2**31)
+    assert read_outline(file).SerializeToString() == model.SerializeToString()
+    monkeypatch.setattr(onnx_outline, "SMALL", -1)
+    outline = read_outline(file)
+    for tensor in model.graph.initializer:
+        for field in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "raw_data"):
+            tensor.ClearField(field)
+    assert outline.SerializeToString() == model.SerializeToString()
+
+
+def test_large_weights_keep_their_name_type_and_shape(tmp_path: Path) -> None:
+    """Small ones their values, too; whichever of its fields a tensor has them in."""
+    large, small = SMALL // 4 + 1, SMALL // 4
+    arrays = {"large": np.arange(large, dtype=np.float32), "small": np.arange(small, dtype=np.float32)}
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    tensors.append(helper.make_tensor("listed", onnx.TensorProto.DOUBLE, [large], np.arange(large)))
+    file = save(helper.make_model(helper.make_graph([], "g", [], [], tensors)), tmp_path)
+    outline = {tensor.name: tensor for tensor in read_outline(file).graph.initializer}
+    assert [list(tensor.dims) for tensor in outline.values()] == [[large], [small], [large]]
+    assert [tensor.data_type for tensor in outline.values()] == [tensor.data_type for tensor in tensors]
+    assert (len(outline["large"].raw_data), len(outline["listed"].double_data)) == (0, 0)
+    assert np.array_equal(numpy_helper.to_array(outline["small"]), arrays["small"])
+
+
+def test_weights_beside_the_file_are_told(tmp_path: Path) -> None:
+    """Where they lie is small."""
+    model = NETWORKS["old_style"]()
+    onnx.save(model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="weights", size_threshold=0)
+    tensors = read_outline(tmp_path / "m.onnx").graph.initializer
+    assert {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"} == {
+        "weights"
+    }
+
+
+@given(cut=st.integers(0, 10_000), place=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_what_is_broken_is_refused_or_read_as_onnx_does(
+    cut: int, place: int, byte: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A file that ends early, or has another byte somewhere: never another error, never a hang."""
+    content = bytearray(NETWORKS["old_style"]().SerializeToString())
+    content[place % len(content)] = byte
+    file = tmp_path_factory.mktemp("broken") / "m.onnx"
+    file.write_bytes(content[: len(content) - cut % len(content)])
+    try:
+        whole = onnx.load(str(file), load_external_data=False)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            read_outline(file)
+        return
+    outline = read_outline(file)
+    assert [node.op_type for node in outline.graph.node] == [node.op_type for node in whole.graph.node]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"{}", b"\x0b"])
+def test_what_is_no_model_is_told_by_onnx(content: bytes, tmp_path: Path) -> None:
+    """Nothing, a number without an end, another format, a kind of field that there is not."""
+    file = tmp_path / "m.onnx"
+    file.write_bytes(content)
+    if not content:
+        assert read_outline(file) == onnx.ModelProto()
+        return
+    with pytest.raises(DecodeError):
+        read_outline(file)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """As by any that opens it."""
+    with pytest.raises(FileNotFoundError):
+        read_outline(tmp_path / "m.onnx")
