@@ -15,12 +15,20 @@ from onnx_networks import Draft, save
 
 from qbench import registry
 from qbench.backends import onnx_build
-from qbench.backends.base import BuildJob
+from qbench.backends.base import Backend, BuildJob
 from qbench.models.base import Network, NetworkKind
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.recipe import Recipe
 
 RUNTIMES = ("onnxruntime", "openvino")
+
+
+def load(runtime: str) -> Backend:
+    """The backend; skips where its packages are missing."""
+    backend = registry.load("backend", runtime)
+    if reason := backend.missing():
+        pytest.skip(reason)
+    return backend
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -43,8 +51,7 @@ def test_what_no_runtime_of_onnx_files_builds(runtime: str, mode: str, kind: Net
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_packages_that_are_not_there_are_named(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what installs them."""
-    backend = registry.load("backend", runtime)
-    assert backend.missing() is None
+    backend = load(runtime)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     told = str(backend.missing())
     assert told.startswith(f"{' and '.join(backend.packages)} not installed; ")
@@ -86,7 +93,7 @@ def test_fp32_has_the_fast_forms_that_int8_has(
 ) -> None:
     """Else int8 would be called faster by what is none of it. Each runtime gets those that it wants; the framework's
     own quantizer gets the file as it is."""
-    backend = registry.load("backend", runtime)
+    backend = load(runtime)
     mode = "static" if recipe else "fp32"
     inputs = (np.random.default_rng(0).standard_normal((4, 4, 6, 6), np.float32),)
     folder = tmp_path / "build"
@@ -112,7 +119,7 @@ def test_a_layer_in_two_is_the_layer_of_the_file(mode: str, precision: str, tmp_
     sides = [draft.conv("x", "one", 4, 4), draft.add("Relu", [draft.conv("x", "two", 4, 4)], "relu")]
     draft.add("Relu", [draft.conv(draft.add("Concat", sides, "join", axis=1), "last", 8, 4)], "end", outputs=["y"])
     size = ["n", 4, 6, 6]
-    backend, folder = registry.load("backend", "openvino"), tmp_path / "build"
+    backend, folder = load("openvino"), tmp_path / "build"
     folder.mkdir()
     built = backend.build(
         BuildJob(network=Network(kind="onnx", path=save(draft.model({"x": size}, {"y": size}), tmp_path)), mode=mode,

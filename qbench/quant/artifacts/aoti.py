@@ -48,6 +48,7 @@ OPTIONS: dict[str, Any] = {
     "aot_inductor.enable_line_tables": False,  # for debuggers; they would hold the folder too
     "aot_inductor.enable_frame_pointer": False,
     "size_asserts": False,  # checks for debugging, whose messages hold addresses of Python objects
+    "alignment_asserts": False,  # the same, written from torch 2.15 on
 }
 
 _WATCHED = "cpp.enable_kernel_profile"
