@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from optional_packages import needs_openvino
 from short_measurements import PEAK
 from thread_files import THREADS, ask
 
@@ -17,7 +18,13 @@ def _short_races(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread.name)
+@pytest.mark.parametrize(
+    "thread",
+    [
+        pytest.param(thread, marks=[needs_openvino] if thread.code == "refused-elsewhere" else [], id=thread.name)
+        for thread in THREADS
+    ],
+)
 def test_the_cause_of_the_thread_comes_first(thread, tmp_path):
     """In words that name it; ``python tests/benchmarks/check_threads.py`` prints what is said of each."""
     answer = ask(thread, tmp_path / "model.onnx", seconds=0.05)

@@ -25,6 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from optional_packages import needs
 from PIL import Image
 
 from qbench import registry
@@ -332,7 +333,13 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", registry.names("dataset"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[needs("tokenizers", "zoo")] if name == "film-reviews" else [])
+        for name in registry.names("dataset")
+    ],
+)
 class TestContract:
     """What every registered data set keeps."""
 

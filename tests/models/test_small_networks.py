@@ -78,7 +78,9 @@ def test_it_has_so_many_weights_takes_so_much_work_and_is_trained_so(name: str) 
         module(examples(name, 1))
     additions = sum("add" in str(node.target) for node in torch.fx.symbolic_trace(module).graph.nodes)
     weights = sum(weight.numel() for weight in module.parameters())
-    assert (weights, counter.get_total_flops() // 2, additions) == SIZES[name]
+    counts = counter.get_flop_counts()["Global"]  # of attention on a CPU from torch 2.15 on
+    operations = sum(count for operator, count in counts.items() if "scaled_dot_product" not in str(operator))
+    assert (weights, operations // 2, additions) == SIZES[name]
     assert training is not None
     assert astuple(training) == TRAININGS[name]
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_records import int8
 from onnx_networks import Draft, save
+from optional_packages import needs_openvino
 
 from qbench.backends.program import Program
 from qbench.datasets.preprocessing import Preprocessing
@@ -110,7 +111,14 @@ def test_a_call_has_as_many_examples_as_its_answers_need(
     assert (scope["calls"], len(answers)) == (calls, 5)
 
 
-@pytest.mark.parametrize("backend", sorted(name for name in names("backend") if name != "fake"))
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param(name, marks=[needs_openvino] if name == "openvino" else [])  # it reads the file
+        for name in sorted(names("backend"))
+        if name != "fake"
+    ],
+)
 @pytest.mark.parametrize(("mode", "fixed"), [("dynamic", None), ("static", 16)])
 def test_a_script_has_at_most_thirty_lines(tmp_path: Path, backend: str, mode: str, fixed: int | None) -> None:
     """Of every backend, with all that a suite can ask of the examples; it is Python of at most 160 columns."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import helper
+from optional_packages import needs_openvino
 
 from qbench.errors import SuiteError, UsageError
 from qbench.plan.planner import make_plan
@@ -196,7 +197,7 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
         ("{file: a.pth, engine: qnnpack}", "[torch, fbgemm]", ["qnnpack"]),
         ("a.pt", "[torch]", ["x86"]),
         ("a.onnx", "[torch, fbgemm, onnxruntime]", ["onnxruntime"]),
-        ("a.xml", "[torch, onnxruntime, openvino]", ["openvino"]),
+        pytest.param("a.xml", "[torch, onnxruntime, openvino]", ["openvino"], marks=needs_openvino),
     ],
 )
 def test_a_file_runs_where_its_format_does(written, backends, places, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx_networks import Draft, random_inputs, save
+from optional_packages import needs_openvino
 
 from qbench.machine import fingerprint
 from qbench.quant.artifacts import openvino_model
@@ -210,6 +211,7 @@ def test_cpus_that_add_in_16_bits_get_seven_bits_of_keys_and_values(narrow: bool
 
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("joined", [True, False])
+@needs_openvino
 def test_openvino_computes_what_the_file_says(joined: bool, mask: bool, tmp_path: Path) -> None:
     """Within 25 dB of fp32, with a batch of any size and masked scores."""
     draft = attending(joined=joined, mask=mask)

@@ -8,6 +8,7 @@ import onnx_networks
 import pytest
 from onnx_networks import save
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from optional_packages import needs_openvino
 
 from qbench.quant.onnx import onnxruntime_layers, onnxruntime_profile
 
@@ -52,9 +53,9 @@ def test_every_call_has_events_of_its_own(files):
     assert names[0] == names[1] == names[2]
 
 
+@needs_openvino
 def test_openvino_tells_its_nodes_too(files):
     """Float products of an fp32 file, the convolution under its name in the file."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     from qbench.quant.onnx import openvino_layers
 
     profile = openvino_layers.time_nodes(files[0], (X,), threads=1, calls=CALLS)

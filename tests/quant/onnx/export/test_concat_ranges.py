@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_networks import Draft
+from optional_packages import needs_openvino
 from quantized_networks import Quantized, executed, of, run
 
 from qbench.quant.onnx.export import concat_ranges
@@ -45,11 +46,11 @@ def test_a_range_that_is_read_elsewhere_widens_by_two_at_most() -> None:
     assert concat_ranges.ranges(network.graph, network.sites, network.record) == {}
 
 
+@needs_openvino
 def test_openvino_joins_bytes(tmp_path: Path) -> None:
     """OpenVINO runs every convolution and the Concat on bytes and quantizes the input alone in a step of its own; with
     AMX it gives the first convolution signed bytes (its kernel then ends in ``_i8``), without it unsigned ones."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     network = joining()
     write(network.graph, network.sites, network.record, tmp_path / "int8.onnx", runtime="openvino")
     nodes = openvino_model.compile_file(tmp_path / "int8.onnx").get_runtime_model().get_ordered_ops()

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_networks
 import pytest
 from onnx_networks import Draft
+from optional_packages import needs_openvino
 from quantized_networks import Quantized, of, quantized, run
 
 from qbench.quant.artifacts import openvino_model
@@ -116,10 +117,10 @@ def test_its_values_are_those_of_its_record(name: str) -> None:
         assert np.abs(first.astype(np.float64) - other).max() <= 0.05 * np.abs(other).max()
 
 
+@needs_openvino
 def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
     """``x[:, -1]`` is written without a scalar index, for which OpenVINO gave [1, batch, classes] (a GPT)."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = Draft()
     product = draft.add("MatMul", ["x", draft.weight("w", 8, 6)], "product")
     draft.add("Gather", [product, draft.constant("last", np.array(-1, np.int64))], "last_place", outputs=["y"], axis=1)
@@ -135,9 +136,9 @@ def test_one_place_of_a_sequence_keeps_its_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
+@needs_openvino
 def test_pixels_are_repeated_as_bytes(mode: str, tmp_path: Path) -> None:
     """A nearest Resize before a convolution moves bytes, a quarter of the memory; one that mixes pixels has floats."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = Draft()
     small = draft.add("LeakyRelu", [draft.conv("x", "one", 4, 4)], "one_act")
     twice = draft.constant("twice", np.float32([1, 1, 2, 2]))
@@ -153,6 +154,7 @@ def test_pixels_are_repeated_as_bytes(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("height", [6, "height"])
+@needs_openvino
 def test_rows_that_are_gathered_by_windows_load(height: int | str, tmp_path: Path) -> None:
     """Places of two dimensions are written as a list and a Reshape: OpenVINO did not load the file (HaloNet's
     attention), whose convolution has no bias."""
@@ -284,10 +286,10 @@ WRONG_ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", WRONG_ELSEWHERE)
+@needs_openvino
 def test_openvino_gives_what_onnx_runtime_gives_of_its_file(name: str, tmp_path: Path) -> None:
     """It gave others (SQNR 0 to 16 dB) where a file was written as for ONNX Runtime."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = WRONG_ELSEWHERE[name]()
     network = of(draft.model({"x": ["batch", 4, 8, 8]}, {"y": [None] * 4}))
     model = deployed(network)
@@ -299,10 +301,10 @@ def test_openvino_gives_what_onnx_runtime_gives_of_its_file(name: str, tmp_path:
 
 
 @pytest.mark.parametrize(("activation", "kind"), [("Elu", "int8"), ("Relu", "uint8")])
+@needs_openvino
 def test_a_product_of_a_token_beside_signed_values_loads(activation: str, kind: str, tmp_path: Path) -> None:
     """OpenVINO does not load constant bytes with a zero point in front of a product: such a range is symmetric."""
     openvino_model = pytest.importorskip("qbench.quant.artifacts.openvino_model")
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     draft = Draft()
     token = draft.constant("token", np.full((2, 1, 8), 0.3, np.float32))
     tokens = draft.add("Concat", [draft.add(activation, ["x"], "act"), token], "join", axis=1)
@@ -318,6 +320,7 @@ def test_a_product_of_a_token_beside_signed_values_loads(activation: str, kind: 
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize("kind", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"])
 @pytest.mark.parametrize(("shape", "axes"), [((6,), [1]), ((3, 2), [1, 2]), ((3, 2), [-3, -2])])
+@needs_openvino
 def test_what_is_reduced_between_products_keeps_its_scales(
     shape: tuple[int, ...], axes: list[int], kind: str, opset: int, tmp_path: Path
 ) -> None:

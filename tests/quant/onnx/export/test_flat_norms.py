@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_networks import Draft, save
+from optional_packages import needs_openvino
 from quantized_networks import run
 
 from qbench.quant.artifacts import openvino_model
@@ -77,6 +78,7 @@ def test_other_norms_stay(keys: dict) -> None:
     assert flat(graph)[1] == [node.op_type for node in graph.nodes]
 
 
+@needs_openvino
 def test_openvino_runs_it_by_one_kernel(tmp_path: Path) -> None:
     """As it stands OpenVINO makes a mean and a norm of its own of it; flat it is one step. That is why."""
     kinds = []

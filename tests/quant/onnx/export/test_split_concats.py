@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_networks import Draft
+from optional_packages import needs_openvino
 from quantized_networks import Quantized, of, run
 
 from qbench.quant.onnx.export import deploy_openvino, narrow_weights, split_concats
@@ -221,9 +222,9 @@ def test_a_convolution_that_is_not_quantized_as_it_is_stays_whole() -> None:
         assert split_concats.split(network.graph, changed, record, calibration) == (network.graph, changed, record)
 
 
+@needs_openvino
 def test_openvino_adds_the_first_sums_as_the_second_convolution_runs(tmp_path: Path) -> None:
     """Both multiply bytes, nothing is joined, no step of its own adds; the answers are those of ONNX Runtime."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     from qbench.quant.artifacts import openvino_model
     from qbench.quant.onnx import openvino_layers
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_networks import Draft
+from optional_packages import needs_openvino
 from quantized_networks import Quantized, of, run
 
 from qbench.machine import fingerprint
@@ -63,6 +64,7 @@ def test_a_float_convolution_keeps_its_silu() -> None:
     assert swish_apart.set_apart(gated().graph.copy()) == 0
 
 
+@needs_openvino
 def test_the_values_are_the_same(monkeypatch, tmp_path: Path) -> None:
     """ONNX Runtime and OpenVINO give of both forms the same bits, but for the last of a float that OpenVINO's two
     kernels round."""
@@ -79,6 +81,7 @@ def test_the_values_are_the_same(monkeypatch, tmp_path: Path) -> None:
     np.testing.assert_allclose(plain_openvino, apart_openvino, atol=0.02 * float(np.abs(plain).max()))
 
 
+@needs_openvino
 def test_openvino_runs_it_in_a_step_of_its_own(monkeypatch, tmp_path: Path) -> None:
     """With AMX the convolution gives floats, which the gate reads; in the plain form SiLU is part of it."""
     if "amx_int8" not in fingerprint.onednn_isa():
