@@ -336,7 +336,7 @@ EXAMPLES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[needs("tokenizers", "zoo")] if name == "film-reviews" else [])
+        pytest.param(name, marks=[needs("tokenizers", "zoo")] if name in ("docstrings", "film-reviews") else [])
         for name in registry.names("dataset")
     ],
 )
