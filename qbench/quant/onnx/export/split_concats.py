@@ -29,7 +29,6 @@ Array = NDArray[Any]
 KINDS = ("Concat",)
 FIRST = "/signed"  # how the name of the first of two convolutions ends, behind that of the whole
 _FROM_ZERO = ("Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax")
-_BATCH = 16  # calibration examples of one inference, where the file takes any number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,5 +248,5 @@ def _measure(graph: Graph, tensors: Sequence[str], calibration: Sequence[Array])
         file = Path(folder) / "model.onnx"
         model.save(file)
         session = onnxruntime_session.open_session(file)
-        calls = [session.run(None, feed) for feed in onnx_file.Batches(file, tuple(calibration), _BATCH)]
+        calls = [session.run(None, feed) for feed in onnx_file.Batches(file, tuple(calibration))]
     return [float(reached) for reached in np.max(calls, axis=0)]
