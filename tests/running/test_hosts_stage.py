@@ -13,7 +13,8 @@ from qbench.hosts.limited import AVX2
 from qbench.machine import fingerprint
 from qbench.measure.setting import MeasuredSetting
 from qbench.progress.live import Silent
-from qbench.running import build_stage, evaluate_stage, measure_stage, run
+from qbench.record.schema import HostFacts
+from qbench.running import build_stage, evaluate_stage, hosts_stage, measure_stage, run
 from qbench.running.hosts_stage import read_hosts
 from qbench.running.prepare_stage import prepare
 
@@ -116,6 +117,19 @@ def test_the_facts_say_what_kernels_said(planted):
     assert (limited.kind, limited.torch_isa, limited.int8_sums) == ("limited", "AVX2", "16 bits")
     assert "ONEDNN_MAX_CPU_ISA=AVX2" in limited.switches
     assert not context.directory.records()  # nothing was skipped or failed
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "told"),
+    [("predicted", "fp32", True), ("predicted", "static", False), ("limited", "fp32", False)],
+)
+def test_what_is_predicted_of_fp32_are_the_answers_of_this_machine(kind, mode, told):
+    """It adds no products of bytes; a CPU that really runs it says for itself."""
+    facts = HostFacts(kind=kind, int8_sums="16 bits", note="mind")
+    case = SimpleNamespace(variant=SimpleNamespace(mode=mode, recipe=SimpleNamespace(cpus=())), host="avx2")
+    described = hosts_stage._describe_case(facts, case)
+    assert (described == facts) != told
+    assert (described.int8_sums is None, "those of this machine" in described.note) == (told, told)
 
 
 def test_what_is_predicted_is_not_measured(planted, monkeypatch):

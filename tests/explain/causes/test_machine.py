@@ -86,3 +86,11 @@ def test_machine_code_is_for_an_older_cpu_where_the_recipe_names_one():
 def test_amx_is_not_left_out_where_the_timed_core_is_not_known():
     """Nothing could be named for the process to be imported on."""
     assert machine.SMALL_FOR_AMX.propose(situation(amx_tiles=True)) == ()
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("tiles", [True, False, None])
+def test_amx_is_unused_where_no_tiles_were_seen_in_a_pinned_process(tiles: bool | None, pinned: bool) -> None:
+    """With tiles nothing is missing, what was not looked at is not known, and a free process has all cores."""
+    proposed = machine.UNUSED_AMX.propose(situation(amx_tiles=tiles, pinned=pinned, timed_core=1))
+    assert bool(proposed) == (tiles is False and pinned)
