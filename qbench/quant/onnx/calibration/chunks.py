@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ Array = NDArray[Any]
 CHUNK_BYTES = 12 * 2**20
 # Between an example alone and in a pair, of the largest value: other kernels round in another order.
 SAME = 1e-3
-SAMPLE = 2**16  # values of a tensor that are compared for it
 
 
 def stream(session: Any, names: Sequence[str], feeds: Iterable[tuple[int, Feed]], chunker: Chunker) -> Iterator[Chunk]:
@@ -70,43 +69,39 @@ class Chunker:
 
 
 def _examples_in_a_piece(session: Any, names: Sequence[str], feed: Feed, number: int) -> int:
-    """As many as fit; 0 where examples depend on each other. Of each call samples are kept, not all values."""
+    """As many as fit; 0 where examples depend on each other. Outputs are compared a few at a time: those of four
+    examples at once would be the most memory of a calibration."""
 
-    def call(start: int, end: int) -> dict[str, Array]:
-        return infer(session, names, {name: array[start:end] for name, array in feed.items()}, number)
+    def call(asked: Sequence[str], start: int, end: int) -> dict[str, Array]:
+        return infer(session, asked, {name: array[start:end] for name, array in feed.items()}, number)
 
-    size, first, second = 0, {}, {}
-    for name, values in call(0, 1).items():
-        size, first[name] = size + values.nbytes, _Sample.take(values)
-    for name, values in call(1, 2).items():
-        second[name] = _Sample.take(values)
-    for name, pair in call(0, 2).items():
-        if not _independent(first[name], second[name], pair):
+    sizes = {name: values.nbytes for name, values in call(names, 0, 1).items()}
+    for few in _group(sizes):
+        first, second, pair = (call(few, start, end) for start, end in ((0, 1), (1, 2), (0, 2)))
+        if not all(_independent(first[name], second[name], pair[name]) for name in few):
             return 0
-    return max(1, CHUNK_BYTES // max(1, size))
+    return max(1, CHUNK_BYTES // max(1, sum(sizes.values())))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sample:
-    """The shape of an array, and values from all over it."""
+def _group(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """The names in order, as many together as have ``CHUNK_BYTES`` at most, or a single one."""
+    few: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        if few and total + size > CHUNK_BYTES:
+            yield few
+            few, total = [], 0
+        few.append(name)
+        total += size
+    yield few
 
-    shape: tuple[int, ...]
-    values: Array
 
-    @classmethod
-    def take(cls, array: Array) -> _Sample:
-        step = max(1, array.size // SAMPLE) | 1  # odd, else it meets the same few channels
-        return cls(shape=array.shape, values=array.reshape(-1)[::step].copy())
-
-
-def _independent(first: _Sample, second: _Sample, pair: Array) -> bool:
+def _independent(first: Array, second: Array, pair: Array) -> bool:
     """Whether the values of a pair are those of its examples, one behind the other."""
-    if not first.shape or pair.shape != (2 * first.shape[0], *first.shape[1:]) or first.shape != second.shape:
+    if not pair.ndim or pair.shape != (len(first) + len(second), *first.shape[1:]) or first.shape != second.shape:
         return False
-    halves = pair[: first.shape[0]], pair[first.shape[0] :]
-    together = np.concatenate([_Sample.take(half).values for half in halves])
-    apart = np.concatenate([first.values, second.values])
+    apart = np.concatenate([first, second])
     if pair.dtype.kind != "f":
-        return bool(np.array_equal(apart, together))
-    ends = [np.abs(part[np.isfinite(part)]).max(initial=0.0) for part in halves]
-    return bool(np.allclose(apart, together, rtol=0, atol=SAME * float(max(ends, default=0.0)), equal_nan=True))
+        return bool(np.array_equal(apart, pair))
+    largest = float(np.abs(pair).max(initial=0.0, where=np.isfinite(pair)))
+    return bool(np.allclose(apart, pair, rtol=0, atol=SAME * largest, equal_nan=True))

@@ -217,14 +217,6 @@ def cut(monkeypatch: pytest.MonkeyPatch, run: Any, feed: Any, *shapes: Any, most
 BATCH = {"x0": np.arange(10, dtype=np.float32).reshape(5, 2)}
 
 
-def large(x: Any, place: int | None = None) -> Any:
-    """Far more values of an example than are compared; 50 of them, from ``place`` on, are others as two come."""
-    values = np.repeat(x, 200_000, axis=1)
-    if place is not None and len(x) == 2:
-        values[1, place : place + 50] += 1
-    return values
-
-
 @pytest.mark.parametrize(
     ("run", "pieces"),
     [
@@ -241,9 +233,6 @@ def large(x: Any, place: int | None = None) -> Any:
         (lambda x: x.astype(np.int8), [5]),
         (lambda x: np.where(x == 0, np.float32(math.nan), x), [2, 2, 1]),
         (lambda x: np.where(x == 0, np.float32(math.inf), x), [2, 2, 1]),
-        (large, [1] * 5),
-        (lambda x: large(x, 0), [5]),
-        (lambda x: large(x, 399_950), [5]),
     ],
 )
 def test_a_batch_is_cut_where_its_examples_do_not_depend_on_each_other(
@@ -272,6 +261,25 @@ def test_a_batch_stays_whole_where_nothing_can_be_cut(
         raise AssertionError("asked")
 
     assert cut(monkeypatch, run, feed, *shapes) == [len(feed["x0"])]
+
+
+def test_outputs_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a piece may hold, one at least; each of them can tell that examples depend on each other."""
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 16)
+    sizes = {"a": 4, "b": 12, "c": 4, "d": 17, "e": 1}
+    assert list(chunks._group(sizes)) == [["a", "b"], ["c"], ["d"], ["e"]]
+    outputs = {"y": lambda x: x, "z": lambda x: x.repeat(2, axis=1), "last": lambda x: x - x.mean(0)}
+    asked: list[list[str]] = []
+
+    def infer(session: Any, names: Any, part: Any, number: int) -> Any:
+        asked.append(list(names))
+        return {name: outputs[name](part["x0"]) for name in names}
+
+    monkeypatch.setattr(chunks, "infer", infer)
+    for names, pieces in (("y", "z"), [1] * 5), (("y", "z", "last"), [5]):
+        parts = chunks.Chunker().cut(Session(None), names, BATCH, 1)
+        assert [len(part["x0"]) for part in parts] == pieces
+    assert asked[:7] == [["y", "z"], *[["y"]] * 3, *[["z"]] * 3]
 
 
 def test_the_examples_of_a_piece_are_counted_along_the_first_axis() -> None:

@@ -138,9 +138,9 @@ def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest
         chunks, "infer", lambda *args: calls.append(len(args[2]["x"])) or calibration_batches.infer(*args)
     )
     cut = calibration_file.run(made(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
-    assert calls[:3] == [1, 1, 2]
-    assert 1 < max(calls[3:]) < 12
-    assert sum(calls[3:]) == 12
+    assert calls[:4] == [1, 1, 1, 2]  # how large an example is, then whether two are apart
+    assert 1 < max(calls[4:]) < 12
+    assert sum(calls[4:]) == 12
     for key, entry in whole.items():
         for other in (single, cut):
             assert other[key].scale_d == pytest.approx(entry.scale_d, rel=1e-6), key
