@@ -14,7 +14,7 @@ from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.graph.layers import STANDARD
 from qbench.quant.onnx.sites import Record, Scales, Sites
-from qbench.quant.scale_rules import amct_qparams
+from qbench.quant.scale_rules import QParams, amct_qparams
 
 WIDEST = 2.0  # by how much the step of a tensor may widen that is read elsewhere, too: 6 dB of that tensor
 
@@ -27,13 +27,18 @@ def ranges(graph: Graph, sites: Sites, record: Record) -> Record:
         keys.setdefault(site.tensor, []).extend(site.keys)
     scales: dict[str, Scales] = {}
     for tensors in _merge_groups(_concats(graph, sites)):
-        ends = [_ends(record[key]) for tensor in tensors for key in keys[tensor]]
-        common = amct_qparams(min(low for low, _ in ends), max(high for _, high in ends))
+        common = widest([record[key] for tensor in tensors for key in keys[tensor]])
         steps = [record[key].scale_d or 0.0 for name in tensors if _read_elsewhere(graph, name) for key in keys[name]]
         if common.scale <= WIDEST * min(steps, default=common.scale):
             for key in (key for tensor in tensors for key in keys[tensor]):
                 scales[key] = replace(record[key], scale_d=common.scale, offset_d=common.zero_point)
     return scales
+
+
+def widest(scales: Iterable[Scales]) -> QParams:
+    """Of the least range that holds several."""
+    ends = [_ends(each) for each in scales]
+    return amct_qparams(min(low for low, _ in ends), max(high for _, high in ends))
 
 
 def _concats(graph: Graph, sites: Sites) -> Iterator[set[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,8 +87,10 @@ def write(
     floats: Mapping[str, str] = {}
     held = sites
     if runtime == "openvino":
-        deploy = functools.partial(deploy_openvino.deploy, graph, sites, fitted, learned=learned)
-        notes += _save_for_openvino(deploy(narrow=older and narrow_weights, calibration=calibration), file)
+        kept = older and narrow_weights
+        notes += _save_for_openvino(
+            deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=kept, calibration=calibration), file
+        )
     else:
         slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
         floats, held = _save_for_onnxruntime(graph, sites, fitted, file, learned, slow)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.affine import HIGH, LOW
 from qbench.quant.artifacts import onnx_file
 from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx.export import concat_ranges
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.graph.layers import MOVES, STANDARD
 from qbench.quant.onnx.sites import ActivationSite, Record, Scales, Sites
@@ -188,20 +188,13 @@ def _scales_of(split: _Split, sites: Sites, record: Record, furthest: float) -> 
     whole = record[split.join.convolution.name]
     for half in split.halves:
         read = [record[keys[split.join.concat.name, i]] for i in half.positions]
-        widest = _widest(read)
-        scales[half.name] = replace(whole, scale_d=widest.scale_d, offset_d=widest.offset_d)
-        if half.concat is not None:
+        if half.concat is None:
+            scales[half.name] = replace(whole, scale_d=read[0].scale_d, offset_d=read[0].offset_d)
+        else:
+            common = concat_ranges.widest(read)
+            scales[half.name] = replace(whole, scale_d=common.scale, offset_d=common.zero_point)
             scales |= {f"{half.concat}:{i}": each for i, each in enumerate(read)}
     return scales
-
-
-def _widest(scales: Sequence[Scales]) -> Scales:
-    """The scale of a range that holds several; of one its own."""
-    if len(scales) == 1:
-        return scales[0]
-    ends = [((end - (each.offset_d or 0)) * (each.scale_d or 0.0)) for each in scales for end in (LOW, HIGH)]
-    common = amct_qparams(min(ends), max(ends))
-    return Scales(scale_d=common.scale, offset_d=common.zero_point)
 
 
 def _sites_of(split: _Split, sites: Sites) -> Sites:
