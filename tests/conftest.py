@@ -18,7 +18,7 @@ from qbench.process.start import CHILD_VARIABLES
 # in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.
 os.environ.update(CHILD_VARIABLES)
 
-# CI has all extras, a newcomer none: with this the tests run as if these packages were missing.
+# CI has all extras, who has run the README's second command none: packages that this names are as if missing.
 sys.modules.update(dict.fromkeys(os.environ.get("QBENCH_TESTS_WITHOUT", "").split()))
 
 # A test takes the same examples in every clone, whatever ran before it: hypothesis also draws constants of the modules
