@@ -127,8 +127,8 @@ def test_a_run_is_asked_for_as_by_the_command(asked: list[dict[str, Any]], tmp_p
     )
     interrupted = run_folder(tmp_path / "v1", [fp32()])
     assert qbench.run(none) == api.Run(folder=Path("run"), report=None, exit_code=1)
-    made = qbench.run(some, out="there", only="*/fp32/*", resume=interrupted, jobs=2)
-    assert made.report == Path("run/report.html")
+    summary = qbench.run(some, out="there", only="*/fp32/*", resume=interrupted, jobs=2)
+    assert summary.report == Path("run/report.html")
     shown = [{key: call[key] for key in ("suite", "out", "only", "resume", "jobs")} for call in asked]
     assert shown == [
         {"suite": "none", "out": None, "only": None, "resume": None, "jobs": None},

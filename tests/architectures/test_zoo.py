@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from optional_packages import needs_openvino
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -98,9 +99,9 @@ def test_a_network_is_built_by_its_own_tool_too():
     assert found[cells[0]]["sqnr"] > found[cells[1]]["sqnr"] - run.LESS
 
 
+@needs_openvino
 def test_the_last_place_of_a_sequence_is_right_on_openvino():
     """A GPT whose head ends in ``[:, -1]``: OpenVINO gave [1, batch, classes] for its int8 form."""
-    pytest.importorskip("openvino", reason="openvino is not installed; pip install -e '.[openvino]'")
     found = run.outcomes("gpt_tied", ["static/openvino"], jobs=1)["static/openvino"]
     assert found["status"] == "ok", found["reason"]
     assert found["sqnr"] > 20

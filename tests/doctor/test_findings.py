@@ -397,7 +397,7 @@ def test_text_says_what_is_otherwise_than_on_a_good_machine() -> None:
     denied = replace(SEEN, torch_isa=None, mkl_isa=None, amx_granted=False, onnxruntime_amx=False)
     fast = replace(PEAK, core=None, bf16_size=None, fp32_flops_per_second=99.94e9, int8_ops_per_second=99.95e9)
     machine = {**GOOD.machine, "cpu_quota": 1.5, "memory_bytes": None, "isa": None}
-    found = replace(
+    examined = replace(
         GOOD,
         machine=machine,
         inside=denied,
@@ -407,7 +407,7 @@ def test_text_says_what_is_otherwise_than_on_a_good_machine() -> None:
         variables={"OMP_X": "1"},
         preloaded="lib.so",
     )
-    told = text(found).splitlines()
+    told = text(examined).splitlines()
     assert told[5:8] == [
         "as used       oneDNN: Intel AVX-512 with Intel DL Boost",
         "              AMX: denied",

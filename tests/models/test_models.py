@@ -416,11 +416,11 @@ def test_a_batch_of_one_example_is_none(count: int, sizes: list[int]) -> None:
 @pytest.mark.parametrize(("count", "sizes"), [(1, [1]), (3, [3]), (4, [2, 2]), (9, [3, 2, 2, 2]), (12, [3, 3, 3, 3])])
 def test_no_part_of_a_batch_is_a_single_example(count: int, sizes: list[int]) -> None:
     """There are fewer parts then, since BatchNorm cannot train on one."""
-    seen: list[int] = []
+    counts: list[int] = []
     network = nn.Linear(2, 3)
-    with Shards(network, 4, 1, loss=lambda outputs, labels: seen.append(len(labels)) or outputs.sum()) as shards:
+    with Shards(network, 4, 1, loss=lambda outputs, labels: counts.append(len(labels)) or outputs.sum()) as shards:
         assert shards.gradients([torch.ones(count, 2)], torch.zeros(count))[1] is None
-    assert seen == sizes
+    assert counts == sizes
 
 
 @pytest.mark.usefixtures("two_threads")

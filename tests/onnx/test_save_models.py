@@ -24,14 +24,14 @@ def test_the_first_batches_that_hold_enough_examples_are_compared(
     monkeypatch.setattr(save_models, "EXAMPLES", 10)
     graph = Graph(residual_cnn())
     (value,) = declared(graph)
-    made: list[int] = []
+    numbers: list[int] = []
 
     def make() -> Iterator[dict[str, np.ndarray]]:
         for number in range(9):
-            made.append(number)
+            numbers.append(number)
             yield {value.name: np.zeros((size, *value.shape[1:]), np.float32)}
 
-    assert len(list(save_models._first(graph, make))) == len(made) == batches
+    assert len(list(save_models._first(graph, make))) == len(numbers) == batches
     assert len(list(save_models._first(graph, list(make())))) == batches
     assert len(list(save_models._first(graph, list(make())[: batches - 1]))) == batches - 1
 
