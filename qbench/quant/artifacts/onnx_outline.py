@@ -1,4 +1,4 @@
-"""An ONNX file without the values of its weights: what nodes, inputs and outputs it has takes no memory for them."""
+"""An ONNX file without the values of its weights: to know its nodes, inputs and outputs takes no memory for these."""
 
 from __future__ import annotations
 

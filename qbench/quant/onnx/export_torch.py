@@ -145,7 +145,7 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
 def _save(program: Any, file: Path) -> None:
     """Writes what torch's exporter gives as one file, without the places in the Python that its nodes come from: with
     these a comment in the model's file, or another folder, would give other bytes, and an artifact that is the same
-    would not look it. torch itself holds three copies of the weights meanwhile."""
+    would not look it. torch's own way to write one file holds three copies of the weights meanwhile."""
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
 """A convolution of what a Concat joins, as the sum of two: of what reaches below zero, and of what begins there.
 
-Joined, both have one range, so that bytes have a zero point, which OpenVINO's convolutions take off place by place, and
-so do all others that read what is joined. Apart, each has its own range, nothing is copied, and the second convolution
-adds the sums of the first as it goes, if these are bytes (of floats the sum is a step of its own). U-Net, by NNCF's
-file = 1: 1.10 [1.09, 1.11] -> 0.96 [0.94, 0.98], 51.4 -> 53.4 dB (tests/benchmarks/by_hand.py unet --rounds 8).
+Joined, both have one range, so that bytes have a zero point. OpenVINO's convolutions spend time on that: this one, and
+all others that read one of the joined tensors. Apart, each has its own range, nothing is copied, and the second
+convolution adds the sums of the first as it runs, if these are bytes (floats are added in a step of their own). U-Net,
+by NNCF's file = 1: 1.10 [1.09, 1.11] -> 0.96 [0.94, 0.98], 51.4 -> 53.4 dB (tests/benchmarks/by_hand.py unet --rounds 8).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Join:
 @dataclass(frozen=True, kw_only=True)
 class _Half:
     """One of the two convolutions: what it reads, of which inputs of the Concat, and by which node these are joined
-    (None: it is one)."""
+    (None: there is one only)."""
 
     name: str
     weight: str
@@ -139,7 +139,7 @@ def _is_quantized(join: _Join, sites: Sites, record: Record) -> bool:
 
 
 def _rewrite(graph: Graph, join: _Join) -> _Split:
-    """Puts two convolutions and their sum in the place of one, in place; the Concat is left to nobody."""
+    """Puts two convolutions and their sum in the place of one, in place; nothing reads the Concat any more."""
     import onnx
 
     name, (output,) = join.convolution.name, join.convolution.output
