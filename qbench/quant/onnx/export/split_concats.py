@@ -2,8 +2,9 @@
 
 Joined, both have one range, so that bytes have a zero point. OpenVINO's convolutions spend time on that: this one, and
 all others that read one of the joined tensors. Apart, each has its own range, nothing is copied, and the second
-convolution adds the sums of the first as it runs, if these are bytes (floats are added in a step of their own). U-Net,
-by NNCF's file = 1: 1.10 [1.09, 1.11] -> 0.96 [0.94, 0.98], 51.4 -> 53.4 dB (tests/benchmarks/by_hand.py unet --rounds 8).
+convolution adds the sums of the first as it runs, if these are bytes (floats are added in a step of their own). A
+U-Net, by NNCF's file = 1: 1.10 [1.09, 1.11] -> 0.96 [0.94, 0.98], 51.4 -> 53.4 dB (tests/benchmarks/by_hand.py unet
+--rounds 8).
 """
 
 from __future__ import annotations
