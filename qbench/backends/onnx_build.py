@@ -85,6 +85,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
         target=job.recipe.cpus,
         leave_slow_float=job.recipe.first_layer_float is None,
         calibration=job.calibration,
+        mean_inputs=scaled.mean_inputs,
     )
     return replace(
         conversion.with_notes(*scaled.notes, *conversion.notes, *deployed.notes),

@@ -27,10 +27,14 @@ from qbench.quant.onnx.sites import SKIPPED, Record, Scales, Sites, why_nothing
 from qbench.quant.recipe import Recipe
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pydantic import TypeAdapter
+
+    Array = NDArray[Any]
 
 _BATCH = 16  # calibration examples of one inference, where the file takes any number
 _SCALED = "qbench.scaled"  # where the file of ``Scaled`` keeps what is no graph
+_MEAN_INPUT = "qbench.mean_input/"  # how the constants of that file begin that hold mean inputs
 # A suite has no configuration; its sites tell no more of which key of the recipe it was.
 _BY_RECIPE = "skipped by the recipe (skip_layers, first_layer_float or last_layer_float)"
 _ROUNDED = "; what it reads is rounded to int8 all the same, for layers beside or before it"
@@ -40,7 +44,8 @@ _ROUNDED = "; what it reads is rounded to int8 all the same, for layers beside o
 class Scaled:
     """A prepared graph, where it is quantized, and with which scales; ``float_reasons``: layer, as a person knows it,
     -> why it stays float; ``notes``: what a reader must know of the scales; ``original``: the scales of weights before
-    room was made for sums of 16 bits, empty where none was."""
+    room was made for sums of 16 bits, empty where none was; ``mean_inputs``: what layers are given on average
+    (``MeanInputs.means``), empty where biases stay as they are."""
 
     graph: Graph
     sites: Sites
@@ -48,13 +53,16 @@ class Scaled:
     float_reasons: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     original: Record = field(default_factory=dict)
+    mean_inputs: Mapping[str, Array] = field(default_factory=dict)
 
     def save(self, file: Path) -> None:
-        """Writes the graph, which says the rest as metadata."""
+        """Writes the graph, which says the rest as metadata; the mean inputs are constants that nothing reads."""
         records = dict(self.record), dict(self.original)
         facts = _facts().dump_json((self.sites, records, dict(self.float_reasons), self.notes)).decode()
         described = self.graph.copy()
         described.model.metadata_props.add(key=_SCALED, value=facts)
+        for layer, means in self.mean_inputs.items():
+            described.add_constant(f"{_MEAN_INPUT}{layer}", means)
         described.save(file)
 
     @classmethod
@@ -63,7 +71,16 @@ class Scaled:
         graph = Graph.load(file)
         facts = next(entry.value for entry in graph.model.metadata_props if entry.key == _SCALED)
         sites, (record, original), float_reasons, notes = _facts().validate_json(facts)
-        return cls(graph=graph, sites=sites, record=record, float_reasons=float_reasons, notes=notes, original=original)
+        mean_inputs = graph.take_constants(_MEAN_INPUT)
+        return cls(
+            graph=graph,
+            sites=sites,
+            record=record,
+            float_reasons=float_reasons,
+            notes=notes,
+            original=original,
+            mean_inputs=mean_inputs,
+        )
 
 
 def _facts() -> TypeAdapter[tuple[Sites, tuple[dict[str, Scales], dict[str, Scales]], dict[str, str], tuple[str, ...]]]:
@@ -96,6 +113,7 @@ def choose_scales(
             model,
             batches,
             narrow=narrow,
+            mean_inputs=recipe.bias_correction is None,
             threads=1,
             progress=lambda step, count, of: progress(step, 0.3 + 0.5 * (steps.index(step) + count / of) / len(steps)),
         )
@@ -110,6 +128,7 @@ def choose_scales(
         },
         notes=calibrated.warnings,
         original=complete_scales.as_written(calibrated.original),
+        mean_inputs=calibrated.mean_inputs,
     )
 
 

@@ -60,13 +60,18 @@ def test_no_suite_writes_or_reads_the_forms_of_amct(tmp_path: Path, monkeypatch:
 
 
 def test_a_file_gives_back_the_scales_it_was_given(tmp_path: Path) -> None:
-    """Sites, scales to the last bit, reasons and notes of a file are those that were found."""
+    """Sites, scales to the last bit, mean inputs, reasons and notes of a file are those that were found, and the graph
+    has no constant more."""
     found = scaled(tmp_path)
     found.save(tmp_path / "scaled.onnx")
     loaded = Scaled.load(tmp_path / "scaled.onnx")
     assert (loaded.sites, loaded.record) == (found.sites, found.record)
     assert (loaded.float_reasons, loaded.notes) == (found.float_reasons, found.notes)
     assert list(found.float_reasons) == ["point"]
+    assert list(loaded.mean_inputs) == list(found.mean_inputs) == ["stem", "deep", "head"]
+    for layer, means in found.mean_inputs.items():
+        np.testing.assert_array_equal(loaded.mean_inputs[layer], means)
+    assert loaded.graph.constants == found.graph.constants
     assert loaded.graph.outputs == found.graph.outputs == ("y",)
 
 
@@ -133,6 +138,22 @@ def test_each_key_brings_a_static_file_nearer_to_fp32(
     plain = (tmp_path / "int8.onnx").read_bytes()
     assert sqnr(tmp_path, replace(recipe, **keys)) > before + gain
     assert (tmp_path / "int8.onnx").read_bytes() != plain
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_what_layers_are_given_is_kept_only_where_the_recipe_leaves_biases_open(tmp_path: Path, chosen: bool) -> None:
+    """With ``bias_correction: false`` biases stay as they are, with ``true`` they were corrected while calibrating."""
+    assert scaled(tmp_path).mean_inputs
+    assert not scaled(tmp_path, replace(RECIPE, bias_correction=chosen)).mean_inputs
+
+
+@pytest.mark.parametrize("target", [(), ("avx2",)])
+def test_biases_give_back_what_rounded_weights_do_on_average_unless_told_not_to(
+    tmp_path: Path, target: tuple[str, ...]
+) -> None:
+    """By default a file is nearer to fp32 than with the biases as they were, whichever steps its weights have."""
+    recipe = replace(PLAIN, target=target)
+    assert sqnr(tmp_path, recipe) > sqnr(tmp_path, replace(recipe, bias_correction=False)) + 0.2
 
 
 def test_what_made_room_before_adaround_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration import complete_scales
@@ -14,10 +17,12 @@ from qbench.quant.onnx.calibration.collector import Collector
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import weight_steps
 from qbench.quant.onnx.weights.input_samples import InputSamples
+from qbench.quant.onnx.weights.mean_inputs import MeanInputs
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.onnx.weights.weight_steps import CalibrationData, StepProgress
 from qbench.quant.scale_rules import QParams
 
+Array = NDArray[Any]
 CALIBRATE = "calibrate"  # the step that shows the activations to their calibrators
 
 
@@ -26,7 +31,7 @@ class Calibrated:
     """What calibration found. ``examples``: how many, along the first axis of the first input; ``warnings``: what
     looks wrong about the data or the ranges, one line each; ``small``: tensors that a scale would round to zeros, with
     the largest absolute value seen; ``original``: the scales of weights before any was made wider, empty where none was
-    to be."""
+    to be; ``mean_inputs``: as ``MeanInputs.means`` gives them, where they were asked for."""
 
     record: Record
     batches: int
@@ -34,6 +39,7 @@ class Calibrated:
     warnings: tuple[str, ...] = ()
     small: Mapping[str, float] = field(default_factory=dict)
     original: Record = field(default_factory=dict)
+    mean_inputs: Mapping[str, Array] = field(default_factory=dict)
 
 
 def calibrate(
@@ -42,13 +48,15 @@ def calibrate(
     *,
     scales_so_far: Record | None = None,
     narrow: bool = False,
+    mean_inputs: bool = False,
     threads: int = 0,
     progress: StepProgress = lambda *_: None,
 ) -> tuple[CalibrationModel, Calibrated]:
     """Feeds the first ``batch_num`` batches to a calibration model: the model as the steps that its configuration asks
     for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. ``narrow``: weights leave
     room for sums of 16 bits, before AdaRound and bias correction, which are made for the steps that there are: a step
-    that grows afterwards rounds the chosen weights anew. The rest is as in ``calibration_file.run``."""
+    that grows afterwards rounds the chosen weights anew. ``mean_inputs``: what layers are given on average is kept,
+    too. The rest is as in ``calibration_file.run``."""
     data = CalibrationData(batches=batches, threads=threads, progress=progress)
     record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker()
     if {BALANCE, BIAS} & set(todo):
@@ -61,7 +69,8 @@ def calibrate(
         record = narrow_steps(model.graph(), model.sites, record, unrounded=ADAROUND in todo)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
     graph_process.release_memory(model.file)
-    calibrated, params = observe(model, data, chunker, input_samples)
+    inputs = MeanInputs(model.graph(), model.sites) if mean_inputs else None
+    calibrated, params = observe(model, data, chunker, input_samples, inputs)
     completed = complete_scales.complete(record, params, model)
     if input_samples is not None:
         model = weight_steps.rounded(model, completed, input_samples, data)
@@ -88,9 +97,14 @@ def warn_of_small(small: Mapping[str, float], sites: Sites) -> tuple[str, ...]:
 
 
 def observe(
-    model: CalibrationModel, data: CalibrationData, chunker: Chunker, samples: InputSamples | None
+    model: CalibrationModel,
+    data: CalibrationData,
+    chunker: Chunker,
+    samples: InputSamples | None,
+    mean_inputs: MeanInputs | None = None,
 ) -> tuple[Calibrated, dict[str, QParams]]:
-    """One pass: scale and offset of every activation by record key; ``samples`` are shown what they want to see."""
+    """One pass: scale and offset of every activation by record key; ``samples`` and ``mean_inputs`` are shown what they
+    want to see."""
     names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]
     examples, warnings = 0, []
     with Collector(model.sites, threads=data.threads) as collector:
@@ -101,6 +115,8 @@ def observe(
             if samples is not None:
                 shown = chunk.feed | chunk.values
                 samples.add({tensor: shown.pop(tensor) for tensor in samples.tensors})
+            if mean_inputs is not None:
+                mean_inputs.add(chunk.feed | chunk.values)
             large = sum(values.nbytes for values in chunk.values.values()) > CHUNK_BYTES
             collector.add(chunk.batch, chunk.feed | chunk.values)
             chunk.values.clear()
@@ -116,5 +132,6 @@ def observe(
         examples=examples,
         warnings=tuple(warnings),
         small={tensors[layer]: reach for layer, reach in silent.items() if reach},
+        mean_inputs=mean_inputs.means() if mean_inputs is not None else {},
     )
     return calibrated, params

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
+from qbench.quant.onnx.weights import bias_correction
+from qbench.quant.onnx.weights.mean_inputs import find_mean_errors
 from qbench.quant.target import ADD_IN_16_BITS, name_cpus
 from qbench.quant.target import adds_in_16_bits as target_adds_in_16_bits
 from qbench.record.schema import TargetFacts
@@ -59,6 +62,7 @@ def write(
     target: tuple[str, ...] = (),
     leave_slow_float: bool = False,
     calibration: tuple[Array, ...] = (),
+    mean_inputs: Mapping[str, Array] = MappingProxyType({}),
 ) -> Written:
     """Writes the QDQ file that ``runtime`` ("onnxruntime" or "openvino") executes.
 
@@ -69,7 +73,8 @@ def write(
     OpenVINO has its own places and types (``deploy_openvino``), and with AMX a form of its own (``swish_apart``).
     ``original``: the steps of weights before any was widened (None: none was); of the wider ones it is told.
     ``learned``: scales that were trained stay as they are. ``calibration``: examples on which what the runtime computes
-    is held against a simulation; none are needed.
+    is held against a simulation; none are needed. ``mean_inputs``: of layers (``MeanInputs.means``); the mean errors
+    that rounded weights make of them are taken off the biases of ``graph``, in place.
     """
     form = _find_form(runtime)
     here, older = form == "U8U8", form != "S8S8" and target_adds_in_16_bits(target)
@@ -86,14 +91,23 @@ def write(
         overflowing = overflowing or ([] if narrow_weights else _list_widened(for_arm))
     floats: Mapping[str, str] = {}
     held = sites
+    slow = slow_in_int8.find_slow(graph, sites) if runtime != "openvino" and leave_slow_float and form != "S8S8" else {}
+    rounded = replace(sites, weights=tuple(site for site in sites.weights if site.layer not in slow))
+    mean_errors = find_mean_errors(graph, rounded, fitted.record, mean_inputs)
+    bias_correction.subtract(graph, mean_errors)
     if runtime == "openvino":
         kept = older and narrow_weights
         notes += _save_for_openvino(
             deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=kept, calibration=calibration), file
         )
     else:
-        slow = slow_in_int8.find_slow(graph, sites) if leave_slow_float and form != "S8S8" else {}
-        floats, held = _save_for_onnxruntime(graph, sites, fitted, file, learned, slow)
+        settled = _settle(graph, sites, fitted, learned, slow)
+        if left := mean_errors.keys() - {site.layer for site in settled.sites.weights}:
+            bias_correction.subtract(graph, {layer: -mean_errors[layer] for layer in left})
+            again = _settle(graph, settled.sites, fitted, learned, {})
+            settled = replace(again, floats={**settled.floats, **again.floats})
+        settled.graph.save(file)
+        floats, held = settled.floats, settled.sites
         notes += _notes_on_outputs(graph, held)
     if calibration:
         gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
@@ -107,15 +121,6 @@ def _save_for_openvino(deployed: Graph, file: Path) -> tuple[str, ...]:
     apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
     deployed.save(file)
     return (_APART.format(count=apart),) if apart else ()
-
-
-def _save_for_onnxruntime(
-    graph: Graph, sites: Sites, fitted: Fitted, file: Path, learned: bool, slow: Mapping[str, str]
-) -> tuple[Mapping[str, str], Sites]:
-    """Writes the file; which layers are float in it (node -> why), and what it holds in int8."""
-    settled = _settle(graph, sites, fitted, learned, slow)
-    settled.graph.save(file)
-    return settled.floats, settled.sites
 
 
 def adds_in_16_bits(runtime: str, target: tuple[str, ...]) -> bool:

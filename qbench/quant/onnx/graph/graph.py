@@ -165,6 +165,16 @@ class Graph:
         self._initializers[name].Clear()
         tensor_proto.fill(self._initializers[name], name, value)
 
+    def take_constants(self, prefix: str) -> dict[str, Array]:
+        """Takes the initializers out whose names begin so, which nothing reads; by the rest of their names."""
+        names = [name for name in self.constants if name.startswith(prefix)]
+        taken = {name.removeprefix(prefix): tensor_proto.value(self._initializers[name]) for name in names}
+        initializers = self.model.graph.initializer
+        for i in reversed([i for i, tensor in enumerate(initializers) if tensor.name.startswith(prefix)]):
+            del initializers[i]
+        self._index()
+        return taken
+
     def own_constant(self, node: Any, position: int, value: Array) -> str:
         """The name of an initializer with this value for one input of a node: its own, with the new value, where
         nothing else reads it, otherwise a new one. The caller puts it in its place."""

@@ -7,5 +7,6 @@ balance             scales moved from activations into weights
 balance_error       whether that helps
 input_samples       rows of a layer's input
 adaround            rounding that keeps a layer's output
+mean_inputs         what layers are given on average, and the mean error that rounded weights make of it
 bias_correction     the mean error of a layer's output, taken out of its bias
 """

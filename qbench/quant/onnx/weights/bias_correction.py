@@ -8,7 +8,6 @@ E[y_quantized - y] is measured layer by layer, each given its fp32 input, and ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,75 +22,63 @@ Array = NDArray[Any]
 _AXES_ARE_INPUT = 18  # from this opset on ReduceMean takes its axes as an input
 
 
-@dataclass(frozen=True, kw_only=True)
-class Correctable:
-    """A layer whose bias can be corrected. ``bias``: the constant that holds it, None where there is none yet;
-    ``shift``: the output of the error model that gives its mean error, shape (output channels,)."""
+def error_model(graph: Graph, sites: Sites, record: Record) -> tuple[Graph, dict[str, str]]:
+    """The graph whose outputs are the mean errors of its layers over one batch, shape (output channels,), and by layer
+    the name of its own.
 
-    layer: str
-    bias: str | None
-    shift: str
-
-
-def error_model(graph: Graph, sites: Sites, record: Record) -> tuple[Graph, tuple[Correctable, ...]]:
-    """The graph whose outputs are the mean errors of its layers over one batch, and which layer's each is.
-
-    A layer is left out where its input is not quantized, where nothing can hold a bias (a MatMul without an Add), or
-    where that is not a vector of its own.
+    A layer is left out where its input is not quantized, and where nothing can hold a bias (``find_bias``).
     """
     both = graph.copy()
     keys = {place: key for site in sites.activations for key, place in site.keys.items()}
-    layers, quantized = [], {}
+    shifts, quantized = {}, {}
     for site in sites.weights:
         key = keys.get((site.layer, 0))
-        correctable, bias = _bias_of(graph, graph.node(site.layer))
-        if key is None or not correctable:
+        if key is None or find_bias(graph, graph.node(site.layer)) is None:
             continue
         node, scales = both.node(site.layer), record[key]
         place = (node.input[0], scales.scale_d, scales.offset_d)
         if place not in quantized:
             quantized[place] = _fake_quantize(both, node.input[0], scales)
-        shift = _mean_error(both, node, quantized[place], _fake_weight(graph, site, record[site.layer]))
-        layers.append(Correctable(layer=site.layer, bias=bias, shift=shift))
+        shifts[site.layer] = _mean_error(both, node, quantized[place], _fake_weight(graph, site, record[site.layer]))
     del both.model.graph.output[:]
-    for corrected_layer in layers:
-        both.model.graph.output.append(_vector(corrected_layer.shift))
-    return both, tuple(layers)
+    both.model.graph.output.extend(_vector(name) for name in shifts.values())
+    return both, shifts
 
 
-def corrected(graph: Graph, layers: tuple[Correctable, ...], shifts: Mapping[str, Array]) -> Graph:
-    """A copy of the graph with every bias less its layer's mean error (``shifts``, by ``Correctable.shift``)."""
-    changed = graph.copy()
-    for corrected_layer in layers:
-        shift = np.asarray(shifts[corrected_layer.shift], np.float32)
-        if corrected_layer.bias is not None:
-            bias = changed.constant(corrected_layer.bias)
-            assert bias is not None, corrected_layer.bias
-            changed.set_constant(corrected_layer.bias, (bias - shift).astype(bias.dtype))
-            continue
-        name = changed.add_constant(f"{corrected_layer.layer}_bias", -shift)
-        with changed.editing() as nodes:
-            node = next(node for node in nodes if node.name == corrected_layer.layer)
-            del node.input[2:]
-            node.input.append(name)
-    return changed
+def subtract(graph: Graph, shifts: Mapping[str, Array]) -> None:
+    """Takes so much off the outputs of layers, by layer and output channel, in place: off their biases, which
+    ``find_bias`` has told of."""
+    with graph.editing():
+        for layer, shift in shifts.items():
+            place = find_bias(graph, graph.node(layer))
+            assert place is not None, layer
+            node, position = place
+            there = position < len(node.input)
+            bias = graph.constant(node.input[position]) if there and node.input[position] else None
+            value = -shift.astype(np.float32) if bias is None else (bias - shift).astype(bias.dtype)
+            own_name = graph.own_constant(node, position, value)
+            if there:
+                node.input[position] = own_name
+            else:
+                node.input.append(own_name)
 
 
-def _bias_of(graph: Graph, node: Any) -> tuple[bool, str | None]:
-    """Whether a layer's bias can be corrected, and the constant that holds it (None: it can get one)."""
+def find_bias(graph: Graph, node: Any) -> tuple[Any, int] | None:
+    """The node and the position among its inputs that hold the bias of a layer, or can: of a product the Add that alone
+    reads it. None where there is none such, or what is added is no constant vector."""
     if node.op_type == "MatMul":
         readers = graph.readers(node.output[0])
         if len(readers) != 1 or readers[0][0].op_type != "Add" or graph.is_output(node.output[0]):
-            return False, None
-        name = readers[0][0].input[1 - readers[0][1]]
-    elif len(node.input) > 2 and node.input[2]:
-        name = node.input[2]
+            return None
+        place = readers[0][0], 1 - readers[0][1]
+    elif node.op_type == "Gemm" and any(attribute(node, key, 1.0) != 1.0 for key in ("alpha", "beta")):
+        return None
     else:
-        return True, None
-    value = graph.constant(name)
-    if value is None or graph.maker(name) is not None or len(graph.readers(name)) != 1:
-        return False, None
-    return value.shape == (_channels(graph, node),), name
+        place = node, 2
+        if len(node.input) < 3 or not node.input[2]:
+            return place
+    value = graph.constant(place[0].input[place[1]])
+    return place if value is not None and value.shape == (_channels(graph, node),) else None
 
 
 def _channels(graph: Graph, node: Any) -> int:

@@ -97,6 +97,20 @@ def rows(node: Any, shape: tuple[int, ...], x: Array, examples: Array, places: A
     return np.where(inside[:, None, :], values, np.float32(0)).reshape(places.size, -1).astype(np.float32)
 
 
+def mean_row(node: Any, shape: tuple[int, ...], x: Array) -> Array:
+    """The mean of what ``rows`` gives for all outputs of all examples of ``x``, float64: (groups, inputs of a row)."""
+    if not _is_conv(node):
+        row: Array = x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)
+        return row[None]
+    mean: Array = x.mean(axis=0, dtype=np.float64)
+    for axis, count in enumerate(_outputs(node, shape, x.shape)):
+        taps, exist = _taps(node, shape, x.shape[2:], axis, np.arange(count))
+        shares = np.zeros((shape[2 + axis], x.shape[2 + axis]))  # of the outputs, for which a weight meets an input
+        np.add.at(shares, (np.arange(shape[2 + axis])[None], taps), exist / count)
+        mean = np.tensordot(mean, shares, (1, 1))  # an axis of inputs goes, one of the kernel comes behind the others
+    return mean.reshape(int(attribute(node, "group", 1)), -1)
+
+
 def arrange(node: Any, weight: Array) -> Array:
     """The weight as (groups, outputs of a group, inputs of a row)."""
     if not _is_conv(node):

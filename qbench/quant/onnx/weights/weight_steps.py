@@ -190,18 +190,17 @@ def bias_corrected(
     """The model with its biases corrected for the scales of a complete record, rewritten;
     ``chunker``: how the pass over the activations cut the data."""
     graph = model.graph()
-    errors, layers = bias_correction.error_model(graph, model.sites, record)
-    if not layers:
+    errors, names = bias_correction.error_model(graph, model.sites, record)
+    if not names:
         return model.rewrite(graph, BIAS, record)
     sums: dict[str, Array] = {}
     examples = 0
     with tempfile.TemporaryDirectory(dir=model.file.parent) as folder:
         file = Path(folder) / "errors.onnx"
         errors.save(file)
-        names = [layer.shift for layer in layers]
-        for chunk in data.over(file, names, batch_num=model.config.batch_num, step=BIAS, chunker=chunker):
+        for chunk in data.over(file, names.values(), batch_num=model.config.batch_num, step=BIAS, chunker=chunker):
             examples += chunk.examples
             for name, mean in chunk.values.items():
                 sums[name] = sums.get(name, 0.0) + mean.astype(np.float64) * chunk.examples
-    shifts = {name: total / examples for name, total in sums.items()}
-    return model.rewrite(bias_correction.corrected(graph, layers, shifts), BIAS, record)
+    bias_correction.subtract(graph, {layer: sums[name] / examples for layer, name in names.items()})
+    return model.rewrite(graph, BIAS, record)

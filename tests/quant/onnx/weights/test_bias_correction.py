@@ -144,25 +144,81 @@ def test_matrix_products(tmp_path: Path, opset: int) -> None:
 
 
 def test_what_cannot_be_corrected_is_left_out() -> None:
-    """A bias that another layer reads too stays; so does that of a layer whose input is not quantized."""
+    """A layer whose input is not quantized stays as it is, and a product that nothing with a bias reads."""
+    network = graph(LINEAR.format(opset=17), LINEAR_CONSTANTS)
+    sites = find(network, config(network))
+    record = dict.fromkeys(("first", "second"), _scales())
+    assert list(bias_correction.error_model(network, sites, record)[1]) == ["first"]
+    without = replace(sites, activations=())
+    assert bias_correction.error_model(network, without, record)[1] == {}
+
+
+def test_a_bias_that_two_layers_read_becomes_one_of_each() -> None:
+    """What is taken off one of them changes the other by nothing."""
     text = (
         '<ir_version: 8, opset_import: ["" : 17]>\n'
-        "two (float[n,3,8,8] x) => (float[n,3,8,8] y, float[n,3,8,8] z, float[n,3,8,8] u) {\n"
-        "  [one] y = Conv (x, w, b)\n  [two] z = Conv (x, v, b)\n  [three] u = Conv (x, t, c)\n}"
+        "two (float[n,3,8,8] x) => (float[n,3,8,8] y, float[n,3,8,8] z) {\n"
+        "  [first] y = Conv (x, w, b)\n  [second] z = Conv (x, v, b)\n}"
     )
-    shapes: dict[str, Any] = dict.fromkeys("wvt", (3, 3, 1, 1)) | {"b": (3,), "c": (3,)}
-    network = graph(text, shapes)
-    sites = find(network, config(network))
-    record = dict.fromkeys(("one", "two", "three"), _scales())
-    assert [entry.layer for entry in bias_correction.error_model(network, sites, record)[1]] == ["three"]
-    without = replace(sites, activations=())
-    assert bias_correction.error_model(network, without, record)[1] == ()
+    network = graph(text, {"w": (3, 3, 1, 1), "v": (3, 3, 1, 1), "b": (3,)})
+    before = values(network, {"x": DATA[0]}, "y", "z")
+    bias_correction.subtract(network, {"first": np.array([1.0, 2.0, 3.0])})
+    after = values(network, {"x": DATA[0]}, "y", "z")
+    np.testing.assert_allclose((before[0] - after[0])[0, :, 0, 0], [1, 2, 3], atol=1e-5)
+    np.testing.assert_array_equal(before[1], after[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "shape"),
+    [
+        ("[first] a = MatMul (x, w)\n  [shift] y = Add (a, b)", (1, 4)),  # no vector
+        ("[first] a = MatMul (x, w)\n  [shift] y = Add (a, a)", (4,)),  # no constant
+        ("[first] a = MatMul (x, w)\n  [shift] y = Mul (a, b)", (4,)),
+        ("[first] y = MatMul (x, w)", (4,)),
+        ("[first] y = Gemm <alpha: float = 2.0> (x, w, b)", (4,)),
+        ("[first] y = Gemm <beta: float = 2.0> (x, w, b)", (4,)),
+        ("[first] y = Gemm (x, w, b)", (1, 4)),
+    ],
+)
+def test_a_layer_without_a_vector_that_is_added_as_it_is_has_no_bias(line: str, shape: tuple[int, ...]) -> None:
+    """A product has none unless an Add of a constant vector alone reads it; a Gemm has none whose factors would scale
+    what is taken off."""
+    text = f'<ir_version: 8, opset_import: ["" : 17]>\nlinear (float[n,3] x) => (float[n,4] y) {{\n  {line}\n}}'
+    network = graph(text, {"w": (3, 4), "b": shape})
+    assert bias_correction.find_bias(network, network.node("first")) is None
+
+
+def test_a_product_that_is_an_output_or_read_twice_has_no_bias() -> None:
+    """Whoever else reads it would get another value."""
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]>\n'
+        "linear (float[n,3] x) => (float[n,4] y, float[n,4] {second}) {{\n"
+        "  [first] a = MatMul (x, w)\n  [shift] y = Add (a, b)\n{line}}}"
+    )
+    for second, line in (("a", ""), ("z", "  [other] z = Relu (a)\n")):
+        network = graph(text.format(second=second, line=line), {"w": (3, 4), "b": (4,)})
+        assert bias_correction.find_bias(network, network.node("first")) is None
+
+
+def test_a_product_keeps_the_order_of_its_sum() -> None:
+    """The vector may stand on either side of the Add."""
+    text = '<ir_version: 8, opset_import: ["" : 17]>\nlinear (float[n,3] x) => (float[n,4] y) {{\n' + (
+        "  [first] a = MatMul (x, w)\n  [shift] y = Add ({added})\n}}"
+    )
+    for added, position in (("a, b", 1), ("b, a", 0)):
+        network = graph(text.format(added=added), {"w": (3, 4), "b": (4,)})
+        node, place = bias_correction.find_bias(network, network.node("first")) or (None, -1)
+        assert (getattr(node, "name", ""), place) == ("shift", position)
+        before = values(network, {"x": np.ones((2, 3), np.float32)}, "y")[0]
+        bias_correction.subtract(network, {"first": np.array([1.0, 2.0, 3.0, 4.0])})
+        after = values(network, {"x": np.ones((2, 3), np.float32)}, "y")[0]
+        np.testing.assert_allclose(before - after, [[1, 2, 3, 4]] * 2, atol=1e-5)
 
 
 def _scales() -> Any:
     from qbench.quant.onnx.sites import Scales
 
-    return Scales(scale_d=0.1, offset_d=0, scale_w=(0.1, 0.1, 0.1), offset_w=(0, 0, 0))
+    return Scales(scale_d=0.1, offset_d=0, scale_w=(0.1,), offset_w=(0,))
 
 
 def test_the_correction_is_made_once(tmp_path: Path) -> None:
@@ -185,9 +241,9 @@ def test_a_layer_without_a_bias_gets_one_in_the_place_of_an_empty_name() -> None
     network = graph(text, {"w": (4, 3, 1, 1)})
     network.node("only").input.append("")
     network.reindex()
-    layer = bias_correction.Correctable(layer="only", bias=None, shift="s")
     shift = np.arange(4, dtype=np.float32)
-    changed = bias_correction.corrected(network, (layer,), {"s": shift})
+    changed = network.copy()
+    bias_correction.subtract(changed, {"only": shift})
     assert len(changed.node("only").input) == 3
     (before,), (after,) = (values(each, {"x": DATA[0]}, "y") for each in (network, changed))
     np.testing.assert_allclose(before - after, np.broadcast_to(shift.reshape(1, -1, 1, 1), before.shape), atol=1e-5)
