@@ -19,7 +19,9 @@ from qbench.quant.onnx.export import deploy_model, deploy_openvino, narrow_weigh
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Scales
+from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.recipe import Recipe
+from qbench.quant.sqnr import measure_sqnr
 
 
 def deployed(made: Quantized, *, learned: bool = False) -> Graph:
@@ -343,3 +345,55 @@ def test_what_is_reduced_between_products_keeps_its_scales(
     outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
     assert outputs.shape == expected.shape
     assert 10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()) > 20
+
+
+def pooled(channels: int, activation: str, **attributes: Any) -> Quantized:
+    """A convolution, a pool of what it gives, and a convolution of that."""
+    draft = Draft()
+    x = draft.add(activation, [draft.conv("x", "first", 4, channels, 3)], "act")
+    x = draft.add("AveragePool", [x], "pool", **attributes)
+    return of(
+        draft.model({"x": ["batch", 4, 16, 16]}, {draft.conv(x, "last", channels, 4, 1): ["batch", 4, None, None]})
+    )
+
+
+@needs_openvino
+@pytest.mark.parametrize("activation", ["LeakyRelu", "Relu"])
+@pytest.mark.parametrize("counted", [0, 1])
+def test_a_pool_that_counts_its_padding_counts_zeros(tmp_path: Path, activation: str, counted: int) -> None:
+    """Where zero is not the byte 0 OpenVINO would pad with something else: the pool then takes floats. Its outputs are
+    those of a simulation."""
+    made = pooled(8, activation, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=counted)
+    made = replace(made, record=narrow_steps(made.graph, made.sites, made.record))
+    file = tmp_path / "model.onnx"
+    deploy_model.write(made.graph, made.sites, made.record, file, runtime="openvino")
+    executed = openvino_model.run(openvino_model.compile_file(file), tuple(made.feed.values()))
+    simulated = run(fake_quant(made.graph, made.sites, made.record), made.feed)[0]
+    assert measure_sqnr(simulated, executed) > 25
+    model = Graph.load(file)
+    (pool,) = (node for node in model.nodes if node.op_type == "AveragePool")
+    reads_bytes = model.maker(pool.input[0]).op_type == "DequantizeLinear"
+    assert reads_bytes == (not counted or activation == "Relu")
+
+
+@needs_openvino
+@pytest.mark.parametrize("activation", ["LeakyRelu", "Relu"])
+@pytest.mark.parametrize(
+    ("channels", "window", "reads_bytes"),
+    [(3, 8, False), (15, 8, False), (3, 4, True), (15, 4, True), (16, 8, True), (16, 16, True)],
+)
+def test_a_pool_of_few_channels_and_a_large_window_takes_floats(
+    tmp_path: Path, channels: int, window: int, reads_bytes: bool, activation: str
+) -> None:
+    """With AVX2 alone OpenVINO has no kernel for their bytes, or a wrong one for one example. Each example by itself
+    gives what is simulated."""
+    made = pooled(channels, activation, kernel_shape=[window] * 2, strides=[window] * 2)
+    made = replace(made, record=narrow_steps(made.graph, made.sites, made.record))
+    file = tmp_path / "model.onnx"
+    deploy_model.write(made.graph, made.sites, made.record, file, runtime="openvino")
+    compiled, (x,) = openvino_model.compile_file(file), made.feed.values()
+    executed = np.concatenate([openvino_model.run(compiled, (x[i : i + 1],)) for i in range(len(x))])
+    assert measure_sqnr(run(fake_quant(made.graph, made.sites, made.record), made.feed)[0], executed) > 25
+    model = Graph.load(file)
+    (pool,) = (node for node in model.nodes if node.op_type == "AveragePool")
+    assert (model.maker(pool.input[0]).op_type == "DequantizeLinear") == reads_bytes
