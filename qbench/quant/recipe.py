@@ -18,6 +18,7 @@ TRAINING = (
 )
 # What static quantization to ONNX alone does.
 ONNX_STATIC = ("balance", "adaround", "bias_correction")
+OPEN_UNLESS_SET = ("bias_correction",)  # of these, what ``false`` says is something else than what is left out
 # Fields that came later: where a recipe leaves them open, its key is what it was before.
 _LATER = (
     *("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),
@@ -45,8 +46,9 @@ class Recipe:
     network is rewritten into an equal one that quantizers match. ``framework_default``: the framework's own recipe,
     untouched, but ``float_joins``: what one scale cannot hold is joined in float (None: in qbench's recipes alone).
     ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
-    rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error (these
-    three: static, flow ``onnx``).
+    rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error, measured
+    with rounded weights and inputs, or nothing (None: what rounded weights make of the mean inputs; these three:
+    static, flow ``onnx``).
     ``bits`` of a weight, ``group`` (inputs that share a scale, or ``channel``) and ``arithmetic`` (``int8`` or
     ``fp32``) are those of weight_only.
     ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).

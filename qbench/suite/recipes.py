@@ -18,7 +18,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo, WithJsonSchema
 
 from qbench.models.base import OWN_FILE
-from qbench.quant.recipe import AUTO, DEFAULT, FLOAT_JOINS, FRAMEWORK_DEFAULT, OF_WEIGHTS, ONNX_STATIC, Recipe
+from qbench.quant.recipe import (
+    AUTO,
+    DEFAULT,
+    FLOAT_JOINS,
+    FRAMEWORK_DEFAULT,
+    OF_WEIGHTS,
+    ONNX_STATIC,
+    OPEN_UNLESS_SET,
+    Recipe,
+)
 from qbench.quant.target import without_native
 from qbench.suite import messages
 from qbench.suite.targets import Target
@@ -66,7 +75,9 @@ class RecipeKeys(Section):
         None, description="static, flow onnx: exponent that moves difficulty from activations to weights (SmoothQuant)."
     )
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
-    bias_correction: Yes | None = Field(None, description="static, flow onnx: biases give back the mean error.")
+    bias_correction: Yes | None = Field(
+        None, description="static, flow onnx: biases give back the measured mean error."
+    )
     embeddings: Yes | None = Field(None, description="dynamic: tables of Embedding as bytes, as in `quantize`.")
     bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
     group: Group | None = Field(None, description="weight_only: consecutive inputs that share a scale.")
@@ -87,7 +98,7 @@ class RecipeChoice:
             floats = self.name == FLOAT_JOINS or bool(dict(self.keys).get("float_joins"))
             return replace(untouched, canonicalize=False, clip_ranges=False, float_joins=floats or None)
         # One that is switched off is left out: it is the same artifact, under the same key of the cache.
-        keys: dict[str, Any] = {key: (value or None) if key in ONNX_STATIC else value for key, value in self.keys}
+        keys: dict[str, Any] = {key: None if _is_off(key, value) else value for key, value in self.keys}
         chosen = replace(recipe, name=self.name, **keys)
         return chosen if chosen.target is None else replace(chosen, target=without_native(chosen.target))
 
@@ -100,7 +111,7 @@ class RecipeChoice:
     @property
     def of_static_onnx(self) -> tuple[str, ...]:
         """The keys that it sets and that only static quantization to ONNX has."""
-        return tuple(key for key, value in self.keys if key in ONNX_STATIC and value)
+        return tuple(key for key, value in self.keys if key in ONNX_STATIC and not _is_off(key, value))
 
     @property
     def of_weights(self) -> tuple[str, ...]:
@@ -111,6 +122,11 @@ class RecipeChoice:
     def own_qconfig(self) -> bool:
         """Whether it takes the network's own qconfig."""
         return dict(self.keys).get("qconfig") is not None
+
+
+def _is_off(key: str, value: Any) -> bool:
+    """Whether a key of static quantization to ONNX is set to what it is without."""
+    return key in ONNX_STATIC and not value and (value is None or key not in OPEN_UNLESS_SET)
 
 
 def _read_choices(value: Any, info: ValidationInfo) -> tuple[RecipeChoice, ...]:

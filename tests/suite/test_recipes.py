@@ -123,18 +123,24 @@ def test_a_networks_own_qconfig_is_for_the_torch_engines():
 
 def test_what_static_onnx_alone_does_is_no_case_elsewhere():
     """Balance, AdaRound and bias correction are for static variants of ONNX Runtime and OpenVINO: elsewhere the recipe
-    is no case, and a note names the key; one that is switched off is the default."""
+    is no case, and a note names the key; one that is switched off is the default, unless the default has some of it."""
     read = suite(
-        "[default, {balance: 0.5, bias_correction: true, name: smooth}, {adaround: [true, false]}]",
+        "[default, {balance: 0.5, bias_correction: true, name: smooth}, {adaround: [true, false]}, "
+        "{bias_correction: false, name: plain}]",
         modes="[dynamic, static]",
         backends="[x86, onnxruntime]",
     )
     made = plan(read)
     cases = [case.case for case in made.cases]
-    assert [case.id for case in cases if case.variant.recipe.name in ("smooth", "adaround", "no-adaround")] == [
+    assert [
+        case.id for case in cases if case.variant.recipe.name in ("smooth", "adaround", "no-adaround", "plain")
+    ] == [
         "digits-cnn/static@smooth/onnxruntime/t1/b1",
         "digits-cnn/static@adaround/onnxruntime/t1/b1",
+        "digits-cnn/static@plain/onnxruntime/t1/b1",
     ]
+    (plain,) = (case.variant.recipe for case in cases if case.variant.recipe.name == "plain")
+    assert plain.bias_correction is False  # what is left out corrects what rounded weights do
     said = " ".join(made.notes)
     why = "balance and bias_correction are for static on onnxruntime and openvino alone"
     for modes in ("x86: dynamic, static", "onnxruntime: dynamic"):

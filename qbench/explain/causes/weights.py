@@ -73,7 +73,7 @@ class MeanError(Cause):
         """Biases that give the mean error back."""
         if not _is_scaled_here(situation) or situation.case.variant.recipe.bias_correction:
             return ()
-        text = "biases give back the mean error that rounding leaves"
+        text = "biases give back the mean error that rounded weights and inputs leave"
         return (self.counterfactual(text, Change(recipe={"bias_correction": True})),)
 
 
