@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx_networks
 import pytest
+from calibration_models import graph
 from onnx_networks import Draft
 from optional_packages import needs_openvino
 from quantized_networks import Quantized, of, quantized, run
 
 from qbench.quant.artifacts import openvino_model
-from qbench.quant.onnx import static
+from qbench.quant.onnx import attention, static
 from qbench.quant.onnx.export import deploy_model, deploy_openvino, narrow_weights
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
@@ -343,3 +344,234 @@ def test_what_is_reduced_between_products_keeps_its_scales(
     outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
     assert outputs.shape == expected.shape
     assert 10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()) > 20
+
+
+# --- how single nodes are written -------------------------------------------------------------------------------------
+
+
+def changed(
+    change: Any, *lines: str, inputs: str = "float[n,4,8] x", output: str = "float[n,a,b] y", **held: Any
+) -> Graph:
+    """A graph after one of the changes."""
+    text = (
+        f'<ir_version: 8, opset_import: ["" : 17, "own" : 1]>\nnet ({inputs}) => ({output}) {{\n'
+        + "\n".join(lines)
+        + "\n}"
+    )
+    network = graph(text, held)
+    change(network)
+    return network
+
+
+def kinds(network: Graph) -> list[str]:
+    return [node.op_type for node in network.nodes]
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "GlobalMaxPool"])
+def test_an_extreme_is_read_twice(kind: str) -> None:
+    """By a Max of it and itself, under the old name."""
+    network = changed(deploy_openvino.read_extremes_twice, f"[e] e = {kind} (x)", "[r] y = Relu (e)")
+    assert kinds(network) == [kind, "Max", "Relu"]
+    first, twice, _ = network.nodes
+    assert list(twice.input) == [first.output[0]] * 2
+    assert twice.output[0] == "e"
+
+
+@pytest.mark.parametrize("line", ["[e] e = ReduceMean (x)", "[e] e = own.ReduceMax (x)", "[e] e = MaxPool (x)"])
+def test_other_reductions_are_read_as_they_are(line: str) -> None:
+    """A mean is no value of its own, an operator of another domain is not known."""
+    assert len(changed(deploy_openvino.read_extremes_twice, line, "[r] y = Relu (e)").nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "index", "kind", "dimensions"),
+    [
+        ("[g] y = Gather (x, i)", np.int64(1), "Squeeze", [0]),
+        ("[g] y = Gather <axis: int = 2> (x, i)", np.int64(1), "Squeeze", [2]),
+        ("[g] y = Gather <axis: int = 1> (x, i)", np.int64([[0, 1]]), "Reshape", [0, 1, 2, 8]),
+        ("[g] y = Gather (x, i)", np.int64([[0, 1]]), "Reshape", [1, 2, 4, 8]),
+    ],
+)
+def test_places_are_gathered_as_a_list(line: str, index: Any, kind: str, dimensions: list[int]) -> None:
+    """And take their form behind it; the output keeps its name."""
+    network = changed(deploy_openvino.keep_rank, line, i=index)
+    gather, behind = network.nodes
+    assert network.constant(gather.input[1]).tolist() == index.reshape(-1).tolist()
+    assert (behind.op_type, behind.output[0], behind.input[0]) == (kind, "y", gather.output[0])
+    assert network.constant(behind.input[1]).tolist() == dimensions
+
+
+@pytest.mark.parametrize(
+    ("line", "index", "inputs"),
+    [
+        ("[g] y = Gather (x, i)", np.int64([1, 2]), "float[n,4,8] x"),
+        ("[g] y = own.Gather (x, i)", np.int64(1), "float[n,4,8] x"),
+        ("[g] y = GatherElements (x, i)", np.int64([[[0]]]), "float[n,4,8] x"),
+        ("[g] y = Gather (x, k)", np.int64(1), "float[n,4,8] x, int64 k"),
+        ("[g] y = Gather (x, i)", np.int64([[0, 1]]), "float[n,a,b] x"),
+    ],
+)
+def test_other_places_are_gathered_as_they_are(line: str, index: Any, inputs: str) -> None:
+    """A list, one that is computed, and where sizes behind it are open."""
+    network = changed(deploy_openvino.keep_rank, line, "[k] z = Identity (i)", inputs=inputs, i=index)
+    assert len(network.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "axes"),
+    [
+        ("[r] y = ReduceMean <axes: ints = [1], keepdims: int = 0> (x)", [1]),
+        ("[r] y = ReduceMax <axes: ints = [-1, 0], keepdims: int = 0> (x)", [-1, 0]),
+        ("[r] y = ReduceSum <keepdims: int = 0> (x, i)", [1, 2]),
+    ],
+)
+def test_a_reduction_keeps_its_dimensions_before_they_go(line: str, axes: list[int]) -> None:
+    """Wherever its axes stand."""
+    network = changed(deploy_openvino.keep_reduced, line, i=np.int64([1, 2]))
+    reduce, squeeze = network.nodes
+    assert [attr.i for attr in reduce.attribute if attr.name == "keepdims"] == [1]
+    assert (squeeze.op_type, squeeze.input[0], squeeze.output[0]) == ("Squeeze", reduce.output[0], "y")
+    assert network.constant(squeeze.input[1]).tolist() == axes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[r] y = ReduceMean <axes: ints = [1]> (x)",
+        "[r] y = ReduceMean <axes: ints = [1], keepdims: int = 1> (x)",
+        "[r] y = ReduceMean <keepdims: int = 0> (x)",
+        "[r] y = ReduceSum <keepdims: int = 0> (x, k)",
+        "[r] y = ReduceSum <keepdims: int = 0> (x, i)",
+        "[r] y = ReduceProd <axes: ints = [1], keepdims: int = 0> (x)",
+        "[r] y = own.ReduceMean <axes: ints = [1], keepdims: int = 0> (x)",
+    ],
+)
+def test_other_reductions_keep_their_form(line: str) -> None:
+    """Those that keep dimensions, and those whose axes are computed or not named."""
+    inputs = "float[n,4,8] x, int64[a] k"
+    assert len(changed(deploy_openvino.keep_reduced, line, inputs=inputs, i=np.zeros(0, np.int64)).nodes) == 1
+
+
+IMAGE = {"inputs": "float[n,4,8,8] x", "output": "float[n,a,b,c] y"}
+SCALED = "[w] w = DequantizeLinear (q, s, z)"
+BYTES = {"q": np.ones((6, 2, 1, 1), np.int8), "s": np.float32(0.5), "z": np.int8(0)}
+
+
+def added(network: Graph, name: str = "y") -> Any:
+    """What is added to make a tensor; None for nothing."""
+    maker = network.maker(name)
+    return network.constant(maker.input[1]) if maker is not None and maker.op_type == "Add" else None
+
+
+@pytest.mark.parametrize("bias", [np.arange(6, dtype=np.float32), np.zeros(6, np.float32)])
+def test_the_bias_of_a_convolution_is_added_behind_it(bias: Any) -> None:
+    """For each channel; one of zeros is tiny."""
+    network = changed(
+        deploy_openvino.own_biases, "[c] y = Conv <group: int = 2> (x, w, b)", w=(6, 2, 1, 1), b=bias, **IMAGE
+    )
+    assert kinds(network) == ["Conv", "Add"]
+    assert len(network.node("c").input) == 2
+    assert added(network).shape == (1, 6, 1, 1)
+    expected = bias if bias.any() else np.full(6, deploy_openvino.TINY, np.float32)
+    np.testing.assert_array_equal(added(network).reshape(-1), expected)
+    assert "b" not in network.constants
+
+
+def test_the_steps_of_a_bias_are_added_as_floats() -> None:
+    """By its scale."""
+    network = changed(
+        deploy_openvino.own_biases, SCALED, "[b] b = DequantizeLinear (p, t, u)",
+        "[c] y = Conv <group: int = 2> (x, w, b)", p=np.int32([1, 2, 3, 4, 5, -6]), t=np.float32(0.25), u=np.int32(0),
+        **BYTES, **IMAGE,
+    )  # fmt: skip
+    assert added(network).reshape(-1).tolist() == [0.25, 0.5, 0.75, 1.0, 1.25, -1.5]
+
+
+@pytest.mark.parametrize(
+    ("line", "channels"),
+    [
+        ("[c] t = Conv <group: int = 2> (x, w)", 6),
+        ("[c] t = Conv <group: int = 2> (x, w, )", 6),
+        ("[c] t = ConvTranspose <group: int = 3> (r, w)", 6),
+    ],
+)
+@pytest.mark.parametrize("several", [True, False])
+def test_sums_on_bytes_that_several_read_have_a_tiny_bias(line: str, channels: int, several: bool) -> None:
+    """Of each output channel; the caller reads, too. What one node reads has none."""
+    lines = ["[r] r = Concat <axis: int = 1> (x, h)", SCALED, line, "[y] y = Relu (t)"]
+    held = {"h": (1, 2, 8, 8), **BYTES}
+    output = "float[n,a,b,c] y, float[n,d,e,f] t" if several else "float[n,a,b,c] y"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, **held)
+    value = added(network, "t")
+    assert (value is not None) == several
+    if several:
+        assert value.shape == (1, channels, 1, 1)
+        assert set(value.reshape(-1).tolist()) == {float(np.float32(deploy_openvino.TINY))}
+
+
+@pytest.mark.parametrize(
+    ("line", "weight", "columns"),
+    [
+        ("[c] t = MatMul (x, w)", (8, 3), 3),
+        ("[c] t = Gemm (x, w)", (8, 3), 3),
+        ("[c] t = Gemm <transB: int = 1> (x, w)", (3, 8), 3),
+        ("[c] t = MatMul (x, w)", (8,), None),
+        ("[c] t = Gemm (x, w, h)", (8, 3), None),
+        ("[c] t = own.MatMul (x, w)", (8, 3), None),
+        ("[c] t = Mul (x, w)", (8, 3), None),
+    ],
+)
+def test_products_on_bytes_that_several_read_have_a_tiny_bias(
+    line: str, weight: tuple[int, ...], columns: int | None
+) -> None:
+    """Of each column; not those that have a bias, or no matrix."""
+    held = {"q": np.ones(weight, np.int8), "s": np.float32(0.5), "z": np.int8(0), "h": (3,)}
+    lines = [SCALED, line, "[y] y = Relu (t)", "[v] v = Sigmoid (t)"]
+    network = changed(
+        deploy_openvino.own_biases, *lines, inputs="float[n,8] x", output="float[n,a] y, float[n,b] v", **held
+    )
+    value = added(network, "t")
+    assert (None if value is None else value.shape) == (None if columns is None else (columns,))
+    once = changed(deploy_openvino.own_biases, *lines[:3], inputs="float[n,8] x", output="float[n,a] y", **held)
+    assert added(once, "t") is None
+
+
+def test_sums_of_floats_have_no_tiny_bias() -> None:
+    """Nor of weights or a bias that is computed."""
+    lines = ["[c] t = Conv (x, w)", "[y] y = Relu (t)", "[v] v = Sigmoid (t)"]
+    output = "float[n,a,b,c] y, float[n,d,e,f] v"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, w=(6, 4, 1, 1))
+    assert added(network, "t") is None
+    lines[0] = "[c] t = MatMul (x, w)"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, w=(8, 4))
+    assert added(network, "t") is None
+    inputs = f"{IMAGE['inputs']}, float[6,4,1,1] w, float[6] b"
+    for line in ("[c] t = Conv (x, w)", "[c] t = Conv (x, k, b)"):
+        network = changed(deploy_openvino.own_biases, line, *lines[1:], inputs=inputs, output=output, k=(6, 4, 1, 1))
+        assert added(network, "t") is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "balanced"), [(-5.0, 10.0, True), (-4.9, 10.0, False), (-10.0, 5.0, True), (-10.0, 4.9, False)]
+)
+def test_a_range_is_symmetric_from_a_half_on(low: float, high: float, balanced: bool) -> None:
+    """Of its longer side, which decides the step: 128 below zero, 127 above."""
+    step = 0.1
+    scales = Scales(scale_d=step, offset_d=-128 - round(low / step))
+    reach = ((scales.offset_d + 128) * step, (127 - scales.offset_d) * step)
+    actual = deploy_openvino._symmetric(scales)
+    assert (actual != scales) == (min(reach) >= 0.5 * max(reach))
+    wide = deploy_openvino._around_zero(scales)
+    assert wide.scale_d == pytest.approx(max(reach[0] / 128, reach[1] / 127))
+    assert wide.offset_d == 0
+    for bare in (Scales(), Scales(scale_d=0.5), Scales(offset_d=3)):
+        assert deploy_openvino._around_zero(bare) == bare
+        assert deploy_openvino._sides(bare) == (0, 0)
+
+
+@pytest.mark.parametrize(("keys", "step", "coarse"), [(128, 1 / 256, False), (129, 1 / 256, True), (512, None, False)])
+def test_probabilities_need_two_steps_in_each_place(keys: int, step: float | None, coarse: bool) -> None:
+    """Of an even row; where no step is known none is too coarse."""
+    product = attention.Product(name="p", keys=keys, sources={})
+    record = {} if step is None else {"p:0": Scales(scale_d=step, offset_d=-128)}
+    assert deploy_openvino._is_coarse(product, record) == coarse
