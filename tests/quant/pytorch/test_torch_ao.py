@@ -1,14 +1,17 @@
-"""Rules of qbench/quant/pytorch/torch_ao.py: the engine of the process, names that are there, and known warnings."""
+"""Rules of qbench/quant/pytorch/torch_ao.py: the engine of the process, stack traces, known warnings."""
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
 
 from qbench.errors import BuildError
-from qbench.quant.pytorch import torch_ao
+from qbench.quant.flow import QuantizeJob
+from qbench.quant.pytorch import dynamic, eager, fx, torch_ao
+from qbench.quant.recipe import Recipe
 
 
 @pytest.mark.usefixtures("engine_put_back")
@@ -37,16 +40,24 @@ def test_an_engine_that_torch_does_not_take_is_told(monkeypatch: pytest.MonkeyPa
         torch_ao.set_engine("fbgemm")
 
 
-@pytest.mark.parametrize("name", [*torch_ao._NAMESPACES, *torch_ao._WHERE])
-def test_every_name_is_there(name: str) -> None:
-    """Imported as it is asked for."""
-    assert getattr(torch_ao, name) is not None
-
-
-def test_another_name_is_none() -> None:
-    """As of any module."""
-    with pytest.raises(AttributeError, match=r"^module 'qbench\.quant\.pytorch\.torch_ao' has no attribute 'nothing'$"):
-        _ = torch_ao.nothing
+@pytest.mark.parametrize(
+    ("flow", "name"),
+    [
+        *((fx, name) for name in ("static", "dynamic", "prepare_qat", "convert_qat")),
+        *((eager, name) for name in ("static", "prepare_qat", "convert_qat")),
+        (dynamic, "by_module"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("engine_put_back")
+def test_no_flow_packs_weights_for_another_engine(flow: Any, name: str) -> None:
+    """It is told before anything else is done."""
+    first = next(engine for engine in torch_ao.ENGINES if engine in torch.backends.quantized.supported_engines)
+    torch_ao.set_engine(first)
+    job = QuantizeJob(None, "other", Recipe(), (torch.ones(1, 2),))
+    more = (lambda: iter(()),) if name == "static" else ()
+    with pytest.raises(BuildError, match=f"^the process's quantized engine is '{first}': weights for 'other'"):
+        getattr(flow, name)(job, *more)
 
 
 def test_tracing_keeps_stack_traces_again_afterwards() -> None:
