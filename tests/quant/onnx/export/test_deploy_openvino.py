@@ -19,7 +19,8 @@ from qbench.quant.onnx import attention, static
 from qbench.quant.onnx.export import deploy_model, deploy_openvino, narrow_weights
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Scales
+from qbench.quant.onnx.settings import ActivationParams
+from qbench.quant.onnx.sites import ActivationSite, Scales, Sites
 from qbench.quant.recipe import Recipe
 
 
@@ -575,3 +576,97 @@ def test_probabilities_need_two_steps_in_each_place(keys: int, step: float | Non
     product = attention.Product(name="p", keys=keys, sources={})
     record = {} if step is None else {"p:0": Scales(scale_d=step, offset_d=-128)}
     assert deploy_openvino._is_coarse(product, record) == coarse
+
+
+# --- whose ranges are symmetric, and who reads bytes ------------------------------------------------------------------
+
+
+def placed(**tensors: list[tuple[str, int]]) -> Sites:
+    """Sites of these tensors and who reads them; a key is the node's name, or it with the position."""
+    return Sites(
+        weights=(),
+        activations=tuple(
+            ActivationSite(
+                tensor=tensor, params=ActivationParams(),
+                keys={f"{node}:{position}" if position else node: (node, position) for node, position in places},
+            )
+            for tensor, places in tensors.items()
+        ),
+    )  # fmt: skip
+
+
+ONE_SIDED, BOTH_SIDED = Scales(scale_d=0.1, offset_d=-128), Scales(scale_d=0.1, offset_d=-28)
+
+
+@pytest.mark.parametrize(
+    ("keys", "narrow", "sources", "expected"),
+    [
+        (0, False, {}, {"p": 1.55, "p:1": 1.55}),
+        (9, False, {}, {"p:1": 1.55}),  # probabilities begin at 0
+        (0, True, {}, {"p": 1.55, "p:1": 3.1}),
+        (0, False, {0: ("split", 1.0), 1: ("split", -0.5)}, {"split": 0.8, "p": 0.8, "p:1": 0.4}),
+        (0, True, {1: ("split", -0.5)}, {"split": 0.8, "p": 1.55, "p:1": 0.8}),
+        (0, True, {0: ("split", 0.25)}, {"split": 0.8, "p": 0.2, "p:1": 3.1}),
+    ],
+)
+def test_what_attention_reads_is_symmetric(
+    keys: int, narrow: bool, sources: Any, expected: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the steps of what it comes from, times the number between; keys and values have half the levels where sums
+    must fit 16 bits."""
+    product = attention.Product(name="p", keys=keys, sources=sources)
+    monkeypatch.setattr(attention, "find_products", lambda graph: (product,))
+    sites = placed(q=[("p", 0)], k=[("p", 1)], whole=[("split", 0)])
+    steps = {"p": 1.55, "p:1": 1.55, "split": 0.8, "other": 1.0}  # of a range of 155 above zero and 100 below
+    record = {key: Scales(scale_d=127 / 155 * step, offset_d=-28) for key, step in steps.items()}
+    actual = deploy_openvino.of_attention(None, sites, record, narrow=narrow)  # type: ignore[arg-type]
+    assert {key: scales.scale_d for key, scales in actual.items()} == pytest.approx(expected)
+    assert {scales.offset_d for scales in actual.values()} == {0}
+
+
+def test_products_read_symmetric_ranges_that_do_not_begin_at_zero() -> None:
+    """Those of matrices; of a Concat with a constant, too. Convolutions keep theirs."""
+    network = changed(
+        lambda graph: None, "[join] t = Concat <axis: int = 1> (x, h)", "[plain] u = Concat <axis: int = 1> (x, x)",
+        "[m] a = MatMul (t, w)", "[g] b = Gemm (f, w)", "[c] c = Conv (t, v)", "[n] d = MatMul (u, w)",
+        "[y] y = Relu (a)", inputs="float[n,4,8] x, float[n,8] f", h=(1, 1, 8), w=(8, 8), v=(2, 5, 1),
+    )  # fmt: skip
+    sites = placed(t=[("m", 0)], f=[("g", 0)], x=[("c", 0)], u=[("n", 0)])
+    record = dict.fromkeys(("m", "g", "c", "n"), BOTH_SIDED)
+    products = deploy_openvino.of_products(network, sites, record)
+    assert set(products) == {"m", "g", "n"}
+    assert products["m"] == Scales(scale_d=pytest.approx(15.5 / 127), offset_d=0)
+    assert deploy_openvino.of_products(network, sites, dict.fromkeys(record, ONE_SIDED)) == {}
+    beside = deploy_openvino.beside_constants(network, sites, record)
+    assert set(beside) == {"m"}
+    assert beside["m"].offset_d == 0
+    assert deploy_openvino.beside_constants(network, sites, dict.fromkeys(record, ONE_SIDED)) == {}
+    convolution = placed(t=[("c", 0)])
+    assert deploy_openvino.beside_constants(network, convolution, record) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "quantized", "reads"),
+    [
+        ("conv", [], True),  # a layer with weights
+        ("sum", [("sum", 0), ("sum", 1)], True),
+        ("sum", [("sum", 0)], False),  # both of them, or none
+        ("pool", [("pool", 0)], True),
+        ("soft", [("soft", 0)], False),
+        ("turn", [("turn", 0)], True),  # hands bytes on to the convolution
+        ("turn2", [("turn2", 0)], False),  # to a float operator
+        ("join", [("join", 0), ("join", 1), ("conv", 0)], True),
+        ("join", [("join", 0), ("join", 1)], False),  # who reads it reads floats
+    ],
+)
+def test_who_computes_on_bytes_or_hands_them_on(name: str, quantized: list[tuple[str, int]], reads: bool) -> None:
+    """Layers, sums and pools; what only moves values where the next one does."""
+    network = changed(
+        lambda graph: None, "[join] j = Concat <axis: int = 1> (x, x)", "[conv] a = Conv (j, w)",
+        "[sum] b = Add (a, a)", "[pool] c = MaxPool <kernel_shape: ints = [1]> (b)", "[soft] d = Softmax (c)",
+        "[turn] e = Transpose <perm: ints = [0,1,2]> (x)", "[conv2] g = Conv (e, v)",
+        "[turn2] h = Transpose <perm: ints = [0,1,2]> (x)", "[act] y = Sigmoid (h)",
+        inputs="float[n,4,8] x", w=(4, 8, 1), v=(4, 4, 1),
+    )  # fmt: skip
+    places = {*quantized, ("conv2", 0)}
+    assert deploy_openvino._reads_bytes(network, name, {"conv", "conv2"}, places) == reads
