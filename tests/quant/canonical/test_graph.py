@@ -55,6 +55,14 @@ def test_parts_are_taken_one_by_one(run: Any) -> None:
     assert traced(lambda m, x: x + 1).meta[graph.UNPACKED] == ()
 
 
+def test_sizes_of_weights_decide() -> None:
+    """A branch on the size of a parameter is no branch on a value: the sizes are known while it is traced."""
+    module = traced(
+        lambda m, x: nn.functional.linear(x, m.fc.weight) if m.fc.weight.shape[0] == 3 else x, fc=nn.Linear(4, 3)
+    )
+    assert module(X).shape == (2, 3)
+
+
 def test_arguments_are_tensors_first() -> None:
     """What is none becomes part of the graph, which callers go on giving; a tensor behind it is refused."""
 
