@@ -41,26 +41,24 @@ class _Wide:
     starts: tuple[int, int]
 
 
-def widen(int8: Any, engine: str, example: tuple[Any, ...]) -> tuple[str, ...]:
-    """The names of the depthwise convolutions that pad on their own now; changes a converted module.
+def widen(int8: Any, engine: str, example: tuple[Any, ...]) -> None:
+    """Lets depthwise convolutions pad on their own; changes a converted module.
 
     Only those that give an output of the same size on the example, and the same integers on random ones. On inputs of
     another size the output is cut to what it was.
     """
     if engine not in WIDEST:
-        return ()
+        return
     sizes = _sizes(int8, example)
-    names = []
     for prefix, part in list(int8.named_modules()):
         if not isinstance(part, torch.fx.GraphModule):
             continue
         for node in list(part.graph.nodes):
             name = f"{prefix}.{node.target}" if prefix else str(node.target)
-            if node.op == "call_module" and name in sizes and _put(node, part, engine, sizes[name]):
-                names.append(name)
+            if node.op == "call_module" and name in sizes:
+                _put(node, part, engine, sizes[name])
         part.graph.eliminate_dead_code()
         part.recompile()
-    return tuple(names)
 
 
 def without_rims(layers: Sequence[Layer], int8: Any, example: tuple[Any, ...]) -> tuple[Layer, ...]:
@@ -93,23 +91,24 @@ def _sizes(int8: Any, example: tuple[Any, ...]) -> dict[str, tuple[int, ...]]:
     return {name: sizes[0] for name, sizes in shapes.items() if len(sizes) == 1}
 
 
-def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> bool:
-    """Whether the convolution that a node calls is a wider one now, which reads what was padded for it."""
+def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> None:
+    """Puts a wider convolution in the place of the one that a node calls, where there is one; it reads what was padded
+    for it."""
     old = graph.get_submodule(node.target)
     source: Any = node.args[0] if node.args else None
     quantize = source if _quantizes_for(node, source, graph) else None
     pad: Any = source if quantize is None else quantize.args[0]
     explicit = zeros_of(pad, graph)
     if explicit is None or any(step != 1 for step in old.dilation):
-        return False
+        return
     pairs = padding.add_pads(explicit, padding.of_argument(old.padding, old.kernel_size, old.dilation))
     wide = _wide(pairs, old.kernel_size, WIDEST[engine])
     if wide is None or not _fits(wide, explicit, old, padded):
-        return False
+        return
     new = _made(old, wide)
     cut = _Cut(pairs, old.kernel_size, old.stride)
     if not _same(old, explicit, new, cut):
-        return False
+        return
     graph.set_submodule(node.target, new)
     name = f"{node.name}_as_before"
     graph.add_submodule(name, cut)
@@ -121,7 +120,6 @@ def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> bool:
     with graph.graph.inserting_after(node):
         after = graph.graph.call_module(name, (node, source))
     node.replace_all_uses_with(after, delete_user_cb=lambda user: user is not after)
-    return True
 
 
 def _quantizes_for(node: Any, source: Any, graph: Any) -> bool:

@@ -72,10 +72,9 @@ def make_quantizer(
     return quantizer.set_global(config)
 
 
-def _observe_behind_clamps(graph: Any) -> int:
-    """The number of clamps (ReLU6) behind which alone is observed from here on. XNNPACKQuantizer knows ReLU and puts
-    another observer before other clamps, whose range is that of values which are cut off next; XNNPACK fuses both with
-    what comes before.
+def _observe_behind_clamps(graph: Any) -> None:
+    """Observes behind clamps (ReLU6) alone from here on. XNNPACKQuantizer knows ReLU and puts another observer before
+    other clamps, whose range is that of values which are cut off next; XNNPACK fuses both with what comes before.
 
     EfficientNet-Lite0, calibrated on 20 photos, 100 others: SQNR of the logits with minmax 19.5 dB (histogram 19.8, mse
     19.7, percentile 19.6), of XNNPACK's own configuration 8.0.
@@ -84,15 +83,12 @@ def _observe_behind_clamps(graph: Any) -> int:
     from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
     clamps = [getattr(torch.ops.aten, name).default for name in ("relu6", "relu6_", "hardtanh", "hardtanh_")]
-    count = 0
     for clamp in [node for node in graph.nodes if node.target in clamps]:
         before = clamp.args[0].meta.get(_ANNOTATION)
         if before is None or before.output_qspec is None or len(clamp.args[0].users) > 1:
             continue
         clamp.meta[_ANNOTATION] = QuantizationAnnotation(output_qspec=before.output_qspec, _annotated=True)
         before.output_qspec = None
-        count += 1
-    return count
 
 
 def _config(recipe: Recipe, *, training: bool, dynamic: bool) -> Any:

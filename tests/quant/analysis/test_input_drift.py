@@ -107,6 +107,109 @@ def test_gross_differences_are_told_with_figures(other, said):
     assert __import__("re").search(said, difference)
 
 
+def told(**changes):
+    """Three channels with means of 1, 2 and 4, deviation 1."""
+    plain = Spread(
+        least=0.0, greatest=8.0, mean=7 / 3, deviation=1.0, channels=(1.0, 2.0, 4.0), channel_errors=(0.1, 0.1, 0.1)
+    )
+    return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "word"),
+    [
+        ({}, None),
+        ({"deviation": 3.0}, None),
+        ({"deviation": 3.01}, "differ in scale"),
+        ({"deviation": 0.33}, "differ in scale"),
+        ({"deviation": 1 / 3}, None),
+        ({"channels": (2.0, 2.0, 4.0)}, None),
+        ({"channels": (1.0, 2.0, 5.01)}, "differ in their means"),
+        ({"channels": (-0.01, 2.0, 4.0)}, "differ in their means"),
+        ({"channels": (-0.9, 2.0, 4.0), "deviation": 2.0}, None),  # of the larger deviation
+        (
+            {"channels": (), "channel_errors": (), "mean": 9.0},
+            None,
+        ),  # what has no channels is not compared with what has
+        ({"channels": (4.0, 2.0, 1.0)}, "channels the other way round"),
+        ({"channels": (4.0, 2.0, 1.0), "channel_errors": ()}, "differ in their means"),
+        ({"channels": (3.0, 2.0, 1.5), "channel_errors": (0.1,) * 3}, "channels the other way round"),
+        ({"channels": (1.9, 2.0, 2.9)}, "differ in their means"),  # closer, but not where the other was
+    ],
+)
+def test_how_far_apart_data_must_be_to_be_told(evaluated, word):
+    """Three times the deviation, a mean by more than the larger deviation; less is chance."""
+    difference = input_drift.describe_difference("x", told(), told(**evaluated))
+    assert (difference is None) == (word is None)
+    assert word is None or word in difference
+
+
+@pytest.mark.parametrize(
+    ("errors", "swapped"), [(0.35, True), (0.353, True), (0.354, False), (0.4, False), (0.0, True)]
+)
+def test_exchanged_channels_are_six_errors_apart(errors, swapped):
+    """Each outer one by that of both data together: here by 3."""
+    ours = told(channel_errors=(errors,) * 3)
+    theirs = told(channels=(4.0, 2.0, 1.0), channel_errors=(errors,) * 3)
+    assert input_drift._swapped(ours, theirs) == swapped
+    assert not input_drift._swapped(ours, replace(theirs, channels=(1.0, 2.0), channel_errors=(0.1, 0.1)))
+    assert not input_drift._swapped(replace(ours, channels=(1.0, 2.0), channel_errors=(0.1, 0.1)), theirs)
+
+
+@pytest.mark.parametrize(("outer", "swapped"), [(0.33, False), (0.34, True), (1.0, True), (2.99, True), (3.01, False)])
+def test_exchanged_channels_are_where_the_other_was(outer, swapped):
+    """Less than half of the way is left to it."""
+    ours = told(channels=(-1.0, 0.0, 1.0), channel_errors=(0.01,) * 3)
+    assert input_drift._swapped(ours, replace(ours, channels=(outer, 0.0, -outer))) == swapped
+
+
+@pytest.mark.parametrize(("channels", "watched"), [(1, False), (2, True), (16, True), (17, False)])
+def test_few_channels_are_told_apart(channels, watched):
+    """Two to 16, of inputs that have further axes; of one example no error of the means is known."""
+    images = RNG.normal(size=(3, channels, 4)).astype(np.float32)
+    of_images, of_rows = input_drift.InputValues(1), input_drift.InputValues(1)
+    of_images.add(images)
+    of_rows.add(images[:, :, 0])
+    assert len(of_images.spread().channels) == len(of_images.spread().channel_errors) == (channels if watched else 0)
+    assert of_rows.spread().channels == of_rows.spread().channel_errors == ()
+    single = input_drift.InputValues(1)
+    single.add(images[:1])
+    assert (len(single.spread().channels), single.spread().channel_errors) == (channels if watched else 0, ())
+
+
+def test_the_error_of_a_channels_mean_is_that_of_the_examples():
+    """Of what sets it apart from the mean of all channels of its example."""
+    images = RNG.normal(size=(5, 3, 4, 4))
+    means = images.mean(axis=(2, 3))
+    apart = means - means.mean(axis=1, keepdims=True)
+    assert spread(images).channel_errors == pytest.approx(apart.std(axis=0, ddof=1) / 5**0.5)
+    assert spread(images).channels == pytest.approx(means.mean(axis=0))
+
+
+def test_values_beyond_a_block_count_as_the_first_ones_do():
+    """The deviation of many float32 and float64 values is numpy's; before the first there is none."""
+    values = RNG.normal(3.0, 2.0, (1, 65536 + 9))
+    values[0, -9:] = 50.0
+    for kind in (np.float32, np.float64):
+        of_input = input_drift.InputValues(1)
+        of_input.add(values.astype(kind))
+        assert of_input.spread().deviation == pytest.approx(values.std(), rel=1e-6)
+    with pytest.raises(ValueError, match="^no example was seen$"):
+        input_drift.InputValues(1).spread()
+
+
+def test_only_what_is_of_both_data_is_compared():
+    """Inputs of whole numbers are left out; an input behind the last range has none."""
+    a, b = spread(photos(4)), spread(photos(4, seed=1))
+    fits = input_drift.compare_inputs((a, None, a, b), (b, a, None, a), (None,), (0.5, 0.0, 0.0, 0.0))
+    assert [fit is None for fit in fits] == [False, True, True, False]
+    assert (fits[0].evaluated, fits[0].calibrated, fits[0].clipped) == (a, b, None)
+    assert (fits[3].low, fits[3].high, fits[3].clipped) == (None, None, None)
+    known = InputRange(low=0.0, high=1.0, step=0.01)
+    assert input_drift.compare_inputs((a,), (b,), (known,), (0.25,))[0].clipped == 0.25
+    assert input_drift.measure_spreads([], 1) == ()
+
+
 def fit(share, **changes):
     plain = Spread(least=-1.0, greatest=1.0, mean=0.0, deviation=0.5)
     return replace(InputFit(evaluated=plain, calibrated=plain, low=-1.0, high=1.0, clipped=share), **changes)
@@ -116,7 +219,9 @@ def record(case, *fits):
     return int8(case, accuracy=replace(accuracy(), inputs=fits))
 
 
-@pytest.mark.parametrize(("share", "warned"), [(None, False), (0.0, False), (1e-6, False), (1e-3, False), (0.02, True)])
+@pytest.mark.parametrize(
+    ("share", "warned"), [(None, False), (0.0, False), (1e-6, False), (1e-3, False), (0.0011, True), (0.02, True)]
+)
 def test_a_warning_has_a_threshold(share, warned):
     """One value in a million is harmless, one in fifty is not."""
     warnings = warn_of_inputs([record("net/static/onednn/t1/b1", fit(share))])

@@ -249,3 +249,20 @@ def test_products_stay_products_and_nothing_else_is_written_out_otherwise() -> N
         assert gone == {torch.ops.aten.addmm, torch.ops.aten.mm}
         assert {key for key in table if table[key] is not before.get(key)} == {chosen}
     assert table == before
+
+
+def test_what_would_make_the_bytes_of_a_package_differ_is_off() -> None:
+    """Names after a folder, lines of sources, addresses in messages; weights are constants, threads are not."""
+    off = {
+        "aot_inductor.precompile_headers", "aot_inductor.enable_line_tables", "aot_inductor.enable_frame_pointer",
+        "size_asserts", "alignment_asserts",
+    }  # fmt: skip
+    assert {name for name, value in aoti.OPTIONS.items() if value is False} == off
+    assert {name for name, value in aoti.OPTIONS.items() if value is True} == {"freezing", "cpp.dynamic_threads"}
+    assert aoti.OPTIONS["compile_threads"] == 1
+    assert aoti.VECTOR_BITS == {"haswell": 256, "skylake-avx512": 512}
+
+
+def test_only_sources_are_read(tmp_path: Path) -> None:
+    """Machine code is no text."""
+    assert aoti.read_sources(package(tmp_path / "m.pt2", a="one", b="two")) == "one\ntwo"

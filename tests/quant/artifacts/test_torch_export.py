@@ -258,3 +258,17 @@ def test_what_export_cannot_trace() -> None:
         torch_export.export(ByValue(), x)
     with pytest.raises(BuildError, match="does not take TorchScript"):
         torch_export.export(torch.jit.trace(Doubling(), x), x)
+
+
+def test_a_lack_of_memory_is_no_reason_to_export_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes up as it is, once."""
+    calls = []
+
+    def full(*_: Any, **__: Any) -> Any:
+        calls.append(1)
+        raise MemoryError
+
+    monkeypatch.setattr(torch.export, "export", full)
+    with pytest.raises(MemoryError):
+        torch_export.export(Doubling(), (torch.ones(1, 2),))
+    assert len(calls) == 1

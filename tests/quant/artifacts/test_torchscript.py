@@ -160,3 +160,25 @@ def test_what_is_saved_is_held_against_the_module(tolerance: float, is_refused: 
         return
     torchscript.save(Drifting(), (x,), tmp_path / "a.pt", tolerance=tolerance)
     assert torch.allclose(torchscript.load(tmp_path / "a.pt")(x), x * 1.1)
+
+
+def test_layers_that_cannot_be_counted_have_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where weights cannot be read back, or memory ran out: these go up."""
+    assert torchscript.count_layers(nn.Linear(6, 3), (PAIR,)) == (find_layers(nn.Linear(6, 3), (PAIR,)), None)
+    for error in (BuildError("no"), MemoryError("full")):
+
+        def refuse(*_: Any, error: Exception = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(torchscript, "find_layers", refuse)
+        with pytest.raises(type(error)):
+            torchscript.count_layers(nn.Linear(6, 3), (PAIR,))
+
+    def odd(*_: Any) -> Any:
+        raise KeyError("odd")
+
+    monkeypatch.setattr(torchscript, "find_layers", odd)
+    layers, reason = torchscript.count_layers(nn.Linear(6, 3), (PAIR,))
+    assert layers == ()
+    assert reason is not None
+    assert reason.startswith("its operators cannot be watched (KeyError: 'odd'")

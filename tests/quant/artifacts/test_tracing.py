@@ -192,3 +192,24 @@ def test_memory_that_runs_out_in_the_compiler_is_no_refusal(monkeypatch):
     monkeypatch.setattr(torch.jit, "script", script)
     with pytest.raises(MemoryError):
         tracing.script_decisions(Branching().eval(), traced)
+
+
+def test_memory_that_runs_out_on_two_examples_is_no_refusal_of_them():
+    """A network that takes one example alone is fine; this is not."""
+    x = images(2)
+
+    class Full(torch.nn.Module):
+        error = MemoryError
+
+        def forward(self, x):
+            if len(x) > 1:
+                raise self.error
+            return x
+
+    decisions = (tracing.Decision(file="net.py", line=1),)
+    traced = tracing.Traced(script=torch.nn.Identity(), decisions=decisions)
+    module = Full()
+    with pytest.raises(MemoryError):
+        tracing.require_harmless(module, traced, one_by_one(x))
+    Full.error = ValueError
+    assert "equal on 2 calibration examples" in tracing.require_harmless(module, traced, one_by_one(x))

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from qbench.errors import BuildError, UsageError
 from qbench.quant.onnx import onnxruntime_quantizers, onnxruntime_session
 from qbench.quant.recipe import Recipe
 
@@ -54,3 +55,45 @@ def test_tables_are_bytes_unless_they_are_to_be_float(
     assert "MatMulInteger" in {node.op_type for node in graph.node}
     feed = {"ids": RNG.integers(1, 40, (4, 3))}
     assert (decibels(file, floats, feed) > 35) is not bytes_of_tables
+
+
+def test_what_a_quantizer_raises_is_one_message() -> None:
+    """But for qbench's own errors, and a lack of memory."""
+    for error, kind, said in (
+        (KeyError("axis"), BuildError, "quantizer cannot quantize this model: KeyError: .*axis.*skip_layers"),
+        (UsageError("mine"), UsageError, "^mine$"),
+        (MemoryError("full"), MemoryError, "^full$"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=said), onnxruntime_quantizers._quantizing("/tmp/x"):
+            raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"), [(None, [{}]), (ValueError(), [{}, {"skip_symbolic_shape": True}]), (MemoryError(), [{}])]
+)
+def test_where_symbolic_shapes_fail_the_others_are_inferred(
+    error: Exception | None, calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a working folder that is gone afterwards, by full paths; not where memory ran out."""
+    from onnxruntime.quantization import shape_inference
+
+    asked: list[Any] = []
+
+    def process(source: str, target: str, **options: Any) -> None:
+        asked.append(options)
+        assert (source, target) == (str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx"))
+        assert Path.cwd() != tmp_path
+        Path("left behind").write_text("x")
+        if error is not None and not options:
+            raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shape_inference, "quant_pre_process", process)
+    if isinstance(error, MemoryError):
+        with pytest.raises(MemoryError):
+            onnxruntime_quantizers.preprocess(Path("a.onnx"), Path("b.onnx"))
+    else:
+        assert onnxruntime_quantizers.preprocess(Path("a.onnx"), Path("b.onnx")) == Path("b.onnx")
+    assert asked == calls
+    assert Path.cwd() == tmp_path
+    assert list(tmp_path.iterdir()) == []

@@ -52,6 +52,8 @@ def test_the_scales_are_those_that_were_learned(trained):
     """Every weight's scales, channel by channel, and every activation's, at the layer that reads it."""
     prepared, file = trained
     found = onnx_qat.learned(Graph.load(file))
+    read = {name for node in found.graph.nodes for name in node.input}
+    assert set(found.graph.constants) <= read, "the constants of what was taken out are left"
     torchs = learned_scales(prepared)
     weights = [one.scale for one in torchs if one.of == WEIGHT]
     ours = [found.record[site.layer].scale_w for site in found.sites.weights]

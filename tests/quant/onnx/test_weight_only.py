@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.errors import BuildError, ModeImpossible
 from qbench.quant.onnx import onnxruntime_layers, onnxruntime_session, weight_only
+from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.recipe import Recipe
 
 
@@ -204,3 +205,167 @@ def test_a_table_that_gains_nothing_or_does_not_fit_stays(tmp_path: Path, shape:
     weight_only.quantize_file(source, tmp_path / "few.onnx", Recipe(bits=bits, group=16))
     kinds = [node.op_type for node in onnx.load(tmp_path / "few.onnx").graph.node]
     assert ("Gather" in kinds, "GatherBlockQuantized" in kinds) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("symmetric", "levels", "scale", "zero"),
+    [(True, [[0, 8, 12, 8]], 2.0, 8), (False, [[0, 10, 15, 10]], 24 / 15, 10)],
+)
+def test_four_bits_of_a_block(symmetric: bool, levels: Any, scale: float, zero: int) -> None:
+    """-16, 0 and 8: the largest gets the lowest level, or the whole range all of them; what fills the block is 0."""
+    weight = np.float32([[-16], [0], [8]])
+    actual, scales, zeros = weight_only.quantize_blocks(weight, bits=4, block=4, symmetric=symmetric)
+    assert actual[0].tolist() == levels
+    assert scales.tolist() == [[pytest.approx(scale)]]
+    assert zeros.tolist() == [[zero]]
+    assert (scales.dtype, zeros.dtype, actual.dtype) == (np.float32, np.uint8, np.uint8)
+
+
+def test_positive_values_use_all_levels() -> None:
+    """Zero is the lowest one; a symmetric scale is then negative."""
+    weight = np.float32([[1], [15]])
+    levels, scales, zeros = weight_only.quantize_blocks(weight, bits=4, block=2, symmetric=False)
+    assert (levels.tolist(), scales.tolist(), zeros.tolist()) == ([[[1, 15]]], [[1.0]], [[0]])
+    levels, scales, zeros = weight_only.quantize_blocks(weight, bits=8, block=2, symmetric=True)
+    assert (levels.tolist(), scales.tolist(), zeros.tolist()) == ([[[119, 0]]], [[-15 / 128]], [[128]])
+
+
+def test_half_bytes_lie_two_in_one() -> None:
+    """The first one below; an odd row is filled up, bytes stay as they are."""
+    levels = np.uint8([[1, 2, 3, 15]])
+    assert weight_only.pack(levels, 4).tolist() == [[0x21, 0xF3]]
+    assert weight_only.pack(levels, 8) is levels
+    odd = np.uint8([[1, 2, 3], [4, 5, 6]])
+    assert weight_only.pack_rows(odd, 4).tolist() == [[0x21, 3], [0x54, 6]]
+    assert weight_only.pack_rows(odd, 8).tolist() == odd.tolist()
+    assert weight_only.pack_rows(levels, 4).tolist() == [[0x21, 0xF3]]
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    """Of a node, by name."""
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "bits", "block", "level", "inputs"),
+    [
+        (Recipe(), 8, 128, 4, 4),
+        (Recipe(bits=4, group=32, arithmetic="fp32", symmetric=True), 4, 32, 1, 3),
+        (Recipe(symmetric=False), 8, 128, 4, 4),
+    ],
+)
+def test_what_a_recipe_leaves_open(
+    recipe: Recipe, bits: int, block: int, level: int, inputs: int, tmp_path: Path
+) -> None:
+    """Eight bits in blocks of 128 with zero points, multiplied in int8."""
+    source = write(
+        tmp_path / "s.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], name="m")], (4, 64), w=np.ones((64, 8))
+    )
+    weight_only.quantize_file(source, tmp_path / "few.onnx", recipe)
+    model = onnx.load(tmp_path / "few.onnx")
+    (node,) = model.graph.node
+    assert (node.op_type, node.domain, node.name, node.output[0]) == ("MatMulNBits", "com.microsoft", "m", "y")
+    assert attributes(node) == {"K": 64, "N": 8, "bits": bits, "block_size": block, "accuracy_level": level}
+    assert len(node.input) == inputs
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 17), ("com.microsoft", 1)]
+    weight_only._import_domain(model)
+    assert len(model.opset_import) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "shape", "few"),
+    [
+        ("MatMul", {}, (16, 3), True),
+        ("MatMul", {}, (2, 16, 3), False),
+        ("Gemm", {}, (16, 3), True),
+        ("Gemm", {"transB": 1}, (3, 16), True),
+        ("Gemm", {"transA": 0, "alpha": 1.0, "beta": 1.0}, (16, 3), True),
+        ("Gemm", {"transA": 1}, (16, 3), False),
+        ("Gemm", {"alpha": 2.0}, (16, 3), False),
+        ("Gemm", {"beta": 0.5}, (16, 3), False),
+        ("MatMul", {"domain": "own"}, (16, 3), False),
+        ("Add", {}, (16, 3), False),
+    ],
+)
+def test_which_products_have_a_weight(kind: str, options: Any, shape: tuple[int, ...], few: bool) -> None:
+    """A matrix of floats that is constant; nothing is scaled or turned beside it."""
+    node = helper.make_node(kind, ["x", "w"], ["y"], name="m", **options)
+    value = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    for array, wanted in ((value, few), (value.astype(np.float64), False)):
+        body = helper.make_graph(
+            [node], "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(array, "w")],
+        )  # fmt: skip
+        weight = weight_only._find_weight(Graph(helper.make_model(body)), node)
+        assert (weight is not None) == wanted
+        if weight is not None:
+            assert np.array_equal(weight, array.T if options.get("transB") else array)
+    assert weight_only._find_weight(Graph(helper.make_model(body)), helper.make_node(kind, ["x"], ["y"])) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits", "options", "dtype", "few"),
+    [
+        ((256, 16), 4, {}, np.float32, True),
+        ((255, 16), 4, {}, np.float32, False),
+        ((300, 15), 8, {}, np.float32, False),
+        ((300, 17), 8, {}, np.float32, True),
+        ((300, 17), 4, {}, np.float32, False),
+        ((256, 16), 8, {"axis": 0}, np.float32, True),
+        ((256, 16), 8, {"axis": 1}, np.float32, False),
+        ((256, 16), 8, {"domain": "own"}, np.float32, False),
+        ((256, 16), 8, {}, np.float64, False),
+        ((256, 4, 4), 8, {}, np.float32, False),
+    ],
+)
+def test_which_tables_are_worth_it(shape: tuple[int, ...], bits: int, options: Any, dtype: Any, few: bool) -> None:
+    """From 4096 floats on, in rows of a block at least, that fill their bytes."""
+    node = helper.make_node("Gather", ["t", "x"], ["y"], name="g", **options)
+    body = helper.make_graph(
+        [node], "net", [helper.make_tensor_value_info("x", TensorProto.INT64, None)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.zeros(shape, dtype), "t")],
+    )  # fmt: skip
+    network = Graph(helper.make_model(body))
+    assert (weight_only._find_table(network, node, bits) is not None) == few
+    assert weight_only._find_table(network, helper.make_node("Gather", ["x", "x"], ["y"]), bits) is None
+
+
+def test_what_is_skipped_is_told_with_what_it_gives(tmp_path: Path) -> None:
+    """All layers that a pattern names; a table is left alone, too."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["ids"], name="cast", to=TensorProto.INT64),
+        helper.make_node("Gather", ["t", "ids"], ["rows"], name="table"),
+        helper.make_node("MatMul", ["rows", "w"], ["h"], name="first"),
+        helper.make_node("MatMul", ["h", "v"], ["y"], name="second"),
+    ]
+    weights = {"t": np.ones((300, 16)), "w": np.ones((16, 16)), "v": np.ones((16, 16))}
+    source = write(tmp_path / "s.onnx", nodes, (4,), **weights)
+    recipe = Recipe(skip_layers=("tab*", "first"))
+    reason = "the recipe skips it"
+    assert weight_only.find_skipped(source, recipe) == ({"table": reason, "first": reason}, ["rows", "h"])
+    assert weight_only.find_skipped(source, Recipe()) == ({}, [])
+    assert weight_only.quantize_file(source, tmp_path / "few.onnx", recipe) == {"table": reason, "first": reason}
+    kinds = [node.op_type for node in onnx.load(tmp_path / "few.onnx").graph.node]
+    assert kinds == ["Cast", "Gather", "MatMul", "MatMulNBits"]
+
+
+def test_nodes_without_a_name_have_weights_by_their_output(tmp_path: Path) -> None:
+    """And a Gemm its bias behind it."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]), helper.make_node("MatMul", ["h", "v"], ["y"], name="second"),
+    ]  # fmt: skip
+    weights = {"w": np.ones((16, 16)), "b": np.ones(16), "v": np.ones((16, 16))}
+    weight_only.quantize_file(write(tmp_path / "s.onnx", nodes, (4, 16), **weights), tmp_path / "few.onnx", Recipe())
+    model = onnx.load(tmp_path / "few.onnx")
+    assert [node.op_type for node in model.graph.node] == ["MatMulNBits", "Add", "MatMulNBits"]
+    assert model.graph.node[1].input[1] == "b"
+    names = {tensor.name for tensor in model.graph.initializer}
+    assert {"h.weight", "h.scales", "h.zeros", "second.weight", "b"} <= names
+    assert not {"w", "v"} & names
+
+
+def test_the_least_block_that_holds_all_inputs() -> None:
+    """A power of two, from 16 on."""
+    sizes = {1: 16, 16: 16, 17: 32, 32: 32, 33: 64, 1000: 1024}
+    assert {inputs: weight_only.choose_block("channel", inputs) for inputs in sizes} == sizes

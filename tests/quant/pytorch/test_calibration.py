@@ -6,8 +6,9 @@ import pytest
 import torch
 from networks import residual_cnn
 
+from qbench.errors import BuildError
 from qbench.quant.flow import QuantizeJob
-from qbench.quant.pytorch import fx, torch_ao
+from qbench.quant.pytorch import calibration, fx, torch_ao
 from qbench.quant.recipe import Recipe
 
 RECIPE = Recipe(flow="fx", calibrator="histogram", per_channel=True, symmetric=False, reduce_range=True)
@@ -83,3 +84,80 @@ def test_another_recipe_calibrates_for_itself(tmp_path, change):
     static("onednn", store)
     static("onednn", store, Recipe(**{**vars(RECIPE), **change}))
     assert store.made == 2
+
+
+def test_progress_tells_how_many_examples_were_shown():
+    """The share grows from a fifth towards three fifths, a hundred examples half-way."""
+    said, network = [], torch.nn.Identity()
+    sizes = (100, 100, 100)
+    shown = [(torch.ones(size, 2),) for size in sizes]
+    assert calibration.run_batches(network, shown, lambda text, share: said.append((text, share)))
+    assert [text for text, _ in said] == [f"calibrate, {count} examples" for count in (100, 200, 300)]
+    assert [share for _, share in said] == pytest.approx([0.4, 0.2 + 0.8 / 3, 0.5])
+    shown[1][0][3, 1] = float("nan")
+    assert not calibration.run_batches(network, shown, lambda *_: None)
+    assert calibration.run_batches(network, [], lambda *_: None)
+    assert not torch.is_inference_mode_enabled()
+
+
+class Range:
+    """An observer with these ends."""
+
+    def __init__(self, low, high):
+        self.min_val, self.max_val = torch.tensor(low), torch.tensor(high)
+
+
+@pytest.mark.parametrize(
+    ("observers", "said"),
+    [
+        ([("a", Range([0.0], [1.0])), ("b", object())], None),
+        ([("a", Range([1.0], [1.0]))], None),
+        ([("a", Range([], []))], "calibration observed nothing at a: is that part"),
+        ([("a", Range([1.0], [0.0])), ("a", Range([1.0], [0.0]))], "calibration observed nothing at a: is that part"),
+        ([("a", Range([0.0, 1.0], [1.0, 0.0])), ("b", Range([0.0], [1.0]))], "observed nothing at a: is"),
+        ([("a", Range([float("-inf")], [1.0]))], "infinite values or NaN at a: the fp32 network gives"),
+        ([("a", Range([0.0, 0.0], [1.0, float("inf")]))], "infinite values or NaN at a: the fp32 network gives"),
+        ([("b", Range([0.0], [float("inf")])), ("a", Range([1.0], [0.0]))], "observed nothing at a: is"),
+    ],
+)
+def test_an_observer_must_have_seen_numbers(observers, said):
+    """Something, in every channel, and nothing endless, unless that passes; what keeps no ends is not asked."""
+    if said is None:
+        calibration.require_observed(iter(observers))
+        return
+    with pytest.raises(BuildError, match=said):
+        calibration.require_observed(iter(observers))
+    if "infinite" in said:
+        calibration.require_observed(iter(observers), passes=lambda observer: True)
+
+
+def test_the_first_examples_are_of_the_first_batch():
+    """At most so many, of each input."""
+    batches_read = []
+
+    def passes():
+        for start in (0, 10):
+            batches_read.append(start)
+            yield torch.arange(start, start + 10), torch.arange(start, start + 10) * 2
+
+    first, second = calibration.first_examples(passes, 3)
+    assert (first.tolist(), second.tolist()) == ([0, 1, 2], [0, 2, 4])
+    assert batches_read == [0]
+    assert len(calibration.first_examples(passes, 30)[0]) == 10
+
+
+def test_layers_with_a_wrong_kernel_are_left_out_until_none_is_new():
+    """Each conversion knows of all that were found wrong before."""
+    asked = []
+    wrong = iter([{"a": "wrong"}, {"a": "wrong", "b": "worse"}, {"b": "worse"}])
+
+    def convert(floats):
+        asked.append(dict(floats))
+        return f"converted {len(asked)}", next(wrong)
+
+    floats = {"c": "skipped"}
+    assert calibration.leave_out_wrong(convert, floats) == "converted 3"
+    assert asked == [
+        {"c": "skipped"}, {"c": "skipped", "a": "wrong"}, {"c": "skipped", "a": "wrong", "b": "worse"},
+    ]  # fmt: skip
+    assert floats == asked[-1]

@@ -128,6 +128,7 @@ def test_a_clamp_is_pulled_in_front_of_the_observer_of_its_only_input(
     assert clamp_fusion.fold(prepared) == folded
     clipped = [part for part in prepared.modules() if isinstance(part, clamp_fusion.ClippedObserver)]
     assert len(clipped) == folded
+    assert prepared.code.count("self.clipped_") == folded  # the code that runs, too
     assert sum(clamp_fusion._bounds(node, prepared) is not None for node in prepared.graph.nodes) == left
     with torch.no_grad():
         torch.testing.assert_close(prepared(X), Convolved(run)(X))

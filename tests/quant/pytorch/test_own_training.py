@@ -20,6 +20,7 @@ from qbench.quant.pytorch import (
     fx,
     loss,
     optimizers,
+    own_training,
     pt2e,
     qat,
     torch_ao,
@@ -279,6 +280,155 @@ def test_a_loop_that_does_not_train_fails_with_its_reason(name, said, code):
     """One sentence with the function, what it gave back, and what to do."""
     with pytest.raises(BuildError, match=said):
         fit(recipe(train=f"own.py:{name}"), code)
+
+
+def passes(asked, inputs, targets, n=2):
+    """The examples' numbers of each batch, over so many passes."""
+    batches = own_training.TrainingBatches(inputs, targets, asked)
+    return [[(batch, target) for batch, target in batches] for _ in range(n)]
+
+
+def test_batches_are_all_examples_in_an_order_of_the_seed():
+    """Each pass another one; the seed is 0 where the recipe has none, and a batch 64 examples."""
+    inputs = torch.arange(200.0)
+    drawn = passes(Recipe(), (inputs,), None)
+    assert [[len(batch) for batch, _ in epoch] for epoch in drawn] == [[50] * 4] * 2
+    first, second = (torch.cat([batch for batch, _ in epoch]) for epoch in drawn)
+    assert torch.equal(first.sort().values, inputs)
+    assert torch.equal(second.sort().values, inputs)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, inputs)
+    (same,) = passes(Recipe(seed=0), (inputs,), None, 1)
+    assert torch.equal(torch.cat([batch for batch, _ in same]), first)
+    (other,) = passes(Recipe(seed=1), (inputs,), None, 1)
+    assert not torch.equal(torch.cat([batch for batch, _ in other]), first)
+    assert len(own_training.TrainingBatches((inputs,), None, Recipe(batch_size=60, samples=61))) == 2
+
+
+def test_a_recipe_with_fewer_samples_trains_on_those_of_its_seed():
+    """The same ones in each pass."""
+    chosen = []
+    for seed in (3, 3, 4):
+        drawn = passes(Recipe(seed=seed, samples=20, batch_size=8), (torch.arange(200.0),), None)
+        first, second = (torch.cat([batch for batch, _ in epoch]).sort().values for epoch in drawn)
+        assert torch.equal(first, second)
+        assert len(first) == 20
+        chosen.append(first)
+    assert torch.equal(chosen[0], chosen[1])
+    assert not torch.equal(chosen[0], chosen[2])
+
+
+def test_a_batch_is_what_the_network_takes_and_its_labels():
+    """A tensor, or a tuple of several; each with its label, or None."""
+    inputs, targets = (torch.arange(8.0), torch.arange(8.0) + 10), torch.arange(8) + 20
+    ((batch, target), *_), *_ = passes(recipe(), inputs, targets)
+    assert isinstance(batch, tuple)
+    assert torch.equal(batch[0] + 10, batch[1])
+    assert torch.equal(batch[0] + 20, target)
+    ((batch, target), *_), *_ = passes(recipe(), inputs[:1], None)
+    assert (type(batch), target) == (torch.Tensor, None)
+
+
+class Flow:
+    """Notes what is asked of it."""
+
+    def __init__(self):
+        self.asked = []
+
+    def freeze_observers(self, prepared):
+        self.asked.append(("observers", prepared))
+
+    def freeze_batch_norm(self, prepared):
+        self.asked.append(("batch norm", prepared))
+
+    def qat_modes(self, prepared, training):
+        self.asked.append((training, prepared))
+
+
+LOOP = """
+def train(model, batches, settings):
+    settings.freeze_batch_norm()
+    for share in (-0.5, 0.0, 0.5, 1.0, 2.0):
+        settings.progress(f"at {share}", share)
+    model.weight.data += 1
+    model.told = (settings.epochs, settings.learning_rate, settings.batch_size, settings.seed)
+    return model
+def nan(model, batches, settings):
+    model.weight.data[0, 0] = float("nan")
+    return model
+def second(model, batches, settings):
+    model.bias.data += 1
+    return model
+def more(model, batches, settings):
+    import torch
+    model.more = torch.nn.Parameter(torch.zeros(1))
+    return model
+"""
+
+
+def own(tmp_path, flow, name="train", **changes):
+    """A training of one layer by a loop of ``LOOP``."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    asked = Recipe(train=f"loop.py:{name}", **changes)
+    batches = own_training.TrainingBatches((torch.zeros(130, 2),), None, asked)
+    return own_training.OwnTraining(nn.Linear(2, 2), flow, asked, batches, tmp_path)
+
+
+def test_a_loop_is_told_what_the_recipe_says_or_the_defaults(tmp_path):
+    """One epoch of batches of 64 at 0.001 with seed 0."""
+    lines, flow = [], Flow()
+    training = own(tmp_path, flow)
+    assert (training.epoch, training.epochs, training.total) == (0, 1, 3)
+    training.run_epoch(lambda text, share: lines.append((text, share)))
+    model = training._prepared
+    assert model.told == (1, 1e-3, 64, 0)
+    assert [text for text, _ in lines] == [
+        "QAT by loop.py:train",
+        *(f"QAT: at {s}" for s in (-0.5, 0.0, 0.5, 1.0, 2.0)),
+    ]
+    assert [share for _, share in lines] == pytest.approx([0.1, 0.1, 0.1, 0.45, 0.8, 0.8])
+    assert flow.asked == [("batch norm", model)]
+    assert training.epoch == 1
+    training.finish()
+    assert flow.asked[1:] == [("observers", model), ("batch norm", model), (False, model)]
+    told = own(tmp_path, flow, epochs=5, batch_size=65, learning_rate=0.5, seed=9)
+    assert told.total == 10
+    told.run_epoch(lambda text, share: None)
+    assert told._prepared.told == (5, 0.5, 65, 9)
+
+
+def test_a_trained_loop_goes_on_where_it_was(tmp_path):
+    """Its network and that it is done; None changes nothing."""
+    training, again = own(tmp_path, Flow()), own(tmp_path, Flow())
+    before = again._prepared.weight.detach().clone()
+    again.resume(None)
+    assert (again.epoch, torch.equal(again._prepared.weight, before)) == (0, True)
+    training.run_epoch(lambda text, share: None)
+    again.resume(training.state())
+    assert again.epoch == 1
+    assert torch.equal(again._prepared.weight, training._prepared.weight)
+
+
+def test_any_changed_weight_is_a_training(tmp_path):
+    """One tensor of several, or one that is added; a single number that is none is none."""
+    for name in ("second", "more"):
+        own(tmp_path, Flow(), name).run_epoch(lambda text, share: None)
+    with pytest.raises(BuildError, match="loop.py:nan left weights that are no finite numbers"):
+        own(tmp_path, Flow(), "nan").run_epoch(lambda text, share: None)
+
+
+def test_a_loop_must_leave_fake_quantization_in_the_model(code, monkeypatch):
+    """Else there were nothing to convert."""
+    (code / "off.py").write_text(
+        "import torch\n"
+        "def train(model, batches, settings):\n"
+        "    for name, part in list(model.named_modules()):\n"
+        "        if 'FakeQuantize' in type(part).__name__ and '.' not in name:\n"
+        "            setattr(model, name, torch.nn.Identity())\n"
+        "    return model\n"
+    )
+    with pytest.raises(BuildError, match="off.py:train took fake quantization out of the model; leave it"):
+        fit(recipe(train="off.py:train"), code)
 
 
 def test_a_loop_without_labels_gets_none(code):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qbench.quant.saturation import pair_sums
 from qbench.quant.saturation.pair_sums import PairedProduct, exact_sums, find_lost, find_pairs
 from tests.fixtures import pair_sum_reference
 
@@ -98,3 +99,54 @@ def test_odd_channels_are_paired_across_places_or_filled_up(pairing: str, per_ou
     assert product.pairs_per_output == per_output
     assert len(find_pairs(product)) == (1 if pairing == "flat" else 0)
     assert PairedProduct(weight=weight[:, :2, :1, :1], pairing=pairing).pairs_per_output == 1
+
+
+@pytest.mark.parametrize("block", [16, 32, 100])
+def test_blocks_lose_what_the_whole_loses(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of places as of pairs, the last one not full."""
+    random = np.random.default_rng(0)
+    weight = random.integers(100, 128, (3, 4, 2)).astype(np.int8)
+    weight[1] *= -1
+    product = PairedProduct(weight=weight, pairing="flat", stride=(1,), dilation=(1,), pads=((0, 1),), zero_point=200)
+    x = random.integers(100, 256, (3, 4, 12)).astype(np.uint8)
+    pairs = find_pairs(product)
+    whole = find_lost(product, pairs, x)
+    monkeypatch.setattr(pair_sums, "_BLOCK", block)
+    parts = find_lost(product, pairs, x)
+    assert whole.saturated > 100
+    assert (parts.saturated, parts.largest) == (whole.saturated, whole.largest)
+    for name in ("channel", "place", "amount"):
+        assert np.array_equal(getattr(parts, name), getattr(whole, name))
+
+
+def test_no_input_loses_nothing() -> None:
+    """Nor do weights of which no pair can."""
+    product = PairedProduct(weight=np.full((2, 4), 127, np.int8), pairing="flat")
+    for pairs, x in (
+        (find_pairs(product), np.zeros((0, 4), np.uint8)),
+        (find_pairs(product).select(np.zeros(0, int)), np.full((3, 4), 255, np.uint8)),
+    ):
+        lost = find_lost(product, pairs, x)
+        assert (len(lost.channel), len(lost.place), len(lost.amount), lost.saturated, lost.largest) == (0, 0, 0, 0, 0)
+
+
+def test_what_an_output_loses_is_the_sum_of_its_pairs() -> None:
+    """How many sums saturated, and the largest loss of one, are told beside it."""
+    product = PairedProduct(weight=np.array([[127, 127, 65, 64], [-128, -128, 0, 0]], np.int8), pairing="flat")
+    lost = find_lost(product, find_pairs(product), np.full((2, 4), 255, np.uint8))
+    pair = 255 * 254 - 32767
+    assert lost.channel.tolist() == [0, 0, 1, 1]
+    assert lost.place.tolist() == [0, 1, 0, 1]
+    assert lost.amount.tolist() == [pair + 128] * 2 + [-(255 * 256 - 32768)] * 2
+    assert (lost.saturated, lost.largest) == (6, 255 * 256 - 32768)
+
+
+def test_exact_sums_are_of_bytes_less_their_zero() -> None:
+    """By other weights than the product's, where those are asked for; channels of groups have their own inputs."""
+    x = np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8)
+    product = PairedProduct(
+        weight=np.ones((2, 1, 2), np.int8), pairing="flat", stride=(1,), dilation=(1,), pads=((0, 0),), groups=2
+    )
+    weight = np.array([[[1, 10]], [[100, 1000]]], np.int32)
+    sums = exact_sums(product, weight, x, 1, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    assert sums.tolist() == [0 + 10, 1 + 20, 300 + 4000, 400 + 5000]

@@ -106,11 +106,11 @@ def observe(
     """One pass: scale and offset of every activation by record key; ``samples`` and ``mean_inputs`` are shown what they
     want to see."""
     names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]
-    examples, warnings = 0, []
+    examples, warnings = 0, list[str]()
     with Collector(model.sites, threads=data.threads) as collector:
         for chunk in data.over(model.file, names, batch_num=model.config.batch_num, step=CALIBRATE, chunker=chunker):
             if not examples:
-                warnings += doubtful(chunk.feed)
+                warnings = doubtful(chunk.feed)
             examples += chunk.examples
             if samples is not None:
                 shown = chunk.feed | chunk.values

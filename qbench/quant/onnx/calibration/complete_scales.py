@@ -57,7 +57,8 @@ def complete(record: Record, params: Mapping[str, QParams], model: CalibrationMo
 def _scale(qparams: QParams, model: CalibrationModel) -> float:
     if not model.config.fp16_scales:
         return qparams.scale
-    rounded = float(np.float16(qparams.scale))
+    with np.errstate(over="ignore"):  # the error says it
+        rounded = float(np.float16(qparams.scale))
     if not 0 < rounded < math.inf:
         raise BuildError(f"{model.file}: a scale of {qparams.scale:g} is none in float16; leave FORCE_FP16_QUANT out")
     return rounded

@@ -211,7 +211,7 @@ def _transposed_sizes(node: Any, sizes: tuple[int, ...], kernel: tuple[int, ...]
     ]
     if output_sizes := attribute(node, "output_shape"):
         cuts = [max(a - b, 0) for a, b in zip(full, output_sizes[-len(kernel) :], strict=True)]
-        return list(output_sizes[-len(kernel) :]), [cut // 2 for cut in cuts]
+        return list(output_sizes[-len(kernel) :]), [cut - cut // 2 for cut in cuts]  # of an odd number more in front
     result_sizes = [size - before - behind for size, (before, behind) in zip(full, pads, strict=True)]
     return result_sizes, [before for before, _ in pads]
 

@@ -94,20 +94,15 @@ def write(
     slow = slow_in_int8.find_slow(graph, sites) if runtime != "openvino" and leave_slow_float and form != "S8S8" else {}
     rounded = replace(sites, weights=tuple(site for site in sites.weights if site.layer not in slow))
     mean_errors = find_mean_errors(graph, rounded, fitted.record, mean_inputs)
-    bias_correction.subtract(graph, mean_errors)
+    if mean_errors:
+        bias_correction.subtract(graph, mean_errors)
     if runtime == "openvino":
         kept = older and narrow_weights
         notes += _save_for_openvino(
             deploy_openvino.deploy(graph, sites, fitted, learned=learned, narrow=kept, calibration=calibration), file
         )
     else:
-        settled = _settle(graph, sites, fitted, learned, slow)
-        if left := mean_errors.keys() - {site.layer for site in settled.sites.weights}:
-            bias_correction.subtract(graph, {layer: -mean_errors[layer] for layer in left})
-            again = _settle(graph, settled.sites, fitted, learned, {})
-            settled = replace(again, floats={**settled.floats, **again.floats})
-        settled.graph.save(file)
-        floats, held = settled.floats, settled.sites
+        floats, held = _save_for_onnxruntime(graph, sites, fitted, file, learned, slow, mean_errors)
         notes += _notes_on_outputs(graph, held)
     if calibration:
         gap = simulation_gap.note(graph, sites, fitted.record, file, calibration, runtime, learned)
@@ -121,6 +116,26 @@ def _save_for_openvino(deployed: Graph, file: Path) -> tuple[str, ...]:
     apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
     deployed.save(file)
     return (_APART.format(count=apart),) if apart else ()
+
+
+def _save_for_onnxruntime(
+    graph: Graph,
+    sites: Sites,
+    fitted: Fitted,
+    file: Path,
+    learned: bool,
+    slow: Mapping[str, str],
+    mean_errors: Mapping[str, Array],
+) -> tuple[Mapping[str, str], Sites]:
+    """Writes the file; which layers are float in it (node -> why), and what it holds in int8. Of ``mean_errors``, which
+    were taken off the graph's biases, those of float layers are given back."""
+    settled = _settle(graph, sites, fitted, learned, slow)
+    if left := mean_errors.keys() - {site.layer for site in settled.sites.weights}:
+        bias_correction.subtract(graph, {layer: -mean_errors[layer] for layer in left})
+        again = _settle(graph, settled.sites, fitted, learned, {})
+        settled = replace(again, floats={**settled.floats, **again.floats})
+    settled.graph.save(file)
+    return settled.floats, settled.sites
 
 
 def adds_in_16_bits(runtime: str, target: tuple[str, ...]) -> bool:

@@ -274,3 +274,118 @@ def test_quantized_layers_of_drafts_keep_their_kind() -> None:
     draft.nodes[-1].output[0] = "y"
     model = deployed(of(draft.model({"x": ["batch", 4]}, {"y": ["batch", 3]})))
     assert [operator.op_type for operator in model.nodes] == ["AscendQuant", "Gemm", "AscendDequant"]
+
+
+# --- operators in the forms that a file leaves open -------------------------------------------------------------------
+
+FORMS = [
+    ("Conv", (1, 2, 7, 9), (3, 2, 2, 4), {"strides": [3, 2], "auto_pad": "SAME_UPPER"}),
+    ("Conv", (1, 2, 7, 9), (3, 2, 2, 4), {"strides": [3, 2], "auto_pad": "SAME_LOWER"}),
+    ("Conv", (1, 2, 3), (3, 2, 1), {"strides": [2], "auto_pad": "SAME_UPPER"}),
+    ("Conv", (1, 2, 7, 9), (3, 2, 3, 3), {"auto_pad": "VALID", "strides": [2, 2]}),
+    ("Conv", (1, 2, 8), (3, 2, 3), {"pads": [2, 0]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 3), {"pads": [0, 1], "strides": [2]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 2), {"strides": [3]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 3), {"strides": [2], "output_padding": [1], "pads": [1, 0]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 3), {"strides": [2], "output_shape": [8]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 3), {"strides": [2], "output_shape": [10]}),
+    ("ConvTranspose", (1, 2, 5), (2, 3, 3), {"auto_pad": "VALID"}),
+    ("Gemm", (3, 5), (5, 4), {}),
+    ("Gemm", (3, 5), (5, 4), {"alpha": 1.0, "beta": 1.0, "transA": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "shape", "weight", "attributes"), FORMS)
+def test_accumulators_are_those_of_the_float_operators_in_every_form(
+    kind: str, shape: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    """Whatever of strides, dilations and pads is left out, before and behind told apart."""
+    test_accumulators_are_those_of_the_float_operators(kind, shape, weight, attributes)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "dilation", "pads"),
+    [(8, 3, 1, 2, (2, 2)), (8, 4, 1, 1, (1, 2)), (7, 2, 3, 1, (0, 1)), (9, 3, 3, 1, (0, 0)), (3, 1, 2, 1, (0, 0))],
+)
+def test_pads_that_keep_the_size(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> None:
+    """So many that there is an output for each stride begun; the odd one behind, or before for SAME_LOWER."""
+    for mode, expected in (("SAME_UPPER", pads), ("SAME_LOWER", pads[::-1])):
+        operator = node("Conv", auto_pad=mode)
+        assert ascend_ops._auto_pads(operator, (size,), (kernel,), (stride,), (dilation,)) == (expected,)
+    assert ascend_ops._auto_pads(node("Conv", auto_pad="VALID"), (size,), (kernel,), (stride,), (dilation,)) is None
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": [2]}, {"pads": [0, 1]}, {"pads": [1, 0], "strides": [3]}])
+@pytest.mark.parametrize("included", [None, 0, 1])
+def test_the_mean_of_a_signal_is_that_of_the_float_operator(attributes: dict[str, Any], included: int | None) -> None:
+    """Padding is not counted unless the operator says so."""
+    q = np.random.default_rng(0).integers(-128, 128, (2, 3, 7)).astype(np.int8)
+    if included is not None:
+        attributes = attributes | {"count_include_pad": included}
+    operator = node("AveragePool", 1, kernel_shape=[2], ceil_mode=0, **attributes)
+    (expected,) = run(_graph(operator, q.shape), {"i0": q.astype(np.float32) + 3})
+    row = ascend_ops.layer(operator, q, -3.0)
+    assert row.dtype == np.float32
+    np.testing.assert_allclose(row, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("Gemm", {"transA": 1}),
+        ("Gemm", {"alpha": 0.5}),
+        ("Gemm", {"beta": 0.5}),
+        ("ConvTranspose", {"auto_pad": "SAME_UPPER"}),
+        ("AveragePool", {"ceil_mode": 1, "kernel_shape": [2]}),
+    ],
+)
+def test_a_layer_in_a_form_that_is_not_known_is_refused(kind: str, attributes: dict[str, Any]) -> None:
+    """Not computed in another one."""
+    q = np.zeros((2, 2) if kind == "Gemm" else (1, 2, 2), np.int8)
+    with pytest.raises(BuildError, match=r"^here: \w+ = .* is not known to the interpreter of ascend models$"):
+        ascend_ops.layer(node(kind, **attributes), q, 0.0, np.zeros((2, 2) if kind == "Gemm" else (2, 1, 2), np.int8))
+
+
+@pytest.mark.parametrize("attributes", [{"sqrt_mode": 1}, {"relu_flag": 1}, {"dtype": 1}])
+def test_a_dequantization_in_another_form_is_refused(attributes: dict[str, Any]) -> None:
+    """As is a scale of another type."""
+    with pytest.raises(BuildError, match=r"^here: \w+ = 1 is not known"):
+        ascend_ops.dequantized(node("AscendDequant", **attributes), np.zeros((1, 1), np.int32), packed(1.0), 1)
+    with pytest.raises(BuildError, match="^here: a deq_scale that is not the bits"):
+        ascend_ops.dequantized(node("AscendDequant"), np.zeros((1, 1), np.int32), np.uint32([1]), 1)
+    with pytest.raises(BuildError, match=r"^here: sqrt_mode = 1 is not known"):
+        ascend_ops.antiquantized(node("AscendAntiQuant", 1, scale=1.0, sqrt_mode=1), np.zeros(1, np.int8))
+
+
+def test_scales_of_channels_lie_along_the_axis_that_is_asked_for() -> None:
+    """The last one of a matrix product; a missing offset is 0."""
+    accumulator = np.arange(6, dtype=np.int32).reshape(1, 3, 2)
+    scales = np.float32([0.5, 2.0])
+    actual = ascend_ops.dequantized(node("AscendDequant"), accumulator, packed(scales), -1)
+    np.testing.assert_array_equal(actual, accumulator * scales)
+    assert actual.dtype == np.float32
+    q = np.int8([-3, 5])
+    assert ascend_ops.antiquantized(node("AscendAntiQuant", 1, scale=0.5), q).tolist() == [-1.5, 2.5]
+
+
+@pytest.mark.parametrize(("sign", "fits"), [(1, False), (-1, True)])
+def test_an_accumulator_may_be_each_end_of_int32(sign: int, fits: bool) -> None:
+    """2^31 is one too many above, and the last one below; 2^31 - 1 fits."""
+    q, w = np.int8([[1]]), np.int8([[sign]])
+    end = np.array([sign * (2**31 - 1)], np.int64)
+    for bias, held in ((end - sign, True), (end, fits)):
+        if held:
+            assert ascend_ops.layer(node("Gemm", 3), q, 0.0, w, bias).tolist() == [[int(bias[0]) + sign]]
+        else:
+            with pytest.raises(BuildError, match="^here: its accumulator leaves int32"):
+                ascend_ops.layer(node("Gemm", 3), q, 0.0, w, bias)
+    with pytest.raises(BuildError, match="^here: its accumulator leaves int32"):
+        ascend_ops.layer(node("Gemm", 3), q, 0.0, w, end + sign)
+    assert ascend_ops.layer(node("Gemm", 3), np.empty((0, 1), np.int8), 0.0, w, end).shape == (0, 1)
+
+
+def test_what_no_layer_gives_is_not_dequantized() -> None:
+    """The message names the node."""
+    graph = _graph(node("AscendDequant"), (1, 1), (1,))
+    with pytest.raises(BuildError, match="^here: dequantizes what no layer gives$"):
+        ascend_ops.run(graph, {"i0": np.zeros((1, 1), np.int32), "i1": packed(1.0)})

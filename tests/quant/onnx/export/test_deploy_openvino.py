@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import onnx_networks
 import pytest
+from calibration_models import graph
 from onnx_networks import Draft
 from optional_packages import needs_openvino
 from quantized_networks import Quantized, of, quantized, run
 
 from qbench.quant.artifacts import openvino_model
-from qbench.quant.onnx import static
+from qbench.quant.onnx import attention, static
 from qbench.quant.onnx.export import deploy_model, deploy_openvino, narrow_weights
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Scales
+from qbench.quant.onnx.settings import ActivationParams
+from qbench.quant.onnx.sites import ActivationSite, Scales, Sites
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.recipe import Recipe
 from qbench.quant.sqnr import measure_sqnr
@@ -397,3 +399,328 @@ def test_a_pool_of_few_channels_and_a_large_window_takes_floats(
     model = Graph.load(file)
     (pool,) = (node for node in model.nodes if node.op_type == "AveragePool")
     assert (model.maker(pool.input[0]).op_type == "DequantizeLinear") == reads_bytes
+
+
+# --- how single nodes are written -------------------------------------------------------------------------------------
+
+
+def changed(
+    change: Any, *lines: str, inputs: str = "float[n,4,8] x", output: str = "float[n,a,b] y", **held: Any
+) -> Graph:
+    """A graph after one of the changes."""
+    text = (
+        f'<ir_version: 8, opset_import: ["" : 17, "own" : 1]>\nnet ({inputs}) => ({output}) {{\n'
+        + "\n".join(lines)
+        + "\n}"
+    )
+    network = graph(text, held)
+    change(network)
+    return network
+
+
+def kinds(network: Graph) -> list[str]:
+    return [node.op_type for node in network.nodes]
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "GlobalMaxPool"])
+def test_an_extreme_is_read_twice(kind: str) -> None:
+    """By a Max of it and itself, under the old name."""
+    network = changed(deploy_openvino.read_extremes_twice, f"[e] e = {kind} (x)", "[r] y = Relu (e)")
+    assert kinds(network) == [kind, "Max", "Relu"]
+    first, twice, _ = network.nodes
+    assert list(twice.input) == [first.output[0]] * 2
+    assert twice.output[0] == "e"
+
+
+@pytest.mark.parametrize("line", ["[e] e = ReduceMean (x)", "[e] e = own.ReduceMax (x)", "[e] e = MaxPool (x)"])
+def test_other_reductions_are_read_as_they_are(line: str) -> None:
+    """A mean is no value of its own, an operator of another domain is not known."""
+    assert len(changed(deploy_openvino.read_extremes_twice, line, "[r] y = Relu (e)").nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "index", "kind", "dimensions"),
+    [
+        ("[g] y = Gather (x, i)", np.int64(1), "Squeeze", [0]),
+        ("[g] y = Gather <axis: int = 2> (x, i)", np.int64(1), "Squeeze", [2]),
+        ("[g] y = Gather <axis: int = 1> (x, i)", np.int64([[0, 1]]), "Reshape", [0, 1, 2, 8]),
+        ("[g] y = Gather (x, i)", np.int64([[0, 1]]), "Reshape", [1, 2, 4, 8]),
+    ],
+)
+def test_places_are_gathered_as_a_list(line: str, index: Any, kind: str, dimensions: list[int]) -> None:
+    """And take their form behind it; the output keeps its name."""
+    network = changed(deploy_openvino.keep_rank, line, i=index)
+    gather, behind = network.nodes
+    assert network.constant(gather.input[1]).tolist() == index.reshape(-1).tolist()
+    assert (behind.op_type, behind.output[0], behind.input[0]) == (kind, "y", gather.output[0])
+    assert network.constant(behind.input[1]).tolist() == dimensions
+
+
+@pytest.mark.parametrize(
+    ("line", "index", "inputs"),
+    [
+        ("[g] y = Gather (x, i)", np.int64([1, 2]), "float[n,4,8] x"),
+        ("[g] y = own.Gather (x, i)", np.int64(1), "float[n,4,8] x"),
+        ("[g] y = GatherElements (x, i)", np.int64([[[0]]]), "float[n,4,8] x"),
+        ("[g] y = Gather (x, k)", np.int64(1), "float[n,4,8] x, int64 k"),
+        ("[g] y = Gather (x, i)", np.int64([[0, 1]]), "float[n,a,b] x"),
+    ],
+)
+def test_other_places_are_gathered_as_they_are(line: str, index: Any, inputs: str) -> None:
+    """A list, one that is computed, and where sizes behind it are open."""
+    network = changed(deploy_openvino.keep_rank, line, "[k] z = Identity (i)", inputs=inputs, i=index)
+    assert len(network.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "axes"),
+    [
+        ("[r] y = ReduceMean <axes: ints = [1], keepdims: int = 0> (x)", [1]),
+        ("[r] y = ReduceMax <axes: ints = [-1, 0], keepdims: int = 0> (x)", [-1, 0]),
+        ("[r] y = ReduceSum <keepdims: int = 0> (x, i)", [1, 2]),
+    ],
+)
+def test_a_reduction_keeps_its_dimensions_before_they_go(line: str, axes: list[int]) -> None:
+    """Wherever its axes stand."""
+    network = changed(deploy_openvino.keep_reduced, line, i=np.int64([1, 2]))
+    reduce, squeeze = network.nodes
+    assert [attr.i for attr in reduce.attribute if attr.name == "keepdims"] == [1]
+    assert (squeeze.op_type, squeeze.input[0], squeeze.output[0]) == ("Squeeze", reduce.output[0], "y")
+    assert network.constant(squeeze.input[1]).tolist() == axes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[r] y = ReduceMean <axes: ints = [1]> (x)",
+        "[r] y = ReduceMean <axes: ints = [1], keepdims: int = 1> (x)",
+        "[r] y = ReduceMean <keepdims: int = 0> (x)",
+        "[r] y = ReduceSum <keepdims: int = 0> (x, k)",
+        "[r] y = ReduceSum <keepdims: int = 0> (x, i)",
+        "[r] y = ReduceProd <axes: ints = [1], keepdims: int = 0> (x)",
+        "[r] y = own.ReduceMean <axes: ints = [1], keepdims: int = 0> (x)",
+    ],
+)
+def test_other_reductions_keep_their_form(line: str) -> None:
+    """Those that keep dimensions, and those whose axes are computed or not named."""
+    inputs = "float[n,4,8] x, int64[a] k"
+    assert len(changed(deploy_openvino.keep_reduced, line, inputs=inputs, i=np.zeros(0, np.int64)).nodes) == 1
+
+
+IMAGE = {"inputs": "float[n,4,8,8] x", "output": "float[n,a,b,c] y"}
+SCALED = "[w] w = DequantizeLinear (q, s, z)"
+BYTES = {"q": np.ones((6, 2, 1, 1), np.int8), "s": np.float32(0.5), "z": np.int8(0)}
+
+
+def added(network: Graph, name: str = "y") -> Any:
+    """What is added to make a tensor; None for nothing."""
+    maker = network.maker(name)
+    return network.constant(maker.input[1]) if maker is not None and maker.op_type == "Add" else None
+
+
+@pytest.mark.parametrize("bias", [np.arange(6, dtype=np.float32), np.zeros(6, np.float32)])
+def test_the_bias_of_a_convolution_is_added_behind_it(bias: Any) -> None:
+    """For each channel; one of zeros is tiny."""
+    network = changed(
+        deploy_openvino.own_biases, "[c] y = Conv <group: int = 2> (x, w, b)", w=(6, 2, 1, 1), b=bias, **IMAGE
+    )
+    assert kinds(network) == ["Conv", "Add"]
+    assert len(network.node("c").input) == 2
+    assert added(network).shape == (1, 6, 1, 1)
+    expected = bias if bias.any() else np.full(6, deploy_openvino.TINY, np.float32)
+    np.testing.assert_array_equal(added(network).reshape(-1), expected)
+    assert "b" not in network.constants
+
+
+def test_the_steps_of_a_bias_are_added_as_floats() -> None:
+    """By its scale."""
+    network = changed(
+        deploy_openvino.own_biases, SCALED, "[b] b = DequantizeLinear (p, t, u)",
+        "[c] y = Conv <group: int = 2> (x, w, b)", p=np.int32([1, 2, 3, 4, 5, -6]), t=np.float32(0.25), u=np.int32(0),
+        **BYTES, **IMAGE,
+    )  # fmt: skip
+    assert added(network).reshape(-1).tolist() == [0.25, 0.5, 0.75, 1.0, 1.25, -1.5]
+
+
+@pytest.mark.parametrize(
+    ("line", "channels"),
+    [
+        ("[c] t = Conv <group: int = 2> (x, w)", 6),
+        ("[c] t = Conv <group: int = 2> (x, w, )", 6),
+        ("[c] t = ConvTranspose <group: int = 3> (r, w)", 6),
+    ],
+)
+@pytest.mark.parametrize("several", [True, False])
+def test_sums_on_bytes_that_several_read_have_a_tiny_bias(line: str, channels: int, several: bool) -> None:
+    """Of each output channel; the caller reads, too. What one node reads has none."""
+    lines = ["[r] r = Concat <axis: int = 1> (x, h)", SCALED, line, "[y] y = Relu (t)"]
+    held = {"h": (1, 2, 8, 8), **BYTES}
+    output = "float[n,a,b,c] y, float[n,d,e,f] t" if several else "float[n,a,b,c] y"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, **held)
+    value = added(network, "t")
+    assert (value is not None) == several
+    if several:
+        assert value.shape == (1, channels, 1, 1)
+        assert set(value.reshape(-1).tolist()) == {float(np.float32(deploy_openvino.TINY))}
+
+
+@pytest.mark.parametrize(
+    ("line", "weight", "columns"),
+    [
+        ("[c] t = MatMul (x, w)", (8, 3), 3),
+        ("[c] t = Gemm (x, w)", (8, 3), 3),
+        ("[c] t = Gemm <transB: int = 1> (x, w)", (3, 8), 3),
+        ("[c] t = MatMul (x, w)", (8,), None),
+        ("[c] t = Gemm (x, w, h)", (8, 3), None),
+        ("[c] t = own.MatMul (x, w)", (8, 3), None),
+        ("[c] t = Mul (x, w)", (8, 3), None),
+    ],
+)
+def test_products_on_bytes_that_several_read_have_a_tiny_bias(
+    line: str, weight: tuple[int, ...], columns: int | None
+) -> None:
+    """Of each column; not those that have a bias, or no matrix."""
+    held = {"q": np.ones(weight, np.int8), "s": np.float32(0.5), "z": np.int8(0), "h": (3,)}
+    lines = [SCALED, line, "[y] y = Relu (t)", "[v] v = Sigmoid (t)"]
+    network = changed(
+        deploy_openvino.own_biases, *lines, inputs="float[n,8] x", output="float[n,a] y, float[n,b] v", **held
+    )
+    value = added(network, "t")
+    assert (None if value is None else value.shape) == (None if columns is None else (columns,))
+    once = changed(deploy_openvino.own_biases, *lines[:3], inputs="float[n,8] x", output="float[n,a] y", **held)
+    assert added(once, "t") is None
+
+
+def test_sums_of_floats_have_no_tiny_bias() -> None:
+    """Nor of weights or a bias that is computed."""
+    lines = ["[c] t = Conv (x, w)", "[y] y = Relu (t)", "[v] v = Sigmoid (t)"]
+    output = "float[n,a,b,c] y, float[n,d,e,f] v"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, w=(6, 4, 1, 1))
+    assert added(network, "t") is None
+    lines[0] = "[c] t = MatMul (x, w)"
+    network = changed(deploy_openvino.own_biases, *lines, inputs=IMAGE["inputs"], output=output, w=(8, 4))
+    assert added(network, "t") is None
+    inputs = f"{IMAGE['inputs']}, float[6,4,1,1] w, float[6] b"
+    for line in ("[c] t = Conv (x, w)", "[c] t = Conv (x, k, b)"):
+        network = changed(deploy_openvino.own_biases, line, *lines[1:], inputs=inputs, output=output, k=(6, 4, 1, 1))
+        assert added(network, "t") is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "balanced"), [(-5.0, 10.0, True), (-4.9, 10.0, False), (-10.0, 5.0, True), (-10.0, 4.9, False)]
+)
+def test_a_range_is_symmetric_from_a_half_on(low: float, high: float, balanced: bool) -> None:
+    """Of its longer side, which decides the step: 128 below zero, 127 above."""
+    step = 0.1
+    scales = Scales(scale_d=step, offset_d=-128 - round(low / step))
+    reach = ((scales.offset_d + 128) * step, (127 - scales.offset_d) * step)
+    actual = deploy_openvino._symmetric(scales)
+    assert (actual != scales) == (min(reach) >= 0.5 * max(reach))
+    wide = deploy_openvino._around_zero(scales)
+    assert wide.scale_d == pytest.approx(max(reach[0] / 128, reach[1] / 127))
+    assert wide.offset_d == 0
+    for bare in (Scales(), Scales(scale_d=0.5), Scales(offset_d=3)):
+        assert deploy_openvino._around_zero(bare) == bare
+        assert deploy_openvino._sides(bare) == (0, 0)
+
+
+@pytest.mark.parametrize(("keys", "step", "coarse"), [(128, 1 / 256, False), (129, 1 / 256, True), (512, None, False)])
+def test_probabilities_need_two_steps_in_each_place(keys: int, step: float | None, coarse: bool) -> None:
+    """Of an even row; where no step is known none is too coarse."""
+    product = attention.Product(name="p", keys=keys, sources={})
+    record = {} if step is None else {"p:0": Scales(scale_d=step, offset_d=-128)}
+    assert deploy_openvino._is_coarse(product, record) == coarse
+
+
+# --- whose ranges are symmetric, and who reads bytes ------------------------------------------------------------------
+
+
+def placed(**tensors: list[tuple[str, int]]) -> Sites:
+    """Sites of these tensors and who reads them; a key is the node's name, or it with the position."""
+    return Sites(
+        weights=(),
+        activations=tuple(
+            ActivationSite(
+                tensor=tensor, params=ActivationParams(),
+                keys={f"{node}:{position}" if position else node: (node, position) for node, position in places},
+            )
+            for tensor, places in tensors.items()
+        ),
+    )  # fmt: skip
+
+
+ONE_SIDED, BOTH_SIDED = Scales(scale_d=0.1, offset_d=-128), Scales(scale_d=0.1, offset_d=-28)
+
+
+@pytest.mark.parametrize(
+    ("keys", "narrow", "sources", "expected"),
+    [
+        (0, False, {}, {"p": 1.55, "p:1": 1.55}),
+        (9, False, {}, {"p:1": 1.55}),  # probabilities begin at 0
+        (0, True, {}, {"p": 1.55, "p:1": 3.1}),
+        (0, False, {0: ("split", 1.0), 1: ("split", -0.5)}, {"split": 0.8, "p": 0.8, "p:1": 0.4}),
+        (0, True, {1: ("split", -0.5)}, {"split": 0.8, "p": 1.55, "p:1": 0.8}),
+        (0, True, {0: ("split", 0.25)}, {"split": 0.8, "p": 0.2, "p:1": 3.1}),
+    ],
+)
+def test_what_attention_reads_is_symmetric(
+    keys: int, narrow: bool, sources: Any, expected: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the steps of what it comes from, times the number between; keys and values have half the levels where sums
+    must fit 16 bits."""
+    product = attention.Product(name="p", keys=keys, sources=sources)
+    monkeypatch.setattr(attention, "find_products", lambda graph: (product,))
+    sites = placed(q=[("p", 0)], k=[("p", 1)], whole=[("split", 0)])
+    steps = {"p": 1.55, "p:1": 1.55, "split": 0.8, "other": 1.0}  # of a range of 155 above zero and 100 below
+    record = {key: Scales(scale_d=127 / 155 * step, offset_d=-28) for key, step in steps.items()}
+    actual = deploy_openvino.of_attention(None, sites, record, narrow=narrow)  # type: ignore[arg-type]
+    assert {key: scales.scale_d for key, scales in actual.items()} == pytest.approx(expected)
+    assert {scales.offset_d for scales in actual.values()} == {0}
+
+
+def test_products_read_symmetric_ranges_that_do_not_begin_at_zero() -> None:
+    """Those of matrices; of a Concat with a constant, too. Convolutions keep theirs."""
+    network = changed(
+        lambda graph: None, "[join] t = Concat <axis: int = 1> (x, h)", "[plain] u = Concat <axis: int = 1> (x, x)",
+        "[m] a = MatMul (t, w)", "[g] b = Gemm (f, w)", "[c] c = Conv (t, v)", "[n] d = MatMul (u, w)",
+        "[y] y = Relu (a)", inputs="float[n,4,8] x, float[n,8] f", h=(1, 1, 8), w=(8, 8), v=(2, 5, 1),
+    )  # fmt: skip
+    sites = placed(t=[("m", 0)], f=[("g", 0)], x=[("c", 0)], u=[("n", 0)])
+    record = dict.fromkeys(("m", "g", "c", "n"), BOTH_SIDED)
+    products = deploy_openvino.of_products(network, sites, record)
+    assert set(products) == {"m", "g", "n"}
+    assert products["m"] == Scales(scale_d=pytest.approx(15.5 / 127), offset_d=0)
+    assert deploy_openvino.of_products(network, sites, dict.fromkeys(record, ONE_SIDED)) == {}
+    beside = deploy_openvino.beside_constants(network, sites, record)
+    assert set(beside) == {"m"}
+    assert beside["m"].offset_d == 0
+    assert deploy_openvino.beside_constants(network, sites, dict.fromkeys(record, ONE_SIDED)) == {}
+    convolution = placed(t=[("c", 0)])
+    assert deploy_openvino.beside_constants(network, convolution, record) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "quantized", "reads"),
+    [
+        ("conv", [], True),  # a layer with weights
+        ("sum", [("sum", 0), ("sum", 1)], True),
+        ("sum", [("sum", 0)], False),  # both of them, or none
+        ("pool", [("pool", 0)], True),
+        ("soft", [("soft", 0)], False),
+        ("turn", [("turn", 0)], True),  # hands bytes on to the convolution
+        ("turn2", [("turn2", 0)], False),  # to a float operator
+        ("join", [("join", 0), ("join", 1), ("conv", 0)], True),
+        ("join", [("join", 0), ("join", 1)], False),  # who reads it reads floats
+    ],
+)
+def test_who_computes_on_bytes_or_hands_them_on(name: str, quantized: list[tuple[str, int]], reads: bool) -> None:
+    """Layers, sums and pools; what only moves values where the next one does."""
+    network = changed(
+        lambda graph: None, "[join] j = Concat <axis: int = 1> (x, x)", "[conv] a = Conv (j, w)",
+        "[sum] b = Add (a, a)", "[pool] c = MaxPool <kernel_shape: ints = [1]> (b)", "[soft] d = Softmax (c)",
+        "[turn] e = Transpose <perm: ints = [0,1,2]> (x)", "[conv2] g = Conv (e, v)",
+        "[turn2] h = Transpose <perm: ints = [0,1,2]> (x)", "[act] y = Sigmoid (h)",
+        inputs="float[n,4,8] x", w=(4, 8, 1), v=(4, 4, 1),
+    )  # fmt: skip
+    places = {*quantized, ("conv2", 0)}
+    assert deploy_openvino._reads_bytes(network, name, {"conv", "conv2"}, places) == reads

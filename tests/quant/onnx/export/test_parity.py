@@ -160,3 +160,56 @@ def test_a_model_that_takes_no_random_inputs_has_no_parity() -> None:
     strings = (onnx.TensorProto.STRING, ["batch"])
     model = Graph(draft.model({"words": strings}, {"y": strings}))
     assert parity.compared(model, model.copy()) is None
+
+
+def test_random_examples_have_the_first_sizes_that_the_model_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are asked for, each another one; a lack of memory is no refusal."""
+    sizes = [np.zeros((size, 2), np.float32) for size in (1, 2, 3)]
+    monkeypatch.setattr(parity.equivalence, "random_inputs", lambda graph: [{"x": value} for value in sizes])
+
+    def run(feed):
+        if len(feed["x"]) < 2:
+            raise ValueError
+        return []
+
+    shown = list(parity._random(FAKE, run, 4))
+    assert [feed["x"].shape for feed in shown] == [(2, 2)] * 4
+    assert shown[0]["x"] is sizes[1]
+    assert len({feed["x"].tobytes() for feed in shown}) == 4
+    again = list(parity._random(FAKE, run, 4))
+    assert all(np.array_equal(value["x"], other["x"]) for value, other in zip(shown, again, strict=True))
+    assert list(parity._random(FAKE, lambda feed: run({"x": feed["x"][:1]}), 4)) == []
+
+    def full(feed):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        list(parity._random(FAKE, full, 4))
+
+
+def test_another_example_has_the_type_and_whole_numbers_of_the_first() -> None:
+    """In another order; floats are drawn anew."""
+    ids = np.arange(50).reshape(5, 10)
+    other = parity._another(np.random.default_rng(0), ids)
+    assert (other.dtype, other.shape) == (ids.dtype, ids.shape)
+    assert not np.array_equal(other, ids)
+    assert np.array_equal(np.sort(other.reshape(-1)), ids.reshape(-1))
+    drawn = parity._another(np.random.default_rng(0), np.zeros((3, 4), np.float16))
+    assert (drawn.dtype, drawn.shape, bool(drawn.any())) == (np.float16, (3, 4), True)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count", "expected"),
+    [((4, 4), 2, [2]), ((4, 4), 6, [4, 2]), ((4, 4), 8, [4, 4]), ((4, 4), 9, [4, 4]), ((4, 4), 4, [4])],
+)
+def test_a_few_examples_are_the_first_ones(lengths, count: int, expected: list[int]) -> None:
+    """Of batches that are cut; whole ones where the model demands a size or arrays have several lengths."""
+    feeds = [{"image": np.zeros((length, 1))} for length in lengths]
+    assert [len(feed["image"]) for feed in parity._few(FAKE, feeds, count)] == expected
+    fixed = Graph(residual_cnn(batch=4))
+    whole = [len(feed["image"]) for feed in parity._few(fixed, feeds, count)]
+    assert whole == [4] * len(expected)
+    uneven = [{"image": np.zeros((4, 1)), "other": np.zeros((3, 1))}, {"image": np.zeros((4, 1))}]
+    assert len(next(iter(parity._few(FAKE, uneven, 2)))["image"]) == 4
+    assert parity.EXAMPLES == 32
+    assert parity.ASCEND_EXAMPLES == 2

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import UsageError
-from qbench.quant.onnx.formats import amct_cfg, config
+from qbench.quant.onnx.formats import amct_cfg, config, config_json, defaults
 from qbench.quant.onnx.formats.rules import PRESETS, ActivationRule, Rule, Rules, TensorRule, WeightRule
 from qbench.quant.onnx.graph import prepare
 from qbench.quant.onnx.settings import ActivationParams, Config, LayerConfig, TensorConfig, WeightParams
@@ -636,3 +636,284 @@ def test_an_unknown_field_has_its_place():
     """A typing error names line and column."""
     with pytest.raises(UsageError, match=r'^q\.cfg:1:1: not protobuf text .*no field named "batchnum"'):
         amct_cfg.loads("batchnum: 1", name="q.cfg")
+
+
+# --- what a file leaves out, and what is at the ends of what it may say -----------------------------------------------
+
+
+def test_a_file_of_a_version_alone_is_the_default():
+    """Of a layer, too; and the keys of AMCT that have one meaning may stand there."""
+    assert config.loads('{"version": 1}') == Config()
+    assert config.loads('{"version": 1, "a": {}}').layers == {
+        "a": LayerConfig(activation=ActivationParams(options=IFMR))
+    }
+    for mode in ("", "FORCE_FP32_QUANT", "DEFAULT"):
+        given = {"version": 1, "joint_quant": False, "fakequant_precision_mode": mode}
+        assert config.loads(json.dumps(given)) == Config()
+    assert config.loads('{"version": 1, "fakequant_precision_mode": "FORCE_FP16_QUANT"}').fp16_scales
+    (tensor,) = config.loads('{"version": 1, "tensor_quantize": [{"layer_name": "a"}]}').tensor_quantize
+    assert tensor == TensorConfig(layer_name="a", input_index=0, activation=ActivationParams(options=IFMR))
+    offset = '{"version": 1, "activation_offset": false, "tensor_quantize": [{"layer_name": "a"}]}'
+    assert not config.loads(offset).tensor_quantize[0].activation.asymmetric
+
+
+def test_an_exponent_may_be_each_end_of_its_range():
+    """A whole number, too; it is a float from there on."""
+    for balance in (0, 1, 0.5):
+        assert config.loads(json.dumps(file(balance=balance))).balance == balance
+    assert isinstance(config.loads(json.dumps(file(balance=1))).balance, float)
+    for own in (0.2, 0.8):
+        assert config.loads(json.dumps(file(fc={"dmq_balancer_param": own}))).layers["fc"].balance == own
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (file(version=True), "version: expected 1, got true"),
+        (file(balance=True), "balance: expected a number in [0, 1], got true"),
+        (file(balance="x"), 'balance: expected a number in [0, 1], got "x"'),
+        (file(balance=-0.1), "balance: expected a number in [0, 1], got -0.1"),
+        (file(fc={"dmq_balancer_param": 0.81}), "fc.dmq_balancer_param: expected a number in [0.2, 0.8], got 0.81"),
+        (file(joint_quant=0), None),
+        (file(joint_quant=None), None),
+        (file({"num_bits": True}), "conv1.activation_quant_params.num_bits: only 8 is supported, got true"),
+        (file({"asymmetric": 1}), "conv1.activation_quant_params.asymmetric: expected true or false, got 1"),
+        (file({}, {"channel_wise": 1}), "conv1.weight_quant_params.channel_wise: expected true or false, got 1"),
+        (file({}, 3), "conv1.weight_quant_params: expected an object, got 3"),
+        (file(fc={"quant_enable": None}), "fc.quant_enable: expected true or false, got null"),
+        (file(fc={"zzz": 1}), f"fc.zzz: unknown key; there are: {', '.join(config_json.LAYER)}"),
+        (file(tensor_quantize=[{"layer_name": "a"}, 3]), "tensor_quantize[1]: expected an object, got 3"),
+        (
+            file(tensor_quantize=[{"layer_name": ""}]),
+            'tensor_quantize[0].layer_name: expected the name of a node, got ""',
+        ),
+        (
+            file(tensor_quantize=[{"layer_name": "a", "input_index": True}]),
+            "tensor_quantize[0].input_index: expected a whole number of at least 0, got true",
+        ),
+        (
+            file(tensor_quantize=[{"layer_name": "a", "activation_quant_params": {"num_bits": 4}}]),
+            "tensor_quantize[0].activation_quant_params.num_bits: only 8 is supported, got 4",
+        ),
+        (file(skip_fusion_layers=["a", 3]), "skip_fusion_layers: expected a list of names, got a list"),
+        (
+            file({}, {"wts_algo": "ada_quantise"}),
+            "conv1.weight_quant_params.wts_algo: no algorithm named \"ada_quantise\"; did you mean 'ada_quantize'? "
+            "available: arq_quantize, ada_quantize",
+        ),
+        (file(balance="x" * 58), f'balance: expected a number in [0, 1], got "{"x" * 58}"'),
+        (file(balance="x" * 59), f'balance: expected a number in [0, 1], got "{"x" * 56}…'),
+        (3, "expected an object of keys and layers, got 3"),
+    ],
+)
+def test_what_only_resembles_a_value_is_refused(content, problem):
+    """True is no number, 0 and null are not false, a list may hold one wrong entry."""
+    lines = problems(content)
+    expected = "joint_quant: only false is supported: each input has its own scale; set it to false"
+    assert lines == [f"c.json: {problem or expected}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"version": 1, "version": 1}', "version"),
+        ('{"version": 1, "a": {"quant_enable": true, "quant_enable": true}}', "a.quant_enable"),
+        ('{"version": 1, "a": {"activation_quant_params": {"num_bits": 8, "num_bits": 8}}}',
+         "a.activation_quant_params.num_bits"),
+        ('{"version": 1, "a": {"weight_quant_params": {"num_bits": 8, "num_bits": 8}}}',
+         "a.weight_quant_params.num_bits"),
+        ('{"version": 1, "tensor_quantize": [{"layer_name": "a", "layer_name": "b"}]}',
+         "tensor_quantize[0].layer_name"),
+    ],
+)  # fmt: skip
+def test_a_key_that_stands_there_twice_is_refused_everywhere(text, where):
+    """Named once, with its path."""
+    assert problems(text) == [f"c.json: {where}: stands there twice; keep one"]
+
+
+def test_a_file_that_is_nested_without_end_is_none():
+    """Python gives up on it in its own way."""
+    (line,) = problems('{"a":' * 100_000)
+    assert line.startswith("c.json: not JSON: ")
+    assert line.endswith("; correct the file")
+
+
+def test_what_is_written_leaves_out_what_is_not_set():
+    """Every parameter is written out, pairs as lists; qbench's own keys stand there where they say something."""
+    plain = json.loads(config.dumps(Config(layers={"a": LayerConfig()})))
+    assert plain == {
+        "version": 1, "batch_num": 1, "activation_offset": True, "do_fusion": True, "skip_fusion_layers": [],
+        "tensor_quantize": [],
+        "a": {
+            "quant_enable": True,
+            "activation_quant_params": {"num_bits": 8, "act_algo": "ifmr", "asymmetric": True},
+        },
+    }  # fmt: skip
+    layer = LayerConfig(
+        quant_enable=False, activation=ActivationParams(options=IFMR), weight=WeightParams(), balance=0.5
+    )
+    rich = Config(balance=0.0, fp16_scales=True, bias_correction=True, layers={"é": layer})
+    text = config.dumps(rich)
+    written = json.loads(text)
+    assert (written["balance"], written["fakequant_precision_mode"], written["bias_correction"]) == (
+        0.0, "FORCE_FP16_QUANT", True,
+    )  # fmt: skip
+    assert written["é"]["activation_quant_params"]["search_range"] == [0.7, 1.3]
+    assert written["é"]["weight_quant_params"] == {"num_bits": 8, "wts_algo": "arq_quantize", "channel_wise": True}
+    assert written["é"]["dmq_balancer_param"] == 0.5
+    assert '\n  "é": {\n    "quant_enable": false,' in text
+    assert text.endswith("}\n")
+
+
+def test_an_empty_simplified_configuration_says_nothing():
+    """As one with the values that hold anyway."""
+    assert amct_cfg.loads("") == Rules()
+    same = "version: 1 activation_offset: true joint_quant: false do_fusion: true common_config { }"
+    assert amct_cfg.loads(same) == Rules()
+    other = amct_cfg.loads('do_fusion: false skip_fusion_layers: "bn1" batch_num: 1')
+    assert (other.do_fusion, other.skip_fusion_layers, other.batch_num) == (False, ("bn1",), 1)
+    assert amct_cfg.loads("", name="q.cfg").file == "q.cfg"
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [
+        ("ifmr_quantize { search_range_start: 0.5 }", {"search_range": (0.5, 1.3)}),
+        ("ifmr_quantize { search_range_end: 1.5 }", {"search_range": (0.7, 1.5)}),
+        ("ifmr_quantize { search_range_start: 0.5 search_range_end: 1.5 max_percentile: 0.9 }",
+         {"search_range": (0.5, 1.5), "max_percentile": 0.9}),
+        ("ada_quantize { beta_range_start: 30 }", {"beta_range": (30.0, 2.0)}),
+        ("ada_quantize { beta_range_end: 3 channel_wise: true }", {"beta_range": (20.0, 3.0)}),
+        ("ada_quantize { warm_start: 0.1 num_bits: 8 }", {"warm_start": 0.1}),
+    ],
+)  # fmt: skip
+def test_a_start_and_an_end_are_one_option(part, options):
+    """Of which the other end is AMCT's default; a number is the decimal that stands there."""
+    rule = amct_cfg.loads(f"common_config {{ {part} }}").common
+    assert (rule.activation or rule.weight).options == options
+    if rule.weight:
+        assert rule.weight.channel_wise == (True if "channel_wise" in part else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('override_layer_types { layer_type: "a" } override_layer_types { layer_type: "a" }',
+         "override_layer_types: layer_type 'a' stands there twice; keep one"),
+        ('override_layer_configs { layer_name: "a" } override_layer_configs { layer_name: "a" }',
+         "override_layer_configs: layer_name 'a' stands there twice; keep one"),
+        ('override_layer_types { } override_layer_types { layer_type: "a" calibration_config { '
+         "arq_quantize { num_bits: 4 } } }",
+         "override_layer_types[1].arq_quantize.num_bits: only 8 is supported, got 4"),
+        ('tensor_quantize { layer_name: "a" } tensor_quantize { layer_name: "a" input_index: 1 '
+         "ifmr_quantize { } hfmg_quantize { } }",
+         "tensor_quantize[1].hfmg_quantize: stands beside ifmr_quantize; keep one of them"),
+        ("common_config { arq_quantize { } ada_quantize { } }",
+         "common_config.ada_quantize: stands beside arq_quantize; keep one of them"),
+        ("common_config { dmq_balancer { migration_strength: 0.9 } }",
+         "common_config.dmq_balancer.migration_strength: expected [0.2, 0.8], got 0.9"),
+        ("common_config { ada_quantize { warm_start: 1 } }",
+         "common_config.ada_quantize.warm_start: expected a share from 0 to below 1, got 1.0"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_in_a_simplified_configuration_is_refused(text, what):
+    """The second of two entries has its own number."""
+    with pytest.raises(UsageError) as caught:
+        amct_cfg.loads(text, name="q.cfg")
+    assert str(caught.value) == f"q.cfg: {what}"
+
+
+def test_rules_come_from_the_nearest_that_says_something():
+    """Of activations, weights and exponents each by itself; without any it is AMCT's own."""
+    empty = Rules()
+    assert empty.activation("a", "Conv") == ActivationParams(options=IFMR)
+    assert empty.weight("a", "Conv", channel_wise=True) == WeightParams(channel_wise=True)
+    assert empty.weight("a", "Gemm", channel_wise=False) == WeightParams(channel_wise=False)
+    assert empty.exponent("a", "Conv") is None
+    assert not Rules(activation_offset=False).activation("a", "Conv").asymmetric
+    rules = Rules(
+        common=Rule(balance=0.5, weight=WeightRule(algorithm="ada_quantize")),
+        types={"Conv": Rule(balance=0.0)},
+        layers={"a": Rule(weight=WeightRule(channel_wise=False))},
+    )
+    assert [rules.exponent(name, kind) for name, kind in (("a", "Conv"), ("a", "Gemm"), ("b", "Conv"))] == [
+        0.0,
+        0.5,
+        0.0,
+    ]
+    assert rules.weight("a", "Conv", channel_wise=True) == WeightParams(channel_wise=False)
+    other = rules.weight("b", "Conv", channel_wise=True)
+    assert (other.algorithm, other.channel_wise, other.options["num_iteration"]) == ("ada_quantize", True, 1000)
+
+
+def test_problems_with_rules_of_no_file_have_no_name(network):
+    """Those of a file begin with it, each in its line."""
+    wrong = {"skip_layers": ("zz1", "zz2"), "skip_layer_types": ("Conv",)}
+    for named, start in ((None, ""), ("q.cfg", "q.cfg: ")):
+        with pytest.raises(UsageError) as caught:
+            config.default(network, Rules(**wrong, file=named))
+        lines = str(caught.value).splitlines()
+        assert [line.startswith(f"{start}skip_layers: no layer named 'zz") for line in lines] == [True, True]
+
+
+def test_a_rule_of_one_scale_is_no_mistake_where_there_is_one(network):
+    """A Gemm may be told that it has one, a Conv that it has many; rules that no file holds may ask for more."""
+    fine = (
+        'override_layer_types { layer_type: "Gemm" calibration_config { arq_quantize { channel_wise: false } } }'
+        'override_layer_types { layer_type: "Conv" calibration_config { arq_quantize { channel_wise: true } } }'
+    )
+    config.default(network, amct_cfg.loads(fine, name="q.cfg"))
+    config.default(network, Rules(types={"Gemm": Rule(weight=WeightRule(channel_wise=True))}))
+    part = "calibration_config { dmq_balancer { migration_strength: 0.5 } }"
+    layer = f'override_layer_configs {{ layer_name: "average" {part} }}'
+    with pytest.raises(UsageError, match=r"^q\.cfg: layer 'average': dmq_balancer: a pool has no weight to balance"):
+        config.default(network, amct_cfg.loads(layer, name="q.cfg"))
+    graph = prepared(onnx_networks.mlp())
+    name = next(iter(config.default(graph).layers))
+    part = "calibration_config { arq_quantize { channel_wise: true } }"
+    wise = f'override_layer_configs {{ layer_name: "{name}" {part} }}'
+    with pytest.raises(UsageError, match=rf"layer '{name}': channel_wise: only Conv and ConvTranspose take true; a "):
+        config.default(graph, amct_cfg.loads(wise, name="q.cfg"))
+
+
+def test_every_part_of_the_rules_is_in_the_configuration(network):
+    """The batch size that a model demands is that of its first input."""
+    rules = Rules(
+        batch_num=7, activation_offset=False, do_fusion=False, skip_fusion_layers=("a",), balance=0.25,
+        bias_correction=True, fp16_scales=True,
+    )  # fmt: skip
+    settings = config.default(network, rules)
+    assert (settings.batch_num, settings.activation_offset, settings.do_fusion) == (7, False, False)
+    assert (settings.skip_fusion_layers, settings.balance, settings.bias_correction, settings.fp16_scales) == (
+        ("a",), 0.25, True, True,
+    )  # fmt: skip
+    assert defaults.fixed_batch(network) is None
+    assert defaults.fixed_batch(prepared(onnx_networks.residual_cnn(batch=3))) == 3
+
+
+def test_what_rules_ask_of_a_place_that_is_needed_anyway_is_taken(network):
+    """A place that is not needed stands behind the others, with AMCT's own parameters."""
+    plain = config.default(network).tensor_quantize
+    place = plain[0]
+    asked = TensorRule(
+        layer_name=place.layer_name, input_index=place.input_index,
+        activation=ActivationRule(algorithm="hfmg"),
+    )  # fmt: skip
+    unneeded = TensorRule(layer_name="no such node", input_index=2, activation=ActivationRule(algorithm="mse"))
+    settings = config.default(network, Rules(tensor_quantize=(unneeded, asked), activation_offset=False))
+    assert [(t.layer_name, t.input_index) for t in settings.tensor_quantize] == [
+        *((t.layer_name, t.input_index) for t in plain), ("no such node", 2),
+    ]  # fmt: skip
+    assert settings.tensor_quantize[0].activation == ActivationParams(
+        algorithm="hfmg", asymmetric=False, options={"num_of_bins": 4096}
+    )
+    assert settings.tensor_quantize[-1].activation == ActivationParams()
+
+
+def test_only_layers_that_are_on_are_balanced():
+    """By their own exponent, also by 0, else by the common one."""
+    layers = {
+        "own": LayerConfig(balance=0.0), "off": LayerConfig(quant_enable=False, balance=0.4), "plain": LayerConfig(),
+    }  # fmt: skip
+    assert Config(layers=layers).exponents == {"own": 0.0}
+    assert Config(layers=layers, balance=0.6).exponents == {"own": 0.0, "plain": 0.6}

@@ -230,3 +230,20 @@ def test_each_layer_has_a_weight_and_a_bias_of_its_own(kind):
     else:
         assert held == [["w"], ["w_second"], ["w_third"], []]
     assert all(np.array_equal(graph.constant(name), values[name[0]]) for names in held for name in names)
+
+
+def test_a_lack_of_memory_ends_the_folding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the evaluator cannot compute stays, and that is another thing."""
+    graph = build([node("Neg", ["w"], ["n"]), node("MatMul", ["x", "n"], ["y"])], w=W)
+    for error, raised in ((MemoryError(), True), (ValueError(), False)):
+
+        def run(*_: Any, error: Exception = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(ReferenceEvaluator, "run", run)
+        if raised:
+            with pytest.raises(MemoryError):
+                constants.fold(graph)
+        else:
+            constants.fold(graph)
+            assert [each.op_type for each in graph.nodes] == ["Neg", "MatMul"]

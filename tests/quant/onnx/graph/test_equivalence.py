@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
+from onnx_networks import random_inputs, residual_cnn
 
 from qbench.errors import ModelError
 from qbench.quant.onnx.graph import equivalence
@@ -144,3 +145,16 @@ def test_a_graph_runs_as_it_stands_unless_it_is_asked_otherwise(optimized: bool)
     session = equivalence.open_graph(TWICE, optimized=optimized, threads=1)
     level = session.get_session_options().graph_optimization_level
     assert (str(level).rpartition(".")[2] == "ORT_DISABLE_ALL") is not optimized
+
+
+def test_a_lack_of_memory_is_no_refusal_of_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a given one nor of random ones."""
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(equivalence.onnxruntime_session, "call", full)
+    graph = Graph(residual_cnn())
+    for example in (None, [random_inputs(residual_cnn())[0]]):
+        with pytest.raises(MemoryError):
+            equivalence.reference(graph, example)

@@ -146,6 +146,20 @@ def test_shapes_are_inferred_with_a_dynamic_batch(tmp_path):
     assert graph.element_type(graph.node("add").output[0]) == np.float32
 
 
+def test_sizes_that_are_computed_are_followed(tmp_path):
+    """From a Shape through the numbers that are moved about, to what has that shape."""
+    draft = Draft()
+    shape = draft.add("Shape", [draft.conv("x", "conv", 3, 4)], "shape")
+    places = [draft.constant(name, np.array([at])) for name, at in (("batch", 0), ("channels", 1))]
+    sizes = [draft.add("Gather", [shape, place], f"size{i}") for i, place in enumerate(places)]
+    both = draft.add("Concat", [*sizes, draft.constant("rest", np.array([-1]))], "both", axis=0)
+    draft.add("Reshape", [draft.nodes[0].output[0], both], "reshaped")
+    draft.add("Relu", ["reshaped_out"], "relu", outputs=["y"])
+    graph = Graph(draft.model({"x": [2, 3, 8, 8]}, {"y": [None] * 3}))
+    infer_shapes(graph)
+    assert graph.shape("reshaped_out") == (2, 4, 64)
+
+
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_half_precision_computes_in_float32(kind, tmp_path):
     """Inputs and outputs keep their type; weights become float32, Casts within become harmless."""

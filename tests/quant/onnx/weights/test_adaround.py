@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -303,3 +304,210 @@ def test_only_weights_that_ask_for_it_are_rounded() -> None:
     """``sites`` leaves out the weights of ARQ."""
     plain = WeightSite(layer="other", tensor="v", axis=0, params=WeightParams())
     assert adaround.sites(Sites(weights=(plain, site(0)), activations=())) == (site(0),)
+
+
+# --- the steps of a training ------------------------------------------------------------------------------------------
+
+
+def test_the_keys_that_are_left_out_are_amcts() -> None:
+    """Its defaults; and the ends of what each key may be are taken."""
+    assert adaround.options({}) == adaround.Options(
+        num_iteration=1000, reg_param=0.01, beta_range=(20.0, 2.0), warm_start=0.2
+    )
+    adaround.options({"num_iteration": 1, "warm_start": 0.0, "beta_range": (1.5, 1.5)})
+    adaround.options({"reg_param": 1e-9, "warm_start": 0.999})
+    for wrong in ({"reg_param": math.inf}, {"beta_range": (math.inf, 2.0)}, {"beta_range": (2.0, 2.1)}):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected"):
+            adaround.options(wrong)
+    with pytest.raises(ValueError, match="^warm_start: expected"):
+        adaround.options({"warm_start": -0.1})
+
+
+@pytest.mark.parametrize("rows", [31, 32, 33])
+def test_every_fourth_row_judges_and_the_others_are_learned_from(rows: int) -> None:
+    """Of fewer than 32 rows all do both."""
+    judge, learn = (numbers.tolist() for numbers in adaround._halves(rows))
+    if rows < 32:
+        assert judge == learn == list(range(rows))
+    else:
+        assert judge == list(range(0, rows, 4))
+        assert learn == [row for row in range(rows) if row % 4]
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((3, 2, 4), [(slice(0, 8), slice(0, 16))]),  # 8 weights a group: 8 of them
+        ((9, 2, 4), [(slice(0, 8), slice(0, 16)), (slice(8, 16), slice(0, 16))]),
+        ((1, 5, 32), [(slice(0, 1), slice(0, 2)), (slice(0, 1), slice(2, 4)), (slice(0, 1), slice(4, 6))]),
+        ((2, 1, 128), [(slice(0, 1), slice(0, 1)), (slice(1, 2), slice(0, 1))]),  # one row is more than a block
+    ],
+)
+def test_weights_are_trained_in_blocks(
+    shape: tuple[int, ...], blocks: list[tuple[slice, slice]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of about 64 weights here: as many groups as that holds, or as many outputs of one group, but one at least."""
+    assert adaround.BLOCK == 65536
+    monkeypatch.setattr(adaround, "BLOCK", 64)
+    assert list(adaround._blocks(shape)) == blocks
+
+
+def test_blocks_choose_as_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each output is rounded by its own error alone."""
+    random = np.random.default_rng(0)
+    x = np.stack([correlated(200, 6), correlated(200, 6)[:, ::-1]])
+    weight = random.uniform(-100, 100, (2, 5, 6)).astype(np.float32)
+    chosen = []
+    for size in (adaround.BLOCK, 12):
+        monkeypatch.setattr(adaround, "BLOCK", size)
+        chosen.append(adaround.choose(weight, np.ones_like(weight), x, x, adaround.Options(num_iteration=80), seed=0))
+    np.testing.assert_array_equal(chosen[0][0], chosen[1][0])
+    assert chosen[0][1] == pytest.approx(chosen[1][1], rel=1e-4)
+    assert chosen[0][1] < 0.9
+
+
+def test_the_exponent_of_the_push_falls_along_half_a_cosine() -> None:
+    """From the first of ``beta_range`` at the warm start's end; before it there is no push."""
+    options = adaround.Options(num_iteration=100, warm_start=0.2, beta_range=(20.0, 2.0))
+    actual = [adaround._beta(step, options) for step in (0, 19, 20, 60, 80, 100)]
+    assert actual[:2] == [None, None]
+    assert actual[2:] == pytest.approx([20, 11, 11 - 9 / math.sqrt(2), 2])
+
+
+def test_the_push_is_the_slope_of_its_formula() -> None:
+    """1 - |2 h - 1| ** beta; where h is about a half, as if it were a fortieth beside it."""
+    h = np.array([0.0, 0.01, 0.3, 0.4, 0.6, 0.99, 1.0], np.float32)
+    for beta in (2.0, 3.5, 20.0):
+        slope = -2 * beta * np.sign(2 * h - 1) * np.abs(2 * h - 1) ** (beta - 1)
+        np.testing.assert_allclose(adaround._push(h, beta), slope, rtol=1e-4)
+    np.testing.assert_allclose(adaround._push(np.float32([0.49, 0.51]), 3.0), [6 * 0.05**2, -6 * 0.05**2], rtol=1e-4)
+
+
+def test_the_soft_choice_is_a_stretched_sigmoid() -> None:
+    """From -0.1 to 1.1, cut to 0 to 1; where it is cut it has no slope."""
+    v = np.array([-9.0, -2.0, 0.0, 1.5, 9.0])
+    h, slope = adaround._soft(v)
+    stretched = 1.2 / (1 + np.exp(-v)) - 0.1
+    np.testing.assert_allclose(h, np.clip(stretched, 0, 1))
+    further = 1.2 / (1 + np.exp(-v - 1e-6)) - 0.1
+    np.testing.assert_allclose(slope, np.where(np.isclose(h, stretched), (further - stretched) / 1e-6, 0), rtol=1e-4)
+
+
+def reference(steps: Array, x: Array, expected: Array, options: adaround.Options) -> Array:
+    """The same training by torch: its Adam, its derivatives."""
+    lower = torch.from_numpy(np.floor(steps))
+    left = torch.from_numpy(steps) - lower
+    v = (-torch.log(1.2 / (left + 0.1) - 1)).requires_grad_()
+    optimizer = torch.optim.Adam([v], lr=0.01, betas=(0.9, 0.999))
+    random, inputs, targets = np.random.default_rng(5), torch.from_numpy(x), torch.from_numpy(expected)
+    for step in range(options.num_iteration):
+        batch = random.integers(0, x.shape[1], min(64, x.shape[1]))
+        h = (1.2 * torch.sigmoid(v) - 0.1).clip(0, 1)
+        outputs = inputs[:, batch] @ (lower + h).clip(-128, 127).transpose(1, 2)
+        loss = (outputs - targets[:, batch]).square().sum() / len(batch)
+        if (beta := adaround._beta(step, options)) is not None:
+            loss = loss + 1000 * options.reg_param * (1 - (2 * h - 1).abs().clip(0.05) ** beta).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    h = (1.2 * torch.sigmoid(v) - 0.1).clip(0, 1)
+    chosen: Array = (lower + (h >= 0.5)).clip(-128, 127).detach().numpy()
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        adaround.Options(num_iteration=60, warm_start=0.9),
+        adaround.Options(num_iteration=60, warm_start=0.0, reg_param=0.001),
+        adaround.Options(num_iteration=3, warm_start=0.0, reg_param=0.01),
+    ],
+)
+@pytest.mark.parametrize("rows", [200, 40])
+def test_a_training_is_adams(options: adaround.Options, rows: int) -> None:
+    """The integers are those that torch's own Adam and derivatives lead to, but for those near a tie."""
+    random = np.random.default_rng(0)
+    x = np.stack([correlated(rows, 20), correlated(rows, 20)[:, ::-1]]).astype(np.float32)
+    steps = random.uniform(-140, 140, (2, 60, 20)).astype(np.float32)
+    expected = x @ steps.swapaxes(1, 2)
+    trained = adaround._train(steps, x, expected, options, np.random.default_rng(5))
+    by_torch = reference(steps, x, expected, options)
+    assert np.mean(trained != by_torch) < 0.002
+    assert trained.dtype == np.float32
+
+
+def test_polishing_moves_weights_until_none_gains() -> None:
+    """The move that lowers an output's error most comes first; in the end no single one lowers it."""
+    x = correlated(50, 6)[None]
+    steps = np.random.default_rng(2).uniform(-130, 130, (1, 8, 6)).astype(np.float32)
+    expected = x @ steps.swapaxes(1, 2)
+    start = np.clip(np.rint(steps), -128, 127)
+    polished = adaround._polish(start, steps, x, expected)
+    lower = np.clip(np.floor(steps), -128, 127)
+    for output in range(8):
+        q = start[0, output].astype(np.float64)
+
+        def error(q: Array, output: int = output) -> float:
+            return float(np.square(x[0].astype(np.float64) @ q - expected[0, :, output]).sum())
+
+        for _ in range(6):
+            others = [q + np.eye(6)[i] * (2 * lower[0, output, i] + (steps[0, output, i] < 127) - 2 * q[i])
+                      for i in range(6) if -128 <= steps[0, output, i] < 127]  # fmt: skip
+            best = min(others, key=error)
+            if error(best) >= error(q):
+                break
+            q = best
+        np.testing.assert_array_equal(polished[0, output], q)
+    assert (polished != start).any()
+
+
+def test_wide_rows_are_not_polished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than 1024 inputs what the training chose stays."""
+    assert adaround.POLISHED == 1024
+    monkeypatch.setattr(adaround, "POLISHED", 4)
+    polished = []
+    monkeypatch.setattr(adaround, "_polish", lambda q, *rest: polished.append(q.shape) or q)
+    for inputs in (4, 5):
+        x, weight = correlated(40, inputs)[None], np.full((1, 2, inputs), 1.4, np.float32)
+        adaround.choose(weight, np.ones_like(weight), x, x, adaround.Options(num_iteration=1), seed=0)
+    assert polished == [(1, 2, 4)]
+
+
+def test_the_scale_of_inputs_does_not_matter() -> None:
+    """A thousand times the inputs, exact and quantized, are rounded for alike."""
+    x = correlated(200, 8)[None]
+    inputs = fake_quantize(x, 0.1, 0)
+    weight = np.random.default_rng(2).uniform(-100, 100, (1, 8, 8)).astype(np.float32)
+    small, large = (
+        adaround.choose(
+            weight * 0.01, np.full_like(weight, 0.01), x * by, inputs * by, adaround.Options(num_iteration=40), seed=0
+        )
+        for by in (1, 1024)
+    )
+    np.testing.assert_array_equal(small[0], large[0])
+    assert small[1] == pytest.approx(large[1])
+
+
+@pytest.mark.parametrize("recorded", [None, Scales(scale_d=0.5), Scales(scale_d=0.5, offset_d=3), Scales()])
+def test_the_input_is_quantized_as_the_record_says(recorded: Scales | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is without a scale; an offset that is not told is 0. Each layer has a seed of its own."""
+    graph = network("MatMul", (9, 30), (30, 8))
+    scales = Scales(scale_w=(0.1,))
+    record = {"layer": scales} if recorded is None else {"layer": scales, "put": recorded}
+    place = ActivationSite(tensor="x", keys={"put": ("layer", 0)}, params=ActivationParams())
+    sites = Sites(weights=(site(None, num_iteration=7), site(None)), activations=(place,))
+    samples = InputSamples(graph, adaround.sites(sites)[:1])
+    samples.add({"x": np.random.default_rng(0).standard_normal((9, 30)).astype(np.float32)})
+    calls: list[tuple[Any, ...]] = []
+
+    def chosen(weight: Array, scales: Array, exact: Array, inputs: Array, options: Any, *, seed: int) -> Any:
+        calls.append((exact, inputs, options.num_iteration, seed))
+        return np.rint(weight / scales), 0.5
+
+    monkeypatch.setattr(adaround, "choose", chosen)
+    adaround.rounded(graph, sites, record, samples)
+    exact, inputs, *_ = calls[0]
+    scale = recorded.scale_d if recorded else None
+    expected = exact if scale is None else fake_quantize(exact, scale, (recorded and recorded.offset_d) or 0)
+    np.testing.assert_array_equal(inputs, expected)
+    assert [call[2:] for call in calls] == [(7, 0), (1000, 1)]

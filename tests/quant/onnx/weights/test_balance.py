@@ -365,3 +365,250 @@ def test_a_fixed_batch_is_balanced(tmp_path: Path) -> None:
     network = graph(CNN.replace("[n,", "[2,"), CNN_CONSTANTS)
     file = written(tmp_path / "c.onnx", network, config(network, balance=0.5))
     assert calibration_file.run(file, [images(2)], tmp_path / "r.txt").record["head"].balance
+
+
+# --- which constants a division goes into -----------------------------------------------------------------------------
+
+SIGNAL = (
+    '<ir_version: 8, opset_import: ["" : 20]>\nnet (float[n,4,6,6] x, float[n,7,4] u) => ({outputs}) {{\n{body}\n}}'
+)
+
+
+def producers(*lines: str, tensor: str = "t", axis: int = 1, outputs: str = "float[n,a,b,c] y", **held: Any) -> Any:
+    """The constants whose division divides ``tensor``, which the layer ``last`` reads."""
+    network = graph(SIGNAL.format(outputs=outputs, body="\n".join(lines)), held)
+    return balance._producers(network, balance.Group(tensor=tensor, layers=("last",), axis=axis))
+
+
+LAST, DENSE = "[last] y = Conv (t, w)", "[last] y = MatMul (t, w)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "held", "expected"),
+    [
+        (["[p] t = Conv (x, v)"], {"v": (4, 4, 1, 1)}, [("v", 0)]),
+        (["[p] t = Conv (x, v, b)"], {"v": (4, 4, 1, 1), "b": (4,)}, [("v", 0), ("b", 0)]),
+        (["[p] t = ConvTranspose (x, v, b)"], {"v": (4, 4, 1, 1), "b": (4,)}, [("v", 1), ("b", 0)]),
+        (["[p] t = ConvTranspose <group: int = 2> (x, v)"], {"v": (4, 2, 1, 1)}, None),
+        (["[p] s = Conv (x, v)", "[q] t = LeakyRelu (s)"], {"v": (4, 4, 1, 1)}, [("v", 0)]),
+        (["[p] s = Conv (x, v)", "[q] t = AveragePool <kernel_shape: ints = [1,1]> (s)"], {"v": (4, 4, 1, 1)},
+         [("v", 0)]),
+        (["[p] s = Conv (x, v)", "[q] t = Sigmoid (s)"], {"v": (4, 4, 1, 1)}, None),
+        (["[q] t = Relu (x)"], {}, None),  # an input is nobody's to divide
+        (["[v] v = Relu (x)", "[p] t = Conv (x, v)"], {}, None),  # a weight that is computed
+        (["[p] t = Add (x, b)"], {"b": (1,)}, None),
+        (["[p] s = Conv (x, v)", "[z] z = Relu (s)", "[q] t = Relu (s)"], {"v": (4, 4, 1, 1)}, None),
+        (["[p] t = Conv (x, v)", "[z] z = Relu (v)"], {"v": (4, 4, 1, 1)}, None),  # others read the weight
+        (["[p] t = Conv (x, v)", "[z] z = Relu (t)"], {"v": (4, 4, 1, 1)}, None),  # others read the activation
+        (["[p] t = Conv (x, v, v)"], {"v": (4, 4, 1, 1)}, None),
+    ],
+)  # fmt: skip
+def test_which_constants_make_the_channels_of_an_image(lines: list[str], held: dict[str, Any], expected: Any) -> None:
+    """Through what scaling passes; None where there is something else."""
+    assert producers(*lines, LAST, w=(4, 4, 1, 1), **held) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "held", "expected"),
+    [
+        (["[p] t = MatMul (u, v)"], {"v": (4, 4)}, [("v", -1)]),
+        (["[p] s = MatMul (u, v)", "[q] t = Add (s, b)"], {"v": (4, 4), "b": (4,)}, [("b", -1), ("v", -1)]),
+        (["[p] s = MatMul (u, v)", "[q] t = Add (b, s)"], {"v": (4, 4), "b": np.float32(2)}, [("b", -1), ("v", -1)]),
+        (["[p] s = MatMul (u, v)", "[q] t = Add (s, b)"], {"v": (4, 4), "b": (7, 4)}, None),
+        (["[p] s = MatMul (u, v)", "[q] t = Add (s, u)"], {"v": (4, 4)}, None),
+        (["[q] t = Add (b, c)"], {"b": (4,), "c": (4,)}, None),
+        (["[p] t = LayerNormalization (u, g)"], {"g": (4,)}, [("g", -1)]),
+        (["[p] t = LayerNormalization <axis: int = -1> (u, g, b)"], {"g": (4,), "b": (4,)}, [("g", -1), ("b", -1)]),
+        (["[p] t = LayerNormalization <axis: int = 1> (u, g)"], {"g": (7, 4)}, None),
+        (["[p] s = MatMul (u, v)", "[q] t = MaxPool <kernel_shape: ints = [1]> (s)"], {"v": (4, 4)}, None),
+        (["[p] s = MatMul (u, v)", "[q] t = Identity (s)"], {"v": (4, 4)}, [("v", -1)]),
+        (["[p] t = Conv (u, v)"], {"v": (4, 7, 1)}, None),
+    ],
+)  # fmt: skip
+def test_which_constants_make_the_features_of_a_row(lines: list[str], held: dict[str, Any], expected: Any) -> None:
+    """Behind the last axis."""
+    assert producers(*lines, DENSE, axis=-1, outputs="float[n,7,k] y", w=(4, 4), **held) == expected
+
+
+@pytest.mark.parametrize(("attributes", "axis"), [("", 1), ("<transB: int = 1>", 0)])
+def test_the_features_of_a_gemm_are_an_axis_of_its_weight(attributes: str, axis: int) -> None:
+    """The other one where it is transposed; its bias has one."""
+    lines = ["[f] f = Flatten (x)", f"[p] t = Gemm {attributes} (f, v, b)", "[last] y = MatMul (t, w)"]
+    shape = (144, 5) if axis else (5, 144)
+    actual = producers(*lines, axis=-1, outputs="float[n,k] y", v=shape, b=(5,), w=(5, 2))
+    assert actual == [("v", axis), ("b", -1)]
+    assert producers(*lines[:1], lines[1].replace("Gemm", "Gemm").replace(", b", ""), lines[2], axis=-1,
+                     outputs="float[n,k] y", v=shape, w=(5, 2)) == [("v", axis)]  # fmt: skip
+    lines[2] = "[last] y = Conv (t, w)"
+    assert producers(*lines, axis=1, outputs="float[n,k] y", v=shape, b=(5,), w=(5, 2)) is None
+
+
+def test_an_output_of_the_network_is_not_divided() -> None:
+    """Its caller reads it, on the way as well as at the end."""
+    lines = ["[p] s = Conv (x, v)", "[q] t = Relu (s)", LAST]
+    held = {"v": (4, 4, 1, 1), "w": (4, 4, 1, 1)}
+    assert producers(*lines, **held) == [("v", 0)]
+    for name in ("s", "t"):
+        assert producers(*lines, outputs=f"float[n,a,b,c] y, float[n,d,e,f] {name}", **held) is None
+
+
+def test_only_a_convolution_with_nothing_to_divide_needs_a_mul() -> None:
+    """Before a matrix product one costs little."""
+    for line, axis, needs in ((LAST, 1, True), ("[last] y = MatMul (t, w)", -1, False)):
+        network = graph(SIGNAL.format(outputs="float[n,a,b,c] y", body=f"[q] t = Sigmoid (x)\n{line}"), {"w": (6, 6)})
+        assert balance.needs_mul(network, balance.Group(tensor="t", layers=("last",), axis=axis)) == needs
+
+
+def test_the_largest_of_a_channel_has_either_sign() -> None:
+    """Along any axis; of nothing it is 0."""
+    values = np.float32([[[1, -9], [2, 3]], [[0, 1], [-4, 0]]])
+    assert balance.largest(values, 1).tolist() == [9, 4]
+    assert balance.largest(values, -1).tolist() == [4, 9]
+    assert balance.largest(values[:0], 1).tolist() == [0, 0]
+    assert balance.largest(values, 1).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("activation", "weight", "a", "expected"),
+    [
+        ([4.0, 4.0], [1.0, 1.0], 0.5, [2, 2]),
+        ([4.0, 4.0], [4.0, 1.0], 0.5, [1, 2]),
+        ([4.0, 4.0], [4.0, 1.0], 1.0, [4, 4]),
+        ([4.0, 4.0], [4.0, 2.0], 0.0, [0.25, 0.5]),
+        ([64.0, 1.0], [1.0, 1.0], 1.0, [64, 1]),  # just within the spread
+        ([65.0, 1.0], [1.0, 1.0], 1.0, [65, 65 / 64]),
+        ([4.0, 4.0], [1.0, 0.001], 1.0, [4, 4]),
+        ([9.0, 4.0], [1.0, 0.0009], 1.0, [9, 9]),  # too faint to tell
+        ([0.0, 0.0], [1.0, 1.0], 0.5, [1, 1]),
+        ([0.0, 4.0], [1.0, 1.0], 0.5, [2, 2]),
+        ([9.0, 4.0], [0.0, 1.0], 0.5, [2, 2]),
+    ],
+)
+def test_factors_of_two_channels(activation: list[float], weight: list[float], a: float, expected: list[float]) -> None:
+    """By the exponent of what the activation has; at most 64 times the smallest."""
+    network = graph(ONE.format(c=2, body="[only] y = Conv (x, w)"), {"w": np.float32(weight).reshape(1, 2, 1, 1)})
+    group = balance.Group(tensor="x", layers=("only",), axis=1)
+    actual = balance.factors(network, group, np.array(activation), a)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    assert actual.dtype == np.float32
+
+
+def test_layers_of_one_activation_share_their_factors() -> None:
+    """By the largest weight of any; each exponent and axis is a group of its own."""
+    body = "[one] a = Conv (x, v)\n[two] b = Conv (x, w)\n[sum] y = Add (a, b)"
+    network = graph(ONE.format(c=2, body=body), {"v": np.ones((1, 2, 1, 1), np.float32),
+                                                 "w": np.full((1, 2, 1, 1), 16, np.float32)})  # fmt: skip
+    sites = find(network, config(network))
+    (group,) = balance.groups(network, sites)
+    assert (group.layers, group.exponent, group.free) == (("one", "two"), 0.5, False)
+    np.testing.assert_allclose(balance.factors(network, group, np.array([4.0, 4.0]), 0.5), [0.5, 0.5])
+    assert [(g.layers, g.exponent) for g in balance.groups(network, sites, {"two": 0.3})] == [(("two",), 0.3)]
+    apart = balance.groups(network, sites, {"one": 0.2, "two": 0.3})
+    assert [(g.layers, g.exponent) for g in apart] == [(("one",), 0.2), (("two",), 0.3)]
+    assert balance.groups(network, sites, {}) == ()
+
+
+def test_one_value_for_all_channels_becomes_one_for_each() -> None:
+    """Of the type that it had."""
+    network = graph(ONE.format(c=1, body="[only] y = Add (x, b)"), {"b": np.float32(6)})
+    balance._scale_constant(network, "b", -1, np.array([0.5, 2.0]))
+    value = network.constant("b")
+    assert value is not None
+    assert (value.tolist(), value.dtype) == ([3, 12], np.float32)
+
+
+# --- whether it helps, and what is told of it -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "count", "parts"),
+    [
+        (6, 1, 1, (3, 3)),
+        (7, 1, 1, (3, 4)),
+        (1, 1, 1, (1, 1)),  # one example is in both
+        (6, 1, 2, (6, 0)),
+        (6, 2, 2, (0, 6)),
+        (6, 1, 3, (6, 0)),
+        (6, 2, 3, (0, 6)),
+        (6, 2, 4, (6, 0)),
+        (6, 3, 4, (0, 6)),
+    ],
+)
+def test_data_is_parted_in_the_middle(size: int, batch: int, count: int, parts: tuple[int, int]) -> None:
+    """By batches, a single one by its examples; the middle batch is in the second half."""
+    values = np.arange(size)
+    first, second = weight_steps._halves(values, batch, count)
+    assert (len(first), len(second)) == parts
+    if size > 1:
+        assert np.array_equal(np.concatenate([first, second]), values)
+
+
+def test_what_stays_as_it_is_is_told_by_its_first_layer() -> None:
+    """With how many more there are, for each reason; nothing is said of what was balanced."""
+    groups = [
+        balance.Group(tensor=str(i), layers=names, axis=1) for i, names in enumerate([("a", "b"), ("c",), ("d",)])
+    ]
+    describe = weight_steps._describe_balance
+    assert describe(groups, groups, groups) == []
+    assert describe(groups, groups[1:], groups[2:]) == [
+        "balance: a and 1 more layers stay as they are: only a Mul before a convolution would do it",
+        "balance: c stays as it is: it would gain too little",
+    ]
+
+
+@pytest.mark.parametrize(("balanced_error", "helps"), [(0.99, True), (1.0, True), (1.01, False)])
+def test_balance_helps_where_it_halves_the_error(
+    balanced_error: float, helps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all layers of a group together; the range is that of the first half of the data."""
+    network = cnn()
+    sites = find(network, config(network))
+    group = balance.Group(tensor="x", layers=("stem", "deep"), axis=1)
+    f = np.float32([2, 2])
+    ranges = []
+
+    def error(graph: Graph, site: Any, rows: Any, by: Any, largest: Any) -> float:
+        ranges.append((site.layer, rows, largest))
+        return (balanced_error - 0.4, 0.4)[site.layer == "deep"] if by is f else 1.0
+
+    monkeypatch.setattr(balance_error, "error", error)
+    first, second = np.array([3.0]), np.array([9.0])
+
+    class Rows:
+        def rows(self, layer: str) -> str:
+            return f"rows of {layer}"
+
+    observed = weight_steps._Observed(maxima={group: (first, second)}, rows=Rows(), example={})  # type: ignore[arg-type]
+    assert weight_steps._helps(network, sites, group, f, observed) == helps
+    assert {layer: rows for layer, rows, _ in ranges} == {"stem": "rows of stem", "deep": "rows of deep"}
+    assert all(largest is first for *_, largest in ranges)
+
+
+def test_an_error_is_a_share_of_what_a_layer_gives() -> None:
+    """Nothing where it gives nothing, and the range has no negative part where no value is negative."""
+    network = graph(ONE.format(c=2, body="[only] y = Conv (x, w)"), {"w": np.float32([1, 0]).reshape(1, 2, 1, 1)})
+    (site,) = find(network, config(network)).weights
+    ones = np.ones(2, np.float32)
+    rows = np.float32([[[0.3, 0], [1, 0]]])
+    # In 255 steps of 1 / 255, 0.3 lies half between two of them: 76.5 becomes 76.
+    error = balance_error.error(network, site, rows, ones, np.array([1.0, 1.0]))
+    assert error == pytest.approx((0.5 / 255) ** 2 / (0.3**2 + 1), rel=1e-3)
+    signed = balance_error.error(network, site, np.float32([[[-1, 0], [0.3, 0]]]), ones, np.array([1.0, 1.0]))
+    assert signed > 2 * error
+    assert balance_error.error(network, site, rows * 0, ones, np.array([1.0, 1.0])) == 0.0
+    network.set_constant("w", np.zeros((1, 2, 1, 1), np.float32))
+    assert balance_error.error(network, site, rows, ones, np.array([1.0, 1.0])) == 0.0
+
+
+def test_steps_that_wait_are_those_asked_for_and_not_done(tmp_path: Path) -> None:
+    """In the order in which they are taken."""
+    network = cnn()
+    ada = {"algorithm": "ada_quantize", "options": {"num_iteration": 1}}
+    settings = config(network, balance=0.5, bias_correction=True, weight=ada)
+    model = calibration_file.read(written(tmp_path / "c.onnx", network, settings))
+    every = (weight_steps.BALANCE, weight_steps.ADAROUND, weight_steps.BIAS)
+    assert weight_steps.waiting(model) == every
+    assert weight_steps.waiting(replace(model, done=every[:1])) == every[1:]
+    assert weight_steps.waiting(replace(model, done=every)) == ()
+    plain = calibration_file.read(written(tmp_path / "d.onnx", network, config(network)))
+    assert weight_steps.waiting(plain) == ()

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.settings import ADA, WeightParams
 from qbench.quant.onnx.sites import Scales, Sites, WeightSite
+from qbench.quant.onnx.weights import narrow_steps as narrow_module
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 from qbench.quant.saturation.pair_sums import PairedProduct, find_pairs
 
@@ -106,3 +107,65 @@ def test_weights_that_adaround_moves_have_room_either_way(value: Array, seed: in
     assert narrow_steps(graph, sites, result) == result
     nearest = weights_of(value)
     assert narrow_steps(*nearest, unrounded=True) == narrow_steps(*nearest)
+
+
+def pairs_of(kind: str, steps: Any, **attributes: Any) -> list[float]:
+    """The largest sum of each channel."""
+    node = helper.make_node(kind, ["x", "w"], ["y"], **attributes)
+    return narrow_module._largest_pairs(node, np.asarray(steps, float)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "expected"),
+    [
+        ("MatMul", [[1, 2, 4, 8]], [12]),
+        ("MatMul", [[1, 2, 4]], [3]),  # the odd one stands alone
+        ("MatMul", [[5, -7, -4, -2]], [6]),
+        ("MatMul", [[0, 7]], [0]),  # nothing is of the sign of nothing
+        ("MatMul", [[-3, -4], [1, 1]], [7, 2]),
+        ("Conv", [[[1, 10], [2, 20]]], [30]),  # channels at a place
+        ("Conv", [[[1, 10, 3]], [[2, -7, -8]]], [11, 8]),  # one channel: places side by side
+        ("Conv", [[[1, 5], [1, 1], [9, 1]]], [14]),  # three channels: the third of a place and the first of the next
+        ("ConvTranspose", [[[1, 10], [2, 1], [4, 20]]], [30]),  # any two at a place
+        ("ConvTranspose", [[[-1, 10], [2, 1], [-4, -20]]], [20]),
+        ("ConvTranspose", [[[-1, 10], [2, 1], [-4, -9]]], [11]),
+    ],
+)
+def test_which_weights_are_multiplied_side_by_side(kind: str, steps: Any, expected: list[float]) -> None:
+    """Of one sign; by channel."""
+    assert pairs_of(kind, steps) == expected
+
+
+@pytest.mark.parametrize(
+    ("channels", "group", "expected"),
+    [(3, 3, [0, 0, 0]), (3, 1, [3, 3, 3]), (6, 3, [3] * 6)],
+)
+def test_a_depthwise_layer_with_one_channel_for_each_has_no_pairs(
+    channels: int, group: int, expected: list[float]
+) -> None:
+    """One with two for each input channel, or without groups, has them."""
+    steps = np.tile([1.0, 2.0], (channels, 1)).reshape(channels, 1, 2)
+    assert pairs_of("Conv", steps, group=group) == expected
+    assert pairs_of("MatMul", np.ones((1, 2))) == [2]
+
+
+@pytest.mark.parametrize(("second", "factor"), [(1.0, 1.0), (1.4, 1.0), (1.6, 128.6 / 127), (127.0, 2.0)])
+def test_steps_grow_from_a_sum_of_129_on(second: float, factor: float) -> None:
+    """To 127, which leaves room for the rounding of both."""
+    graph, sites, _ = weights_of(np.array([127.0, second]).reshape(1, 2, 1, 1))
+    record = {"one": Scales(scale_w=(1.0,), scale_d=0.5)}
+    result = narrow_steps(graph, sites, record)
+    assert result["one"].scale_w == (pytest.approx(factor),)
+    assert result["one"].scale_d == 0.5
+
+
+def test_only_what_adaround_is_still_to_round_has_room_for_both_ways() -> None:
+    """126.2 and 1.2 are 127 when rounded, and 129 when both go up."""
+    value = np.array([126.2, 1.2]).reshape(1, 2, 1, 1)
+    record = {"one": Scales(scale_w=(1.0,))}
+    for params, unrounded, grows in ((ADAROUND, True, True), (ADAROUND, False, False), (NEAREST, True, False)):
+        graph, sites, _ = weights_of(value, params=params)
+        scale = narrow_steps(graph, sites, record, unrounded=unrounded)["one"].scale_w[0]
+        assert (scale > 1) == grows
+    graph, sites, _ = weights_of(value, params=ADAROUND)
+    assert narrow_steps(graph, sites, record) == record

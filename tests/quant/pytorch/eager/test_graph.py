@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from qbench.quant.canonical.graph import Untraceable
+from qbench.quant.pytorch.eager import graph as graph_module
 from qbench.quant.pytorch.eager.graph import SAME, Value, alone, same, trace, values
 
 
@@ -125,3 +126,15 @@ def test_a_layer_alone_is_called_with_its_input(training: bool) -> None:
     assert (network.module is layer, network.training) == (True, training)
     assert torch.equal(network(x), layer(x))
     assert torch.equal(network(input=x), layer(x))
+
+
+@pytest.mark.parametrize(("error", "kind"), [(MemoryError, MemoryError), (ValueError, Untraceable)])
+def test_what_a_graph_raises_makes_it_none(error: type[Exception], kind: type[Exception], monkeypatch: Any) -> None:
+    """But a lack of memory, which is no fault of the network's."""
+
+    def refuse(*_: Any) -> Any:
+        raise error("no luck")
+
+    monkeypatch.setattr(graph_module, "_to_modules", refuse)
+    with pytest.raises(kind, match="no luck"):
+        trace(torch.nn.Linear(2, 2), (torch.ones(1, 2),))

@@ -179,3 +179,26 @@ def test_stubs_of_the_author_are_found_by_name() -> None:
         {"q": torch_ao.QuantStub(), "l": nn.Linear(1, 1), "in": nn.Sequential(torch_ao.DeQuantStub())}
     )
     assert [name for name, _ in regions.stubs(module)] == ["q", "in.0"]
+
+
+def test_a_lack_of_memory_for_two_examples_ends_the_search() -> None:
+    """A network that takes one alone is fine; this is no fault of the network's."""
+
+    class Full(nn.Module):
+        error: type[Exception] = MemoryError
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            if len(x) > 1:
+                raise self.error
+            if float(x.sum()) > 1e9:
+                return x
+            return self.inner(x)
+
+    with pytest.raises(MemoryError):
+        regions.split(Full().eval(), (X,), None)
+    Full.error = ValueError
+    assert len(split(Full()).regions) == 1
