@@ -17,6 +17,7 @@ from qbench.first_suite.data_facts import (
     _describe_documents,
     _describe_saved,
     _describe_texts,
+    _find_tokenizer,
     _pick_splits,
     _read_columns,
     _token_options,
@@ -68,7 +69,7 @@ def test_images_have_the_size_that_the_model_tells(
     """Of its input that has the form of images; where it tells none, that is said, and pixels are ImageNet's."""
     facts = describe_data(photos, model(*inputs), Path())
     assert facts.options["size"] == size
-    assert facts.options["mean"] == [0.485, 0.456, 0.406]
+    assert (facts.options["mean"], facts.options["std"]) == ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     assert facts.notes == (*([note] if note else []), IMAGENET)
 
 
@@ -162,6 +163,13 @@ def test_arrays_become_what_the_model_takes(
     assert facts.labelled == is_labelled
     assert len(facts.notes) == ("scale" in options)
     assert facts.samples == 20
+
+
+def test_one_example_tells_what_arrays_hold(place: Path) -> None:
+    """Of a split that has no more; the first array tells whether they are bytes."""
+    arrays = {"train_inputs": np.ones((1, 3), np.uint8), "test_inputs": np.zeros((9, 3), np.uint8)}
+    facts = describe_data(save_arrays(place / "d.npz", **arrays), model(), Path())
+    assert (facts.options, facts.samples) == ({"scale": "1/255"}, 1)
 
 
 def test_no_more_examples_calibrate_than_are_wanted(place: Path) -> None:
@@ -341,3 +349,23 @@ def test_classes_that_are_not_written_yet_are_those_that_will_be(
     facts.open(tmp_path)
     assert given[0].get("classes") == opened
     assert facts.options == options
+
+
+def test_a_tokenizer_lies_beside_the_texts_with_the_suite_or_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside them first; in the folder itself where they are one, but a file holds none."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    texts, suite = tmp_path / "texts", tmp_path / "other"
+    for place in (texts, suite, tmp_path):
+        (place / "tokenizer.json").write_text("{}")
+        assert _find_tokenizer(texts, suite) == place / "tokenizer.json"
+    (tmp_path / "tokenizer.json").unlink()
+    (suite / "tokenizer.json").unlink()
+    (texts / "a.csv").write_text("")
+    assert _find_tokenizer(texts / "a.csv", suite) == texts / "tokenizer.json"
+    (texts / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match="texts need the model's tokenizer"):
+        _find_tokenizer(texts / "a.csv", suite)
