@@ -232,7 +232,7 @@ def test_weights_beside_an_onnx_file_are_counted(tmp_path: Path) -> None:
     assert judging._count_bytes(other) == file.stat().st_size
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0.0066, True), (0.0067, False), (0.02, False), (0.0, False)])
+@pytest.mark.parametrize(("seconds", "told"), [(0.0066, True), (0.67 * 0.01, False), (0.02, False), (0.0, False)])
 def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: bool) -> None:
     """By a third at least: they are timed one after the other."""
     raced = run()
@@ -241,3 +241,87 @@ def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: 
     assert not told or found[0].text.startswith("a call takes 6.60 ms on OpenVINO, 10.0 ms on ONNX Runtime: ")
     assert list(judging._find_faster([ABSENT, raced], raced)) == []
     assert list(judging._find_faster([run("openvino")], REFUSES)) == []
+    assert list(judging._find_faster([raced], run(call_seconds=0.0))) == []
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The inputs that each runtime was asked to run, in place of running them, and the batch of each share of a peak;
+    it has a layer where the file is called ``layers``."""
+    given: list[Any] = []
+
+    def check_runtime(backend: str, file: Path, inputs: Any, threads: int, budget: Any) -> RuntimeCheck:
+        given.append([array.shape for array in inputs])
+        return run(backend, layers=layers(0, 1) if file.stem == "layers" else ())
+
+    def add_share(check: RuntimeCheck, batch: int, peak: Any) -> RuntimeCheck:
+        given.append(f"{peak} of {batch}")
+        return check
+
+    monkeypatch.setattr(judging.runtimes, "check_runtime", check_runtime)
+    monkeypatch.setattr(judging.core_peak, "find_peak", lambda: given.append("peak") or "share")
+    monkeypatch.setattr(judging.core_peak, "add_share", add_share)
+    return given
+
+
+def save_product(path: Path, *shapes: list[Any]) -> Path:
+    """A file of floats with inputs of these shapes."""
+    inputs = [(f"x{place}", shape) for place, shape in enumerate(shapes)]
+    names = [name for name, _ in inputs]
+    return write(path, [node("Add", [*names, names[0]][:2], "y")], {}, inputs=inputs)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batch"), [([["n", 3]], 1), ([[4, 3]], 4), ([[], [4, 3]], 1)], ids=["free", "fixed", "scalar"]
+)
+def test_the_share_of_a_peak_is_that_of_all_examples_of_a_call(
+    tmp_path: Path, asked: list[Any], shapes: list[Any], batch: int
+) -> None:
+    """On one thread, of a file whose layers are known; a scalar says nothing of how many there are."""
+    judging.check_file(save_product(tmp_path / "layers.onnx", *shapes))
+    assert asked[2:] == ["peak", f"share of {batch}", f"share of {batch}"]
+    asked.clear()
+    judging.check_file(tmp_path / "layers.onnx", threads=2)
+    judging.check_file(save_product(tmp_path / "none.onnx", *shapes))
+    assert "peak" not in asked
+
+
+@pytest.mark.parametrize(("sizes", "count"), [(["n", 3], 1), ([4, 3], 4)])
+def test_a_call_takes_as_many_of_the_examples_as_the_file_demands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[Any], sizes: list[Any], count: int
+) -> None:
+    """The first ones, one where it takes any number; too few are told."""
+    monkeypatch.chdir(tmp_path)
+    arrays = {"train_inputs": np.ones((8, 3), np.float32), "test_inputs": np.zeros((count, 3), np.float32)}
+    np.savez("d.npz", **arrays)
+    check = judging.check_file(save_product(tmp_path / "m.onnx", sizes), data="d.npz")
+    assert (asked[0], check.inputs) == ([(count, 3)], (f"x0 {count}x3 float32",))
+    other = tmp_path / "m.pt2"
+    other.write_bytes(b"")
+    np.savez("one.npz", **arrays | {"test_inputs": np.zeros((1, 3), np.float32)})
+    assert judging.check_file(other, data="one.npz").inputs == ("input 0 1x3 float32",)
+    assert asked[-1] == [(1, 3)]
+
+
+def test_inputs_that_are_named_keep_their_names(tmp_path: Path, asked: list[Any]) -> None:
+    """Of a format that tells them to its runtime alone; one without a name is the only one."""
+    file = tmp_path / "m.pt2"
+    file.write_bytes(b"")
+    check = judging.check_file(file, shapes=("ids=1x8", "mask=1x8"))
+    assert check.inputs == ("ids 1x8 float32", "mask 1x8 float32")
+    assert judging.check_file(file, shapes=("1x8",)).inputs == ("the input 1x8 float32",)
+
+
+def test_what_no_runtime_runs_is_told_by_what_stands_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that is quantized; of floats there is nothing to say."""
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda *_: REFUSES)
+    monkeypatch.setattr(
+        judging.graph_faults, "find_faults", lambda model: iter([Finding(severity="fault", code="scale-zero", text="")])
+    )
+    plain = judging.check_file(save_product(tmp_path / "m.onnx", ["n", 3]))
+    assert [each.code for each in plain.findings] == ["refused", "refused"]
+    assert plain.no_race == "no installed runtime runs it"
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "y")]
+    constants = {"s": np.float32(0.1), "z": np.uint8(0)}
+    quantized = judging.check_file(write(tmp_path / "q.onnx", nodes, constants, inputs=(("x", ["n", 3]),)))
+    assert [each.code for each in quantized.findings] == ["refused", "refused", "scale-zero"]
