@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from made_records import int8
 
@@ -394,3 +395,51 @@ def test_what_is_built_is_what_it_is_called(monkeypatch, mode, kept, checked, tr
     assert facts["expected"] == ("of 3" if mode == "bf16" else "of 1")
     assert jobs[0].training == ("training" if trains else None)
     assert (jobs[0].watched, jobs[0].checkpoints) == (False, Path("root/unfinished/key"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "options", "is_skipped"),
+    [
+        ("qat", {}, {"train_qat": False}, True),
+        ("qat", {}, {"train_qat": True}, False),
+        ("qat", {"file": "int8.onnx"}, {"train_qat": False}, False),
+        ("qat", {}, {"train_qat": False, "kept": Path("kept")}, False),
+        ("static", {}, {"train_qat": False}, False),
+    ],
+)
+@pytest.mark.parametrize("watched_builds", [False, True])
+def test_only_what_would_train_is_left_out(monkeypatch, mode, changes, options, is_skipped, watched_builds):
+    """A file of the user's own was trained elsewhere, and one that was kept before. Only a backend whose files are
+    built to be watched builds another one to be."""
+    asked = []
+    backend = SimpleNamespace(resolve=lambda mode, recipe: recipe, watched_builds=watched_builds)
+    monkeypatch.setattr(stage.registry, "load", lambda kind, name: backend)
+    monkeypatch.setattr(stage, "_make_key", lambda *given: asked.append(given[4]) or "key")
+    monkeypatch.setattr(stage, "_make_artifact", lambda *given: given[3])
+    monkeypatch.setattr(stage.store, "fetch", lambda root, room, key, fill, read: fill(Path("folder")))
+    variant = Variant(model=ModelReference(name="m"), mode=mode, backend="b", recipe=replace(RECIPE, **changes))
+
+    def run_child(function, *given, limits, progress):
+        return given
+
+    with pytest.raises(CaseSkipped, match="it would have to be trained") if is_skipped else nullcontext():
+        given = build(
+            variant, model=None, data=None, root=Path("root"), limits=None, progress=None, run_child=run_child,
+            watched=True, **options,
+        )  # fmt: skip
+        assert given[5:] == (watched_builds, options.get("kept"))
+    assert asked == [watched_builds]
+
+
+def test_the_size_of_an_example_is_in_the_key(root, data):
+    """All of its axes, and its type: a file may be made for them."""
+    known, backend = model(root, data), stage.registry.load("backend", "onednn")
+    variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
+
+    def key(*shape, kind=np.float32):
+        given = {"calibration_digest": "d", "training_digest": "t", "request": None}
+        other = SimpleNamespace(**given, evaluation=lambda start, stop: (np.zeros((stop - start, *shape), kind),))
+        return stage._make_key(variant, backend, known, other)
+
+    assert len({key(1, 8, 8), key(3, 8, 8), key(1, 8, 9), key(1, 8, 8, kind=np.int64)}) == 4
+    assert key(1, 8, 8) == key(1, 8, 8)
