@@ -115,6 +115,7 @@ def test_the_largest_layers_in_float_are_named() -> None:
     assert "0 % of the multiply-accumulates run in int8 on ONNX Runtime: its Q and DQ nodes are folded" in nothing.text
     assert "l3 (Conv), l2 (Conv), l1 (Conv)" in nothing.text
     assert nothing.layers == ("l3", "l2", "l1", "l0")
+    assert part.text.startswith("25 % of the multiply-accumulates run in int8")
     assert "part of them is folded back" in part.text
     assert part.layers == ("l3", "l2", "l1")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from made_records import failed, fp32, info, int8, skipped
 from made_runs import run_folder
 
+from qbench import __main__ as beginning
 from qbench import __version__
 from qbench.cache import clean as cleaning
 from qbench.cli import answer, main
@@ -261,6 +263,22 @@ def test_ctrl_c_before_and_after_a_command_shows_nothing_of_python(moment: str, 
     """There is nothing to end then; a shell says 130 of both ways to end, and no traceback is on the terminal."""
     done = subprocess.run([sys.executable, "-c", AT_A_MOMENT, moment], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("handler", "set_"),
+    [(signal.default_int_handler, [(signal.SIGINT, signal.SIG_DFL)]), (signal.SIG_IGN, []), (signal.SIG_DFL, [])],
+)
+def test_ctrl_c_that_is_ignored_at_the_start_stays_ignored(
+    monkeypatch: pytest.MonkeyPatch, handler: Any, set_: list[Any]
+) -> None:
+    """As of what a shell starts in the background; only Python's own handler is taken away."""
+    given: list[Any] = []
+    monkeypatch.setattr(signal, "getsignal", lambda number: handler)
+    monkeypatch.setattr(signal, "signal", lambda number, action: given.append((number, action)))
+    monkeypatch.setattr(main, "main", lambda: given.append("command"))
+    beginning.main()
+    assert given == [*set_, "command"]
 
 
 BEGINNING = """
