@@ -357,6 +357,15 @@ def test_labels_of_one_class_are_said(root, tmp_path):
     assert note.startswith("all 20 evaluation examples are of class 2: a network that always answers it is right")
 
 
+def test_each_note_stands_beside_the_others(root, tmp_path):
+    """Of one data set: copies, fewer examples than by default, labels that are alike, seeds that draw the same."""
+    test = images(20, seed=2)
+    test[15:] = test[0]
+    request = npz(tmp_path, test_inputs=test, test_labels=np.full(20, 2))
+    notes = prepare(request, root, calibrate_samples=99, calibrate_by_default=True, calibrate_seeds=2).notes
+    assert [note.split()[0] for note in notes] == ["5", "calibration", "all", "calibrate.seeds:"]
+
+
 def test_two_labels_of_one_class_are_said(root, tmp_path):
     """They are the fewest that can be alike."""
     labels = {"test_inputs": images(2, seed=2), "test_labels": np.array([2, 2])}

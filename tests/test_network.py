@@ -507,3 +507,24 @@ def test_a_metric_that_sums_outputs_up_takes_no_postprocess():
     with pytest.raises(ModelError, match="m: nll reads the logits of all tokens, not what a postprocess makes of them"):
         fp32_network._find_summary(ModelReference(name="m", own_postprocess=own), metric)
     assert fp32_network._find_summary(ModelReference(name="m", own_postprocess=own), TOP1) is None
+
+
+def test_each_note_on_a_network_stands_beside_the_others(root, tmp_path):
+    """A configuration that its author gave it, and outputs that no label judges."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "class Two(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n"
+        "        self.head.qconfig = 'own'\n"
+        "    def forward(self, x):\n"
+        "        y = self.head(torch.flatten(x, 1))\n"
+        "        return y, y + 1\n"
+    )
+    model = fp32_network.prepare_model(
+        network("Two", path=tmp_path / "mine.py"), prepare(root), TOP1, root, progress=ignore
+    )
+    first, second = model.notes
+    assert first.startswith("the qconfig that the code gives head is used by")
+    assert second.startswith("mine: it returns 2 outputs")

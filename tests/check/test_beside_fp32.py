@@ -181,7 +181,8 @@ def test_answers_on_data_are_told_where_more_than_a_hundredth_is_shown_to_change
     assert begun == [OPPONENT.file] * (own and code is not None)
     for finding in beside.findings:
         assert finding.severity == ("fault" if code == "far-on-data" else "warning")
-        assert f"and {count} get another class" in finding.text
+        assert finding.text.startswith("on 64 examples its output is ")
+        assert f", and {count} get another class" in finding.text
         assert ("begins at conv1 (Conv): 40 dB before, 12 dB behind" in finding.text) == own
         assert finding.layers == (("conv1",) if own else ())
 

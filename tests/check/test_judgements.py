@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from people_files import node, write
 
 from qbench.check import check_file as judging
+from qbench.check.beside_fp32 import Beside
 from qbench.check.finding import CauseTrial, FileCheck, Finding, Race, RuntimeCheck
 from qbench.machine import fingerprint
 from qbench.quant.artifacts.coverage import Layer
@@ -113,7 +116,7 @@ def test_the_largest_layers_in_float_are_named() -> None:
     """First; and whether all went or a part."""
     (nothing,), (part,) = say_layers(layers(0, 4)), say_layers(layers(1, 3))
     assert "0 % of the multiply-accumulates run in int8 on ONNX Runtime: its Q and DQ nodes are folded" in nothing.text
-    assert "l3 (Conv), l2 (Conv), l1 (Conv)" in nothing.text
+    assert "l3 (Conv), l2 (Conv), l1 (Conv) and 1 more run in float" in nothing.text
     assert nothing.layers == ("l3", "l2", "l1", "l0")
     assert part.text.startswith("25 % of the multiply-accumulates run in int8")
     assert "part of them is folded back" in part.text
@@ -133,6 +136,8 @@ def test_conversions_are_told_where_they_take_much_of_a_call() -> None:
     assert codes(run(conversion=0.0015)) == ["conversions"]
     assert codes(run(conversion=0.00149)) == []
     assert codes(replace(run(), profile=CallProfile(nodes=(), call_seconds=1.0, watched_seconds=1.0))) == []
+    product = NodeTime(layer="p", operator="p", kind="int8 product", seconds=0.01)
+    assert codes(replace(run(), profile=CallProfile(nodes=(product,), call_seconds=1.0, watched_seconds=1.0))) == []
     (finding,) = judging._judge_time(run(conversion=0.0015), None)
     assert finding.text.startswith("15 % of a call on ONNX Runtime only converts")
 
@@ -326,3 +331,55 @@ def test_what_no_runtime_runs_is_told_by_what_stands_in_it(tmp_path: Path, monke
     constants = {"s": np.float32(0.1), "z": np.uint8(0)}
     quantized = judging.check_file(write(tmp_path / "q.onnx", nodes, constants, inputs=(("x", ["n", 3]),)))
     assert [each.code for each in quantized.findings] == ["refused", "refused", "scale-zero"]
+
+
+SLOWER = Beside(race=RACE, findings=(Finding(severity="fault", code="far-on-data", text=""),))
+
+
+def test_whatever_is_said_of_a_float_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runtimes refuse and answer, that it is a float model, its time and what it answers: nothing takes the place
+    of what was found before."""
+    checks = {
+        "onnxruntime": run(known_batch_db=1.0, conversion=0.005),
+        "openvino": replace(REFUSES, runtime="openvino"),
+    }
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda backend, *_: checks[backend])
+    monkeypatch.setattr(judging, "race_files", lambda *_: SLOWER)
+    check = judging.check_file(save_product(tmp_path / "m.onnx", ["n", 3]), against=Path("fp32.onnx"))
+    wanted = ["known-batch", "far-on-data", "refused-elsewhere", "conversions", "slower", "float"]
+    assert [each.code for each in check.findings] == wanted
+    checks |= {"fbgemm": first, "qnnpack": replace(REFUSES, runtime="qnnpack")}
+    monkeypatch.setattr(judging, "_explain_other_archive", lambda file: None)
+    (tmp_path / "m.pt").write_bytes(b"")
+    other = judging.check_file(tmp_path / "m.pt", against=Path("fp32.pt"), shapes=("1x3",))
+    assert [each.code for each in other.findings] == wanted[:-1]
+
+
+def test_whatever_is_said_of_a_quantized_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside that what stands in it, what overflows, what runs in float on each runtime, and which is faster."""
+
+    def say(code: str) -> Finding:
+        return Finding(severity="warning", code=code, text="")
+
+    @contextlib.contextmanager
+    def open_opponent(contest: Any, model: Any) -> Iterator[str]:
+        yield judging.Opponent(file=Path("fp32.onnx"), name="its own fp32", own=True)
+
+    checks = {
+        "onnxruntime": run(known_batch_db=1.0, conversion=0.005, layers=layers(0, 2)),
+        "openvino": run("openvino", call_seconds=0.001, layers=layers(0, 2)),
+    }
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda backend, *_: checks[backend])
+    monkeypatch.setattr(judging.core_peak, "find_peak", lambda: None)
+    monkeypatch.setattr(judging, "_find_overflow", lambda contest: iter([say("overflow")]))
+    monkeypatch.setattr(judging.graph_faults, "find_faults", lambda model: iter([say("scale-zero")]))
+    monkeypatch.setattr(judging, "open_opponent", open_opponent)
+    monkeypatch.setattr(judging, "race_onnx", lambda *_: SLOWER)
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "y")]
+    constants = {"s": np.float32(0.1), "z": np.uint8(0)}
+    check = judging.check_file(write(tmp_path / "q.onnx", nodes, constants, inputs=(("x", ["n", 3]),)))
+    assert [each.code for each in check.findings] == [
+        "known-batch", "folded", "scale-zero", "overflow", "far-on-data", "conversions", "slower", "folded-elsewhere",
+        "faster-elsewhere",
+    ]  # fmt: skip
+    assert (check.race, check.no_race) == (RACE, None)
