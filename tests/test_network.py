@@ -282,8 +282,15 @@ def test_what_a_package_s_weights_were_fitted_on_is_not_evaluated(root, tmp_path
     for split, refused in (("train", False), ("test", True)):
         fitted = replace(builtin, training=None, weights=lambda: file, fitted_on=lambda split=split: digits.load(split))
         monkeypatch.setattr("qbench.models.digits_cnn.MODEL", fitted)
-        with pytest.raises(DataError, match="trained on 20 of the 20") if refused else nullcontext():
-            fp32_network.prepare_model(ModelReference(name="digits-cnn"), prepare(root), TOP1, root, progress=ignore)
+        reference, said = (
+            ModelReference(name="digits-cnn"),
+            "digits-cnn was trained on 20 of the 20 evaluation examples",
+        )
+        with pytest.raises(DataError, match=said) if refused else nullcontext():
+            fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
+        allowed = prepare(root, allow_overlap=True)
+        notes = fp32_network.prepare_model(reference, allowed, TOP1, root, progress=ignore).notes
+        assert [note == said for note in notes] == [True] * refused
 
 
 def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
@@ -521,10 +528,12 @@ def test_each_note_on_a_network_stands_beside_the_others(root, tmp_path):
         "    def forward(self, x):\n"
         "        y = self.head(torch.flatten(x, 1))\n"
         "        return y, y + 1\n"
+        "def first(outputs):\n"
+        "    return outputs['0']\n"
     )
-    model = fp32_network.prepare_model(
-        network("Two", path=tmp_path / "mine.py"), prepare(root), TOP1, root, progress=ignore
-    )
-    first, second = model.notes
+    reference, data = network("Two", path=tmp_path / "mine.py"), prepare(root)
+    first, second = fp32_network.prepare_model(reference, data, TOP1, root, progress=ignore).notes
+    answers = replace(reference, own_postprocess=Postprocess(attribute="first", file=tmp_path / "mine.py"))
+    assert fp32_network.prepare_model(answers, data, TOP1, root, progress=ignore).notes == (first,)
     assert first.startswith("the qconfig that the code gives head is used by")
     assert second.startswith("mine: it returns 2 outputs")

@@ -195,11 +195,12 @@ def graph_of(tmp_path, nodes, inputs=("x", "v")):
 def test_what_a_layer_reads_is_the_worst_of_its_inputs(tmp_path):
     """The level of what stands for bytes before it, however many nodes lie between; the product among them is it."""
     nodes = [
-        *pair("x", "s", ""), *pair("v", "s", ""), node("Add", ["x_d", "v_d"], "a"), *pair("a", "s", ""),
+        *pair("x", "s", ""), *pair("v", "s", ""), node("Relu", ["v_d"], "t"), node("Add", ["x_d", "t"], "a"),
+        *pair("a", "s", ""),
         node("MatMul", ["a_d", "w"], "p"), node("Relu", ["p"], "y"), *pair("y", "s", ""),
         node("Abs", ["x"], "r"), *pair("r", "s", ""),
     ]  # fmt: skip
-    nodes[4].name = ""
+    nodes[5].name = ""
     levels = {"x_d": 40.0, "v_d": 30.0, "a_d": 10.0, "y_d": 9.0, "r_d": 8.0}
     losses = list(data_change._list_losses(graph_of(tmp_path, nodes), levels))
     assert [(loss.layer, loss.operator, loss.before_db, loss.behind_db) for loss in losses] == [

@@ -339,10 +339,8 @@ SLOWER = Beside(race=RACE, findings=(Finding(severity="fault", code="far-on-data
 def test_whatever_is_said_of_a_float_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runtimes refuse and answer, that it is a float model, its time and what it answers: nothing takes the place
     of what was found before."""
-    checks = {
-        "onnxruntime": run(known_batch_db=1.0, conversion=0.005),
-        "openvino": replace(REFUSES, runtime="openvino"),
-    }
+    first = run(known_batch_db=1.0, conversion=0.005)
+    checks = {"onnxruntime": first, "openvino": replace(REFUSES, runtime="openvino")}
     monkeypatch.setattr(judging.runtimes, "check_runtime", lambda backend, *_: checks[backend])
     monkeypatch.setattr(judging, "race_files", lambda *_: SLOWER)
     check = judging.check_file(save_product(tmp_path / "m.onnx", ["n", 3]), against=Path("fp32.onnx"))
