@@ -41,6 +41,15 @@ def test_a_scale_is_a_positive_number(tmp_path: Any, scale: Any, code: str | Non
     assert [fault.layers for fault in faults] == [("x",)] * len(faults)
 
 
+def test_three_tensors_without_a_scale_are_named(tmp_path: Any) -> None:
+    """And how many more there are; all of them are concerned."""
+    constants = {"z": np.uint8(0)} | {f"s{name}": np.float32(0) for name in "abcd"}
+    nodes = [node("QuantizeLinear", [name, f"s{name}", "z"], f"{name}_q") for name in "abcd"]
+    (fault,) = [fault for fault in find(tmp_path, nodes, constants) if fault.code == "scale-zero"]
+    assert fault.text.endswith(": a, b, c and 1 more")
+    assert fault.layers == ("a", "b", "c", "d")
+
+
 @pytest.mark.parametrize("place", [1, 4, 6])
 def test_scales_of_operators_on_bytes_are_looked_at(tmp_path: Any, place: int) -> None:
     """Of what it reads, of its weight and of what it gives; the operator is named. Zero points are no scales."""

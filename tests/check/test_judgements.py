@@ -192,14 +192,15 @@ def test_causes_come_before_what_they_cause() -> None:
 )
 def test_sums_that_overflow_elsewhere_are_told(monkeypatch: pytest.MonkeyPatch, isa: Any, words: str) -> None:
     """And whether this CPU adds in 32 bits; where nothing overflows, nothing is."""
-    told: list[tuple[str, ...]] = [("a", "b"), ()]
+    told: list[tuple[str, ...]] = [("a", "b", "c", "d"), ()]
     monkeypatch.setattr(judging, "call", lambda *_, **__: told.pop(0))
     monkeypatch.setattr(fingerprint, "isa", lambda: isa)
     monkeypatch.setattr(fingerprint, "ADD_IN_32_BITS", ("avx512_vnni",))
     file = Path("m.onnx")
     contest = judging.Contest(file=file, against=None, threads=1, seconds=1.0, budget=judging.open_budget(file))
     (finding,) = judging._find_overflow(contest)
-    assert (finding.severity, finding.code, finding.layers) == ("warning", "overflow", ("a", "b"))
+    assert (finding.severity, finding.code, finding.layers) == ("warning", "overflow", ("a", "b", "c", "d"))
+    assert finding.text.startswith("sums of a, b, c and 1 more can leave 16 bits")
     assert words in finding.text
     assert list(judging._find_overflow(contest)) == []
 

@@ -56,6 +56,8 @@ def test_what_cannot_be_in_float_alone_is_named(tmp_path):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["sums"])
     with pytest.raises(BuildError, match="no node goes by nobody"):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["nobody"])
+    with pytest.raises(BuildError, match="no node goes by e, f, g and 1 more$"):
+        write_partly_float(dynamic, tmp_path / "part.onnx", ["h", "g", "f", "e"])
 
 
 def chain(path, *kinds, unnamed=False):

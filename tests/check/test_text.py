@@ -88,6 +88,8 @@ def test_what_a_runtime_made_of_a_file_is_one_line() -> None:
     assert "7.08 ms a call, 100 % of its multiply-accumulates in int8, 42 % of the core's peak; of" in (
         text.describe_runtime(known)
     )
+    part = replace(FIRST, layers=(*int8, Layer(name="b", operator="Conv", macs=30)))
+    assert "a call, 25 % of its multiply-accumulates in int8; of" in text.describe_runtime(part)
     nodes = FIRST.profile.nodes
     for seconds, is_told in ((0.00505, True), (0.005, True), (0.0049, False)):
         small = (replace(nodes[0], seconds=seconds), replace(nodes[1], seconds=1 - seconds))

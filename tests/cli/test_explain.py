@@ -315,3 +315,21 @@ def test_parts_of_an_explanation_are_set_apart(parts, capsys):
     assert "other: variable\n\nnet/case, accuracy\n" in out
     explain._show(explained(asked=False), {}, None)
     assert capsys.readouterr().out.startswith("note\nnet/case, accuracy\n")
+
+
+@pytest.mark.parametrize(
+    ("below", "least", "count"), [(None, None, 3), (0.4, None, 0), (0.4, 5.0, 0), (4.5, None, 4), (None, 5.0, 4)]
+)
+def test_what_is_slow_is_said_or_is_the_gates(folder, explainer, monkeypatch, below, least, count):
+    """Less than twice as fast where neither says; what the command line says goes before the gate."""
+    gate = SimpleNamespace(latency=SimpleNamespace(min_speedup=least))
+    monkeypatch.setattr("qbench.explain.open_case.read_suite", lambda stored, suite: SimpleNamespace(gate=gate))
+    explain_all(folder, below=below)
+    assert len(explainer.asked) == count
+
+
+def test_three_cases_that_are_left_are_named(tmp_path, capsys):
+    """And how many more there are."""
+    asked = [(name, ("time",)) for name in "abcde"]
+    explain._Answers(folder=tmp_path, as_json=False, failures={asked[4]: "no"}).finish(asked)
+    assert "time is up; the same command goes on with a, b, c and 1 more\n" in capsys.readouterr().err
