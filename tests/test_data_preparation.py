@@ -350,6 +350,13 @@ def test_classes_that_only_the_evaluation_has_are_said(root, tmp_path):
     )
 
 
+def test_five_classes_that_nothing_else_has_are_named(root, tmp_path):
+    """And how many more there are."""
+    labels = {"train_labels": np.zeros(40, int), "test_labels": np.arange(20) % 9}
+    (note,) = prepare(npz(tmp_path, **labels), root).notes
+    assert note.startswith("8 of 9 classes of 'test' are not in 'train': 1, 2, 3, 4, 5 and 3 more (17 of 20 evaluation")
+
+
 def test_labels_of_one_class_are_said(root, tmp_path):
     """A network that always answers this class is right on every example."""
     labels = {"train_labels": np.arange(40) % 3, "test_labels": np.full(20, 2)}

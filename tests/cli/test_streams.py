@@ -224,6 +224,9 @@ def test_a_terminal_that_lacks_a_letter_ends_nothing(monkeypatch: pytest.MonkeyP
         (["run", ""], True),
         (["run", "-o="], False),
         (["run", "a="], False),
+        (["run", "größe.yaml"], False),
+        (["run", os.fsdecode(b"a\x80")], True),
+        (["run", os.fsdecode(b"a\xff")], True),
     ],
 )
 def test_which_arguments_are_no_names(words: list[str], refused: bool) -> None:
