@@ -218,11 +218,16 @@ def test_a_tokenizers_arrays_are_known_by_the_names_of_the_inputs() -> None:
 def test_boxes_judge_where_the_outputs_are_read_as_boxes(place: Path) -> None:
     """Of an output of another layout nobody knows where they are: it is held against fp32, and the suite says so."""
     save_boxes(place / "data")
-    known, unknown = (
+    known, decoded, unknown = (
         describe_data("data", replace(model(take(None, 3, 16, 16)), output_sizes=sizes), Path())
-        for sizes in ((None, 10, 6), (None, 11))
+        for sizes in ((None, 10, 6), (None, 6, 300), (None, 11))
     )
-    assert (known.labelled, known.metric, known.against_fp32) == (True, "map", None)
+    for facts, postprocess in ((known, None), (decoded, "my_net_v2_boxes.py:decode")):
+        assert (facts.labelled, facts.metric, facts.against_fp32) == (True, "map", None)
+        assert facts.postprocess == postprocess
+    assert decoded.code is not None
+    assert decoded.code[0] == "my_net_v2_boxes.py"
+    assert len(decoded.notes) == len(known.notes) == 2
     assert not unknown.labelled
     assert unknown.against_fp32 is not None
     assert "metric: map" in unknown.against_fp32
@@ -327,6 +332,17 @@ def test_of_several_columns_of_text_the_one_that_is_called_so_is_taken(
     _describe_saved(place / "saved", model(), place, None)
     given[0].pop("tokenizer", None)
     assert given == [options]
+
+
+@pytest.mark.parametrize("name", ["dataset_info.json", "dataset_dict.json", "state.json"])
+def test_a_saved_data_set_is_known_by_its_files(
+    place: Path, photos: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Any of them, whatever else lies there; a folder without is one of images."""
+    monkeypatch.setattr("qbench.first_suite.data_facts._describe_saved", lambda *_: DataFacts(loader="saved"))
+    assert describe_data(photos, model(), Path()).loader == "image-folder"
+    (place / "photos" / name).write_text("{}")
+    assert describe_data(photos, model(), Path()).loader == "saved"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"features": []}', '{"features": {"a": 1}}'])
