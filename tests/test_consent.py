@@ -275,7 +275,7 @@ def test_a_folder_of_somebody_else_is_not_private(state: Path, monkeypatch: pyte
 def test_what_is_noted_is_what_the_suite_says(project: Path) -> None:
     """Without what it leaves out, so that a key that qbench gets later changes no note; a built-in counts where it has
     the user's own files."""
-    models = "[{name: digits-cnn, weights: net.pt}, {name: digits-lstm, int8: [int8.onnx]}, digits-cnn]"
+    models = "[resnet20, {name: digits-cnn, weights: net.pt}, {name: digits-lstm, int8: [int8.onnx]}, digits-cnn]"
     (project / "mine.yaml").write_text(BUILT_IN.replace("[digits-cnn]", models.replace(", digits-cnn]", "]")))
     named = list(consent._list_named(read(project)))
     assert [(each.part, each.kind, each.written.get("weights"), each.python) for each in named] == [

@@ -309,7 +309,7 @@ def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
     monkeypatch.setattr(
         fp32_network, "load_network", lambda reference, weights: Network(kind="onnx", path=reference.path)
     )
-    files = ("a.onnx", "b.onnx", "c.pt", "d.xml")
+    files = ("a.onnx", "d.xml", "b.onnx", "c.pt")
     own = tuple(OwnInt8(recipe=file, path=Path(file), file=file, mode="static") for file in files)
     reference = ModelReference(
         name="mine", path=Path("m.onnx"), int8=own, inputs={"x": InputForm(axis=1)}, output="y", output_axis=1
@@ -317,7 +317,7 @@ def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
     data = SimpleNamespace(one_shape=False)
     plain, network, note = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("m.onnx")), data, None)
     assert asked == [("onnx", "m.onnx"), ("onnx", "a.onnx"), ("onnx", "b.onnx"), ("torchscript", "c.pt")]
-    assert [file.path for file in plain.int8] == [Path("adapted 2"), Path("b.onnx"), Path("adapted 4"), Path("d.xml")]
+    assert [file.path for file in plain.int8] == [Path("adapted 2"), Path("d.xml"), Path("b.onnx"), Path("adapted 4")]
     assert (network.path, note, plain.adapted) == (Path("adapted 1"), "a note", False)
     untouched = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("b.onnx")), data, None)
     assert untouched == (reference, Network(kind="onnx", path=Path("b.onnx")), None)

@@ -127,6 +127,8 @@ def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path)
     """A model's `utils.py` and a data set's `utils.py` do not shadow each other, when loading and when calling."""
     for name in ("one", "two"):
         write(tmp_path, f"{name}/utils.py", f"NAME = '{name}'\n")
+        for other in ("a.txt", "b.py", "notes.md", "y.py", "z.json"):  # a folder is read in any order
+            write(tmp_path, f"{name}/{other}", "")
         write(
             tmp_path,
             f"{name}/file.py",

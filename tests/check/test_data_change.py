@@ -142,6 +142,8 @@ def test_outputs_of_other_sizes_are_not_held_against_each_other():
     change = data_change.compare_answers([first, boxes, second], [first, fewer, second + 0.1], examples, "fp32")
     alone = data_change.compare_answers([second], [second + 0.1], examples, "fp32")
     assert (change.sqnr_db, change.outputs) == (alone.sqnr_db, 3)
+    fewer_outputs = data_change.compare_answers([second, boxes], [second + 0.1], examples, "fp32")
+    assert (fewer_outputs.sqnr_db, fewer_outputs.outputs) == (alone.sqnr_db, 2)
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,14 @@ def test_answers_are_held_against_fp32s(start, own, fp32, broken, decibels):
     assert lap.sqnr_db == (None if decibels is None else pytest.approx(decibels))
 
 
+def test_outputs_that_one_file_alone_has_are_not_compared(start):
+    """The others are."""
+    results = {"int8": [np.array([1.0, 2.0]), np.ones(3)], "fp32": [np.array([1.0, 1.0])]}
+    lap, _ = start({"int8": 0.5, "fp32": 0.5}, results, budget=1.0)
+    assert (lap.outputs, lap.broken) == (1, False)
+    assert lap.sqnr_db == pytest.approx(20 * np.log10(np.sqrt(2)))
+
+
 def test_denormals_are_flushed_for_the_arm_that_asks_for_it(start, monkeypatch):
     """While it is timed, and not for the others."""
     flushed = []
