@@ -214,9 +214,9 @@ def _read_list() -> tuple[Noted, ...]:
 def _write_list(file: Path, suites: list[Noted]) -> None:
     """Writes the newest that fit."""
     lines = [json.dumps(asdict(each)) for each in suites[-MOST_SUITES:]]
-    while lines and sum(len(line.encode()) + 2 for line in lines) > MOST_BYTES - 2:
+    while len(text := f"[{','.join(lines)}]") > MOST_BYTES:
         lines.pop(0)
-    atomic.write_text(file, f"[{','.join(lines)}]")
+    atomic.write_text(file, text)
 
 
 def _is_private(folder: Path) -> bool:

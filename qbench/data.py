@@ -92,12 +92,12 @@ class Data:
     training_digest: str
     evaluation_digest: str
     evaluation_count: int
+    calibration_seed: int
+    allow_overlap: bool
     notes: tuple[str, ...] = ()
-    calibration_seed: int = 0
     calibration_part: str = "calibrate"
     other_subsets: tuple[CalibrationSubset, ...] = ()
     shared_examples: int | None = None
-    allow_overlap: bool = False
     request: DataRequest | None = None
     evaluation_of: int | None = None
 

@@ -59,16 +59,8 @@ def prepare_data(request: DataRequest, root: Path, *, progress: Progress) -> Dat
     shared = _require_no_overlap(dataset, request, read)
     notes = (*dataset.notes, *_list_notes(request, read))
     progress("keep the examples", 0.8)
-    data = _store_examples(dataset, read, root)
-    return replace(
-        data,
-        notes=(*notes, *data.notes),
-        calibration_seed=request.calibrate_seed,
-        shared_examples=shared,
-        allow_overlap=request.allow_overlap,
-        request=request,
-        evaluation_of=read.evaluate_of,
-    )
+    data = _store_examples(dataset, request, read, root)
+    return replace(data, notes=(*notes, *data.notes), shared_examples=shared)
 
 
 def _read_examples(dataset: Dataset, request: DataRequest) -> _ReadExamples:
@@ -180,7 +172,7 @@ def _list_class_notes(request: DataRequest, read: _ReadExamples) -> list[str]:
     return notes
 
 
-def _store_examples(dataset: Dataset, read: _ReadExamples, root: Path) -> Data:
+def _store_examples(dataset: Dataset, request: DataRequest, read: _ReadExamples, root: Path) -> Data:
     arrays = {
         f"calibrate{number or ''}": examples_of_seed for number, examples_of_seed in enumerate(read.calibrate.values())
     }
@@ -211,6 +203,10 @@ def _store_examples(dataset: Dataset, read: _ReadExamples, root: Path) -> Data:
         training_digest=digest("training", "train"),
         evaluation_digest=digest("evaluation", "evaluate"),
         evaluation_count=len(read.evaluate),
+        calibration_seed=request.calibrate_seed,
+        allow_overlap=request.allow_overlap,
+        request=request,
+        evaluation_of=read.evaluate_of,
         notes=(entry.note,) if entry.note else (),
         other_subsets=tuple(
             CalibrationSubset(seed=seed, part=part, digest=digest("calibration", part)) for seed, part in later_subsets

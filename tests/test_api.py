@@ -59,6 +59,7 @@ def test_calls_and_layers_have_their_run() -> None:
     calls = qbench.load(RUN_V1, "calls")
     assert set(calls.columns) == {"run", "case.id", "process", "seconds"}
     assert calls["run"].unique().tolist() == ["v1"]
+    assert calls.columns[0] == qbench.load(RUN_V1).columns[0] == "run"
     assert isinstance(qbench.load(RUN_V1, "layers"), pd.DataFrame)
 
 
@@ -82,6 +83,7 @@ def test_a_run_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
         (lambda: qbench.run(5), "suite: 5 is not a path or a qbench.suite.Suite"),
         (lambda: qbench.run("x.yaml", overrides="a=1"), "overrides: 'a=1' is not a list of texts KEY=VALUE"),
         (lambda: qbench.run("x.yaml", jobs=0), "jobs: 0 is not a number of builds, 1 or more"),
+        (lambda: qbench.run("x.yaml", jobs="2"), "jobs: '2' is not a number of builds, 1 or more"),
         (lambda: qbench.run("x.yaml"), "x.yaml"),
         (lambda: qbench.gate(5), "run: 5 is not a run's folder"),
         (lambda: qbench.gate(RUN_V1, max_minutes=0), "max_minutes: 0 is not a number of minutes above 0"),
@@ -135,6 +137,8 @@ def test_a_run_is_asked_for_as_by_the_command(asked: list[dict[str, Any]], tmp_p
         {"suite": "some", "out": Path("there"), "only": "*/fp32/*", "resume": interrupted.resolve(), "jobs": 2},
     ]
     assert type(asked[0]["progress"]) is Silent
+    qbench.run(none, jobs=1)
+    assert asked[-1]["jobs"] == 1
     qbench.run(none, quiet=False)
     assert type(asked[-1]["progress"]) is not Silent
 
@@ -146,6 +150,8 @@ def test_a_gate_is_asked_for_as_by_the_command(asked: list[dict[str, Any]]) -> N
     qbench.gate(api.Run(folder=RUN_V1, report=None, exit_code=0), "b.jsonl", only="a", suite="s.yaml", max_minutes=1.5)
     qbench.gate(RUN_V1, stored=True)
     first, second, third = asked
+    qbench.gate(RUN_V1, max_minutes=0.5)
+    assert asked[3]["rerun"].most_seconds == 30
     assert (first["rerun"].most_seconds, first["rerun"].trust_beside, first["baseline"]) == (math.inf, False, None)
     assert (second["rerun"].most_seconds, second["rerun"].suite_file) == (90, Path("s.yaml"))
     assert [second[key] for key in ("folder", "baseline", "only", "newest", "suite_file")] == [
@@ -174,3 +180,21 @@ def test_what_is_public_has_the_defaults_that_are_written_down() -> None:
     lines = [sign(name, function) for name, function in public.items() if callable(function)]
     lines += [f"{name} = {value!r}" for name, value in public.items() if not callable(value)]
     assert same_as_golden("api.txt", "\n".join(lines) + "\n")
+
+
+def test_a_run_with_a_damaged_file_is_shown_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a frame, as its decisions and in a notebook: what is damaged beside the records is noted, not refused."""
+    from qbench.record import stored_run
+    from qbench.report import notebook
+
+    asked: list[bool] = []
+    read = stored_run.read_run
+    monkeypatch.setattr(
+        stored_run, "read_run", lambda folder, *, lenient=False: asked.append(lenient) or read(folder, lenient=lenient)
+    )
+    monkeypatch.setattr(notebook, "draw_answer", lambda run, report: f"{run.folder.name} {report}")
+    run = api.Run(folder=RUN_V1, report=None, exit_code=0)
+    assert len(run.frame) == len(qbench.load(RUN_V1))
+    assert run.decisions
+    assert run._repr_html_() == "v1 None"
+    assert asked == [True] * 4

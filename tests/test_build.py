@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from made_records import int8
 
 from qbench import build as stage
 from qbench import network
+from qbench.backends.base import Built
 from qbench.build import build, read_kept
 from qbench.cache import manifest, store
 from qbench.data import DataRequest
@@ -54,7 +58,7 @@ def model(root, data, attribute="residual_cnn"):
     return network.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=lambda *_: None)
 
 
-def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE, train_qat=True):
+def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE, **options):
     known = model(root, data, attribute)
     variant = Variant(model=known.reference, mode=mode, backend=backend, recipe=recipe)
     return build(
@@ -64,7 +68,7 @@ def make(root, data, mode, backend, *, attribute="residual_cnn", recipe=RECIPE, 
         root=root,
         limits=Limits(seconds=120),
         progress=lambda *_: None,
-        train_qat=train_qat,
+        **options,
     )
 
 
@@ -230,7 +234,8 @@ def test_a_kept_artifact_is_read_with_all_that_is_known_of_its_build(root, data)
     artifact = make(root, data, "static", "onednn")
     facts = dict(manifest.read(artifact.file.parent).facts)
     assert {"file", "layers", "expected", "rewrites", "layer_numbers", "input_ranges", "target"} <= set(facts)
-    assert read_kept(artifact.file, int8()).built == artifact.built
+    kept = read_kept(artifact.file, int8())
+    assert (kept.built, kept.fresh, kept.sha256, kept.key) == (artifact.built, False, artifact.sha256, artifact.key)
     del facts["notes"]
     manifest.write(artifact.file.parent, {**facts, "note": "as one text"})
     earlier = read_kept(artifact.file, int8()).built
@@ -323,3 +328,119 @@ def test_dynamic_does_not_depend_on_calibration(root, data):
     backend = stage.registry.load("backend", "onednn")
     other = replace(data, calibration_digest="other")
     assert stage._make_key(variant, backend, known, data) == stage._make_key(variant, backend, known, other)
+
+
+def test_what_a_build_left_runs_on_one_thread(monkeypatch, tmp_path):
+    """For its outputs, which are its fingerprint, as for what was kept of an earlier one: more share the sums
+    otherwise."""
+    asked = []
+    runner = SimpleNamespace(context=nullcontext, digest=lambda inputs: f"digest of {inputs}")
+    backend = SimpleNamespace(
+        load=lambda file, *, threads: asked.append((file.name, threads)) or runner,
+        read_layers=lambda job, file: None,
+    )
+    data = SimpleNamespace(probe=lambda batch: batch)
+    assert stage.outputs_digest(backend, Path("a.onnx"), data, 4) == "digest of 4"
+    kept = tmp_path / "kept"
+    (kept / "inner").mkdir(parents=True)
+    (kept / "a.onnx").write_text("network")
+    (kept / "inner/weights").write_text("weights")
+    facts = {"format": "onnx", "file": "a.onnx", "layers": [], "expected": "e"}
+    manifest.write(kept, facts)
+    (tmp_path / "job").mkdir()
+    built = stage._take_kept(backend, SimpleNamespace(folder=tmp_path / "job"), kept / "a.onnx")
+    assert (built.file, built.layers, asked) == ("a.onnx", (), [("a.onnx", 1)] * 2)
+    assert (tmp_path / "job/inner/weights").read_text() == "weights"
+    backend.read_layers = lambda job, file: ("layer",)
+    (tmp_path / "again").mkdir()
+    again = stage._take_kept(backend, SimpleNamespace(folder=tmp_path / "again"), kept / "a.onnx")
+    assert (again.layers, again.uncounted) == (("layer",), None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept", "checked", "trains"),
+    [
+        ("static", None, ["int8"], False),
+        ("qat", None, ["int8"], True),
+        ("bf16", None, ["bf16"], False),
+        ("fp32", None, [], False),
+        ("static", "file", [], False),
+        ("qat", "file", [], False),
+        ("bf16", "file", [], False),
+    ],
+)
+def test_what_is_built_is_what_it_is_called(monkeypatch, mode, kept, checked, trains):
+    """An int8 variant runs in int8, one of 16 bits in those; what was kept is taken as it is, and trains nothing."""
+    built = Built(format="f", file="a", layers=(), fixed_batch=3 if mode == "bf16" else None)
+    asked, jobs = [], []
+    backend = SimpleNamespace(build=lambda job: jobs.append(job) or built)
+    monkeypatch.setattr(stage.registry, "load", lambda kind, name: backend)
+    monkeypatch.setattr(stage, "load_network", lambda reference, weights: "network")
+    monkeypatch.setattr(stage, "BuildJob", lambda **facts: SimpleNamespace(**facts))
+    monkeypatch.setattr(stage, "_take_kept", lambda backend, job, file: jobs.append(job) or built)
+    monkeypatch.setattr(stage, "require_int8", lambda built, least: asked.append("int8"))
+    monkeypatch.setattr(stage, "require_named", lambda built, mode: asked.append(mode))
+    monkeypatch.setattr(stage, "outputs_digest", lambda backend, file, data, batch: f"of {batch}")
+    monkeypatch.setattr(stage, "set_torch", lambda threads: asked.append(threads))
+    reference = ModelReference(name="m")
+    known = SimpleNamespace(reference=reference, weights=None, weights_digest="w", code_digest="c")
+    data = SimpleNamespace(
+        calibration=lambda: "examples", training=lambda: "training", request=None, calibration_digest="d"
+    )
+    variant = Variant(model=reference, mode=mode, backend="fake", recipe=Recipe())
+    where = (Path("root"), "key")
+    facts = stage.build_here(
+        variant, known, data, Path("folder"), where, kept=kept and Path(kept), progress=lambda *_: None
+    )
+    assert asked == [1, *checked]
+    assert facts["expected"] == ("of 3" if mode == "bf16" else "of 1")
+    assert jobs[0].training == ("training" if trains else None)
+    assert (jobs[0].watched, jobs[0].checkpoints) == (False, Path("root/unfinished/key"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "options", "is_skipped"),
+    [
+        ("qat", {}, {"train_qat": False}, True),
+        ("qat", {}, {"train_qat": True}, False),
+        ("qat", {"file": "int8.onnx"}, {"train_qat": False}, False),
+        ("qat", {}, {"train_qat": False, "kept": Path("kept")}, False),
+        ("static", {}, {"train_qat": False}, False),
+    ],
+)
+@pytest.mark.parametrize("watched_builds", [False, True])
+def test_only_what_would_train_is_left_out(monkeypatch, mode, changes, options, is_skipped, watched_builds):
+    """A file of the user's own was trained elsewhere, and one that was kept before. Only a backend whose files are
+    built to be watched builds another one to be."""
+    asked = []
+    backend = SimpleNamespace(resolve=lambda mode, recipe: recipe, watched_builds=watched_builds)
+    monkeypatch.setattr(stage.registry, "load", lambda kind, name: backend)
+    monkeypatch.setattr(stage, "_make_key", lambda *given: asked.append(given[4]) or "key")
+    monkeypatch.setattr(stage, "_make_artifact", lambda *given: given[3])
+    monkeypatch.setattr(stage.store, "fetch", lambda root, room, key, fill, read: fill(Path("folder")))
+    variant = Variant(model=ModelReference(name="m"), mode=mode, backend="b", recipe=replace(RECIPE, **changes))
+
+    def run_child(function, *given, limits, progress):
+        return given
+
+    with pytest.raises(CaseSkipped, match="it would have to be trained") if is_skipped else nullcontext():
+        given = build(
+            variant, model=None, data=None, root=Path("root"), limits=None, progress=None, run_child=run_child,
+            watched=True, **options,
+        )  # fmt: skip
+        assert given[5:] == (watched_builds, options.get("kept"))
+    assert asked == [watched_builds]
+
+
+def test_the_size_of_an_example_is_in_the_key(root, data):
+    """All of its axes, and its type: a file may be made for them."""
+    known, backend = model(root, data), stage.registry.load("backend", "onednn")
+    variant = Variant(model=known.reference, mode="static", backend="onednn", recipe=RECIPE)
+
+    def key(*shape, kind=np.float32):
+        given = {"calibration_digest": "d", "training_digest": "t", "request": None}
+        other = SimpleNamespace(**given, evaluation=lambda start, stop: (np.zeros((stop - start, *shape), kind),))
+        return stage._make_key(variant, backend, known, other)
+
+    assert len({key(1, 8, 8), key(3, 8, 8), key(1, 8, 9), key(1, 8, 8, kind=np.int64)}) == 4
+    assert key(1, 8, 8) == key(1, 8, 8)

@@ -6,10 +6,13 @@ How each command holds to it: tests/cli/test_planted_runs.py.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import filelock
 import platformdirs
 import pytest
 
@@ -172,11 +175,13 @@ def test_the_list_keeps_the_newest(project: Path, state: Path, monkeypatch: pyte
     for number in (0, 1, 2, 0, 3, 4):
         consent.note_suite(runs[number])
     assert [consent.why_refused(run, parts=["data"]) is None for run in runs] == [True, False, False, True, True]
-    most = (state / consent.LIST).stat().st_size - 1
-    monkeypatch.setattr(consent, "MOST_BYTES", most)
-    consent.note_suite(runs[1])
-    assert (state / consent.LIST).stat().st_size <= most
-    assert [consent.why_refused(run, parts=["data"]) is None for run in runs][1:4] == [True, False, False]
+    file, suites = state / "other.json", [consent.Noted(file=letter, sources=("digest",)) for letter in "abc"]
+    consent._write_list(file, suites)
+    size = file.stat().st_size
+    for most, kept in ((size, "abc"), (size - 1, "bc"), (2, "")):
+        monkeypatch.setattr(consent, "MOST_BYTES", most)
+        consent._write_list(file, suites)
+        assert [each["file"] for each in json.loads(file.read_text())] == [*kept]
 
 
 def test_runs_at_the_same_time_note_all(project: Path) -> None:
@@ -231,3 +236,69 @@ def test_a_suite_that_was_a_text_is_noted_without_a_file(state: Path) -> None:
     assert consent.note_suite(parsed) is None
     assert [each["file"] for each in json.loads((state / consent.LIST).read_text())] == [""]
     assert consent.why_refused(parsed) is None
+
+
+def test_the_list_has_a_thousand_suites_in_four_megabytes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And who writes it waits ten seconds for another at most."""
+    assert (consent.MOST_SUITES, consent.MOST_BYTES) == (1000, 4_194_304)
+    waited: list[float] = []
+
+    def lock(file: Path, timeout: float) -> Any:
+        waited.append(timeout)
+        raise filelock.Timeout(str(file))
+
+    monkeypatch.setattr(filelock, "FileLock", lock)
+    assert "cannot be noted" in (consent.note_suite(read(project)) or "")
+    assert waited == [10.0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_private"), [(0o700, True), (0o755, True), (0o711, True), (0o720, False), (0o702, False)]
+)
+def test_a_folder_that_others_may_only_read_is_private(state: Path, mode: int, is_private: bool) -> None:
+    """Who can write there could allow anything."""
+    state.mkdir(parents=True)
+    state.chmod(mode)
+    assert consent._is_private(state) == is_private
+    assert not consent._is_private(state / "gone")
+
+
+def test_a_folder_of_somebody_else_is_not_private(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it lets others do; where a system has no users, nobody else is there."""
+    state.mkdir(parents=True, mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: state.stat().st_uid + 1)
+    assert not consent._is_private(state)
+    monkeypatch.delattr(os, "getuid")
+    assert consent._is_private(state)
+
+
+def test_what_is_noted_is_what_the_suite_says(project: Path) -> None:
+    """Without what it leaves out, so that a key that qbench gets later changes no note; a built-in counts where it has
+    the user's own files."""
+    models = "[resnet20, {name: digits-cnn, weights: net.pt}, {name: digits-lstm, int8: [int8.onnx]}, digits-cnn]"
+    (project / "mine.yaml").write_text(BUILT_IN.replace("[digits-cnn]", models.replace(", digits-cnn]", "]")))
+    named = list(consent._list_named(read(project)))
+    assert [(each.part, each.kind, each.written.get("weights"), each.python) for each in named] == [
+        ("models", "model digits-cnn", "net.pt", None), ("models", "model digits-lstm", None, None),
+    ]  # fmt: skip
+    assert set(named[0].written) == {"weights"}
+    assert [file.name for file in named[1].files] == ["int8.onnx"]
+    (project / "mine.yaml").write_text(TEXT)
+    net, file, *_, score = consent._list_named(read(project))
+    assert net.written == {"source": {"python": "net.py:build", "args": {"width": 3}}, "weights": "net.pt"}
+    assert [each.name for each in file.files] == ["file.onnx", "int8.onnx"]
+    assert score.written == {"python": "score.py:score", "percent": True}
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"source": {"python": "a.py:b", "args": {}}, "weights": "w.pt"}, "python: a.py:b"),
+        ({"python": "a.py:b", "percent": True}, "python: a.py:b"),
+        ({"args": {"n": 1}}, "{'args': {'n': 1}}"),
+        ({"npz": "d" * 200}, f"npz: {'d' * 115}"),
+    ],
+)
+def test_a_source_is_named_in_few_words(written: dict[str, Any], said: str) -> None:
+    """The texts that are written of it, at most 120 letters; what has no text as it is."""
+    assert consent._describe(written) == said

@@ -350,11 +350,57 @@ def test_classes_that_only_the_evaluation_has_are_said(root, tmp_path):
     )
 
 
+def test_five_classes_that_nothing_else_has_are_named(root, tmp_path):
+    """And how many more there are."""
+    labels = {"train_labels": np.zeros(40, int), "test_labels": np.arange(20) % 9}
+    (note,) = prepare(npz(tmp_path, **labels), root).notes
+    assert note.startswith("8 of 9 classes of 'test' are not in 'train': 1, 2, 3, 4, 5 and 3 more (17 of 20 evaluation")
+
+
 def test_labels_of_one_class_are_said(root, tmp_path):
     """A network that always answers this class is right on every example."""
     labels = {"train_labels": np.arange(40) % 3, "test_labels": np.full(20, 2)}
     (note,) = prepare(npz(tmp_path, **labels), root).notes
     assert note.startswith("all 20 evaluation examples are of class 2: a network that always answers it is right")
+
+
+def test_each_note_stands_beside_the_others(root, tmp_path):
+    """Of one data set: copies, fewer examples than by default, labels that are alike, seeds that draw the same."""
+    test = images(20, seed=2)
+    test[15:] = test[0]
+    request = npz(tmp_path, test_inputs=test, test_labels=np.full(20, 2))
+    notes = prepare(request, root, calibrate_samples=99, calibrate_by_default=True, calibrate_seeds=2).notes
+    assert [note.split()[0] for note in notes] == ["5", "calibration", "all", "calibrate.seeds:"]
+
+
+def test_two_labels_of_one_class_are_said(root, tmp_path):
+    """They are the fewest that can be alike."""
+    labels = {"test_inputs": images(2, seed=2), "test_labels": np.array([2, 2])}
+    (note,) = prepare(npz(tmp_path, **labels), root).notes
+    assert note.startswith("all 2 evaluation examples are of class 2: ")
+
+
+@pytest.mark.parametrize("labels", [np.arange(40) % 3 + 0.5, np.zeros((40, 2), int)])
+def test_training_labels_of_another_kind_lack_no_class(root, tmp_path, labels):
+    """As scores, or several of an example: nothing is known of classes then."""
+    assert prepare(npz(tmp_path, train_labels=labels), root).notes == ()
+
+
+def test_a_split_of_one_example_calibrates_by_default(root, tmp_path):
+    """Whole, and says so."""
+    request = npz(tmp_path, train_inputs=images(1, seed=1))
+    data = prepare(request, root, calibrate_by_default=True)
+    assert len(data.calibration()[0]) == 1
+    assert data.notes[0].startswith("calibration takes all 1 examples of 'train': by default it takes 8")
+
+
+def test_seeds_that_draw_fewer_subsets_than_there_are_of_them_are_counted(root, tmp_path):
+    """Two examples, one at a time, are two subsets."""
+    (note,) = prepare(
+        npz(tmp_path, train_inputs=images(2, seed=1), train_labels=np.array([0, 1]), test_labels=np.arange(20) % 2),
+        root, calibrate_samples=1, calibrate_seeds=8,
+    ).notes  # fmt: skip
+    assert note.startswith("calibrate.seeds: 8 seeds draw 2 different subsets of 1 examples from split 'train'; take")
 
 
 def test_one_example_and_labels_of_another_kind_say_nothing_of_classes(root, tmp_path):
@@ -415,6 +461,31 @@ def test_made_up_boxes_have_their_second_side_no_less_than_the_first(root, tmp_p
     assert set(made.ravel().tolist()) == {0, 1}
     assert bool((np.diff(made, axis=-1) >= 0).all())
     assert np.array_equal(made, probe(7))
+
+
+def test_made_up_floats_are_the_same_for_ever(root, tmp_path):
+    """In the order in which they are drawn: a stored artifact is known by what it gives for them."""
+    (inputs,) = prepare(npz(tmp_path), root).probe(2)
+    assert (inputs.shape, inputs.dtype) == ((2, 1, 4, 4), np.float32)
+    assert np.allclose(inputs.ravel()[:4], [1.7640524, 0.4001572, 0.978738, 2.2408931])
+
+
+def test_made_up_numbers_of_one_axis_are_in_no_order(root, tmp_path):
+    """One of each example: there is nothing to ascend."""
+    numbers = np.arange(60)
+    (inputs,) = prepare(
+        npz(tmp_path, train_inputs=numbers[:40], test_inputs=numbers[40:]), root, options={"to_float": False}
+    ).probe(8)
+    assert inputs.tolist() == [0, 1, 1, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["evaluate_labels.npy", CONTENTS])
+def test_a_pickle_in_the_cache_is_not_opened(root, tmp_path, name):
+    """Loading one runs code, whoever wrote it there."""
+    data = prepare(npz(tmp_path), root)
+    np.save(data.folder / name, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        (data.evaluation_labels if "labels" in name else data.evaluation_contents)()
 
 
 def test_made_up_tokens_ascend(root, tmp_path):

@@ -65,6 +65,17 @@ def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "lines", "more"), [(20, 20, ""), (21, 21, "s: and 1 more"), (30, 21, "s: and 10 more")]
+)
+def test_twenty_problems_are_told(count: int, lines: int, more: str) -> None:
+    """Unless another number is wanted."""
+    with pytest.raises(errors.UsageError) as caught:
+        errors.refuse("s", [f"problem {number}" for number in range(count)])
+    assert str(caught.value).count("\n") == lines - 1
+    assert str(caught.value).endswith(more or "s: problem 19")
+
+
+@pytest.mark.parametrize(
     "kind", [kind for kind in CLASSES if kind is not errors.SuiteError], ids=lambda kind: kind.__name__
 )
 def test_errors_travel_between_processes(kind: type[errors.QbenchError]) -> None:

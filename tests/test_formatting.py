@@ -217,3 +217,38 @@ def test_a_duration_has_three_digits(seconds: float | None, shown: str) -> None:
 def test_a_size_has_three_digits(count: float | None, shown: str) -> None:
     """Bytes below 1,000 are exact."""
     assert formatting.size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("interval", "options", "shown"),
+    [
+        (Interval(value=10.0, low=8.0, high=12.0), {}, "10 [8, 12]"),
+        (Interval(value=10.0, low=8.0, high=12.0), {"least": 2}, "10.00 [8.00, 12.00]"),
+        (Interval(value=0.0123, low=0.0121, high=0.0125), {"scale": 100.0}, "1.23 [1.21, 1.25]"),
+        (Interval(value=0.0123, low=0.0121, high=0.0125), {"scale": -100.0}, "-1.23 [-1.21, -1.25]"),
+        (Interval(value=0.5, low=0.2, high=0.8), {"signed": True}, "+0.5 [+0.2, +0.8]"),
+        (Interval(value=12.34, low=12.0), {}, "12.3"),
+        (Interval(value=12.34, high=13.0), {}, "12.3"),
+        (None, {}, formatting.DASH),
+    ],
+)
+def test_an_estimate_stands_before_its_limits(interval: Interval | None, options: dict, shown: str) -> None:
+    """With the same digits; alone where one limit is missing. No more places and no plus unless they are asked for."""
+    value, _, limits = shown.partition(" ")
+    assert formatting.number(interval, **options) == value
+    assert formatting.limits(interval, **options) == limits
+    assert formatting.with_limits(interval, **options) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "shown"),
+    [(0.5, 0, "50 %"), (1e-9, 0, "1 %"), (1 - 1e-9, 0, "99 %"), (0.5, 2, "50.00 %"), (1e-12, 8, "0.00000001 %")],
+)
+def test_a_share_has_the_digits_that_are_asked_for(value: float, places: int, shown: str) -> None:
+    """And is never rounded to nothing, or to all."""
+    assert formatting.share(value, places) == shown
+
+
+def test_a_duration_and_a_size_may_have_other_digits() -> None:
+    """As a bound beside a value needs them."""
+    assert (formatting.duration(1.23456e-3, 5), formatting.size(1_234_567, 4)) == ("1.2346 ms", "1.235 MB")

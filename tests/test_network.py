@@ -17,7 +17,7 @@ from qbench import registry
 from qbench.cache import store
 from qbench.data import DataRequest
 from qbench.data_preparation import prepare_data
-from qbench.errors import DataError, ModelError
+from qbench.errors import DataError, EvaluateError, ModelError
 from qbench.metrics.spec import MetricSpec
 from qbench.models import dry_run, trainer
 from qbench.models import weights as weights_file
@@ -282,8 +282,15 @@ def test_what_a_package_s_weights_were_fitted_on_is_not_evaluated(root, tmp_path
     for split, refused in (("train", False), ("test", True)):
         fitted = replace(builtin, training=None, weights=lambda: file, fitted_on=lambda split=split: digits.load(split))
         monkeypatch.setattr("qbench.models.digits_cnn.MODEL", fitted)
-        with pytest.raises(DataError, match="trained on 20 of the 20") if refused else nullcontext():
-            fp32_network.prepare_model(ModelReference(name="digits-cnn"), prepare(root), TOP1, root, progress=ignore)
+        reference, said = (
+            ModelReference(name="digits-cnn"),
+            "digits-cnn was trained on 20 of the 20 evaluation examples",
+        )
+        with pytest.raises(DataError, match=said) if refused else nullcontext():
+            fp32_network.prepare_model(reference, prepare(root), TOP1, root, progress=ignore)
+        allowed = prepare(root, allow_overlap=True)
+        notes = fp32_network.prepare_model(reference, allowed, TOP1, root, progress=ignore).notes
+        assert [note == said for note in notes] == [True] * refused
 
 
 def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
@@ -302,7 +309,7 @@ def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
     monkeypatch.setattr(
         fp32_network, "load_network", lambda reference, weights: Network(kind="onnx", path=reference.path)
     )
-    files = ("a.onnx", "b.onnx", "c.pt", "d.xml")
+    files = ("a.onnx", "d.xml", "b.onnx", "c.pt")
     own = tuple(OwnInt8(recipe=file, path=Path(file), file=file, mode="static") for file in files)
     reference = ModelReference(
         name="mine", path=Path("m.onnx"), int8=own, inputs={"x": InputForm(axis=1)}, output="y", output_axis=1
@@ -310,7 +317,7 @@ def test_int8_files_beside_a_network_are_adapted_as_it_is(monkeypatch):
     data = SimpleNamespace(one_shape=False)
     plain, network, note = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("m.onnx")), data, None)
     assert asked == [("onnx", "m.onnx"), ("onnx", "a.onnx"), ("onnx", "b.onnx"), ("torchscript", "c.pt")]
-    assert [file.path for file in plain.int8] == [Path("adapted 2"), Path("b.onnx"), Path("adapted 4"), Path("d.xml")]
+    assert [file.path for file in plain.int8] == [Path("adapted 2"), Path("d.xml"), Path("b.onnx"), Path("adapted 4")]
     assert (network.path, note, plain.adapted) == (Path("adapted 1"), "a note", False)
     untouched = fp32_network._adapt_network(reference, Network(kind="onnx", path=Path("b.onnx")), data, None)
     assert untouched == (reference, Network(kind="onnx", path=Path("b.onnx")), None)
@@ -370,3 +377,163 @@ def test_of_several_outputs_it_is_said_that_the_first_is_judged(outputs, begins)
     notes = fp32_network._say_first("m", outputs)
     assert [note.partition("the rest is")[0] for note in notes] == [*begins]
     assert all(f"`output: {outputs[1]}` beside the model's name judges that one instead" in note for note in notes)
+
+
+QUANTIZED = """
+import torch
+from qbench.quant.pytorch import torch_ao
+
+class Float(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(torch.flatten(x, 1))
+
+class Calls(Float):
+    def forward(self, x):
+        return super().forward(torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize())
+
+def layers():
+    with torch_ao.known_warnings():
+        return torch_ao.quantize_dynamic(Float(), {torch.nn.Linear})
+"""
+
+
+@pytest.mark.parametrize(("attribute", "is_refused"), [("Float", False), ("Calls", True), ("layers", True)])
+def test_a_network_that_is_quantized_already_is_no_fp32(root, tmp_path, attribute, is_refused):
+    """By its layers, or by what it does as it is called."""
+    (tmp_path / "mine.py").write_text(QUANTIZED)
+    reference, told = network(attribute, path=tmp_path / "mine.py"), []
+    with pytest.raises(ModelError, match="mine: already quantized") if is_refused else nullcontext():
+        fp32_network.prepare_model(
+            reference, prepare(root), TOP1, root, progress=lambda text, share: told.append((text.split()[0], share))
+        )
+    assert told == [("try", 0.9)] * (attribute != "layers")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_raised"),
+    [(RuntimeError("std::bad_alloc"), True), (RuntimeError("no such index"), False), (ModelError("misfit"), False)],
+)
+def test_a_network_that_takes_no_made_up_inputs_is_named_by_the_rest(monkeypatch, error, is_raised):
+    """Unless memory ran out: that says nothing of it."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(fp32_network, "_try", fail)
+    data = SimpleNamespace(probe=lambda batch: (np.zeros((batch, 3)),))
+    with pytest.raises(RuntimeError, match="bad_alloc") if is_raised else nullcontext():
+        assert fp32_network._digest_outputs(None, data) is None
+
+
+@pytest.mark.parametrize(("to_float", "hint"), [(True, "; write to_float: false"), (False, "")])
+@pytest.mark.parametrize(("available", "probes"), [(20, 4), (3, 3)])
+def test_what_to_write_is_looked_for_where_bytes_became_floats(monkeypatch, to_float, hint, available, probes):
+    """With the raw examples that it was tried on: four, or all where there are fewer."""
+    looked = []
+
+    def refuse(network, inputs):
+        raise dry_run.Misfit("it looks tokens up")
+
+    monkeypatch.setattr(fp32_network, "_try", refuse)
+    monkeypatch.setattr(
+        dry_run, "find_hint", lambda network, raw: looked.append(raw[0].shape) or "; write to_float: false"
+    )
+    data = SimpleNamespace(
+        evaluation_count=available, preprocessing=SimpleNamespace(to_float=to_float),
+        evaluation=lambda start, stop: (np.zeros((stop - start, 7), np.float32),),
+        _raw=lambda part: (np.zeros((available, 7), np.uint8),),
+    )  # fmt: skip
+    with pytest.raises(ModelError) as refused:
+        fp32_network._try_network(None, data, "mine")
+    assert str(refused.value) == f"mine does not take this data (float32[{probes}, 7]): it looks tokens up{hint}"
+    assert looked == [(probes, 7)] * to_float
+
+
+@pytest.mark.parametrize("labels", [None, np.arange(9)])
+@pytest.mark.parametrize(("of_metric", "where"), [(True, "mine"), (False, "mine: postprocess")])
+def test_a_postprocess_is_tried_on_the_labels_of_its_examples(monkeypatch, labels, of_metric, where):
+    """Four of them; what it cannot do is told as its own, or as the metric's."""
+    given = []
+
+    def answer(outputs, labels):
+        given.append((outputs, labels if labels is None else labels.tolist()))
+        if len(given) > 1:
+            raise EvaluateError("no text")
+        return "answers"
+
+    monkeypatch.setattr(dry_run, "try_all_outputs", lambda network, inputs: inputs)
+    own = SimpleNamespace(load=lambda: answer, of_metric=of_metric)
+    data = SimpleNamespace(
+        evaluation_count=9, evaluation_labels=lambda: labels, evaluation=lambda start, stop: (start, stop)
+    )
+    assert fp32_network._try_postprocess(own, None, data, "mine") == "answers"
+    assert given == [((0, 4), None if labels is None else [0, 1, 2, 3])]
+    with pytest.raises(ModelError, match=f"^{where}: no text$"):
+        fp32_network._try_postprocess(own, None, data, "mine")
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "problem", "notes"),
+    [(("a",), "2 letters", ("mine: 2 letters",)), (("a",), None, ()), (None, "never asked", ()), ((), "never", ())],
+)
+def test_letters_that_nobody_can_write_are_told(monkeypatch, alphabet, problem, notes):
+    """Where the postprocess says which it has."""
+    monkeypatch.setattr(fp32_network, "describe_unknown_letters", lambda *_: problem)
+    own = SimpleNamespace(read_alphabet=lambda: alphabet)
+    data = SimpleNamespace(evaluation_labels=lambda: None, evaluation_ids=list)
+    assert fp32_network._say_unknown_letters(own, data, "mine") == notes
+
+
+@pytest.mark.parametrize(
+    ("counted", "axis", "is_kept"), [(None, 0, False), ("y", 0, True), (0, 0, True), (None, 1, True)]
+)
+def test_a_network_is_kept_as_it_returns_its_outputs_where_the_suite_says_more(monkeypatch, counted, axis, is_kept):
+    """Which one counts, or along which axis its examples lie; the whole one says neither."""
+    asked = []
+    monkeypatch.setattr(fp32_network, "_load", lambda reference, trained: (f"loaded by {trained}", None))
+    monkeypatch.setattr(
+        fp32_network,
+        "_adapt_network",
+        lambda reference, network, data, root: asked.append((reference, network)) or (reference, "whole", None),
+    )
+    reference = ModelReference(name="m", output=counted, output_axis=axis)
+    assert fp32_network._keep_outputs(reference, "weights", None, None) == ("whole" if is_kept else None)
+    assert asked == [(ModelReference(name="m"), "loaded by weights")] * is_kept
+
+
+def test_a_metric_that_sums_outputs_up_takes_no_postprocess():
+    """It reads them itself; one that takes them as they are sums nothing up."""
+    metric = SimpleNamespace(name="nll", load=lambda: SimpleNamespace(summary=True))
+    summary = fp32_network._find_summary(ModelReference(name="m", source="onnx"), metric)
+    assert (summary.attribute, summary.of_metric) == ("nll", True)
+    own = Postprocess(attribute="fn", file=Path("mine.py"))
+    with pytest.raises(ModelError, match="m: nll reads the logits of all tokens, not what a postprocess makes of them"):
+        fp32_network._find_summary(ModelReference(name="m", own_postprocess=own), metric)
+    assert fp32_network._find_summary(ModelReference(name="m", own_postprocess=own), TOP1) is None
+
+
+def test_each_note_on_a_network_stands_beside_the_others(root, tmp_path):
+    """A configuration that its author gave it, and outputs that no label judges."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "class Two(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.head = torch.nn.Linear(64, 10)\n"
+        "        self.head.qconfig = 'own'\n"
+        "    def forward(self, x):\n"
+        "        y = self.head(torch.flatten(x, 1))\n"
+        "        return y, y + 1\n"
+        "def first(outputs):\n"
+        "    return outputs['0']\n"
+    )
+    reference, data = network("Two", path=tmp_path / "mine.py"), prepare(root)
+    first, second = fp32_network.prepare_model(reference, data, TOP1, root, progress=ignore).notes
+    answers = replace(reference, own_postprocess=Postprocess(attribute="first", file=tmp_path / "mine.py"))
+    assert fp32_network.prepare_model(answers, data, TOP1, root, progress=ignore).notes == (first,)
+    assert first.startswith("the qconfig that the code gives head is used by")
+    assert second.startswith("mine: it returns 2 outputs")

@@ -127,3 +127,32 @@ def test_origin_finds_functions_classes_and_annotated_names(install: Install) ->
     for attribute, line in {"A": 1, "B": 2, "c": 5, "D": 9, "elsewhere": 1}.items():
         entry = registry.Entry(kind="metric", name="x", target=f"ways_module:{attribute}", distribution="ways")
         assert registry.origin(entry).endswith(f"ways_module.py:{line}")
+
+
+def test_another_word_for_a_name_is_suggested_where_that_is_offered() -> None:
+    """Whatever its capitals; of two the one that there is. No spelling leads there."""
+    assert registry.suggest("ORT", ["torch", "onnxruntime"]) == "; did you mean 'onnxruntime'?"
+    assert registry.suggest("half", ["fp32", "bf16"]) == "; did you mean 'bf16'?"
+    assert registry.suggest("half", ["fp32"]) == ""
+
+
+def test_a_folder_without_code_is_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes it for a package that has no file."""
+    (tmp_path / "only_a_folder").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = registry.Entry(kind="metric", name="mine", target="only_a_folder:METRIC", distribution="mine")
+    assert registry.origin(entry) == "only_a_folder (not found)"
+
+
+def test_a_name_that_takes_an_argument_is_found_by_its_pattern() -> None:
+    """With what it captures; what is near it is no name."""
+    member = registry.find_in_family("metric", "top17")
+    assert member is not None
+    assert (member.name, member.argument, member.distribution) == ("top17", "17", "qbench")
+    assert registry.entry("metric", "top17") == member
+    assert registry.find_in_family("metric", "top0") is None
+    assert registry.find_in_family("backend", "top17") is None
+    with pytest.raises(
+        UnknownName, match=r"no metric named 'top0'; .*available: .*top<k>.*\{python: file.py:function\}"
+    ):
+        registry.entry("metric", "top0")

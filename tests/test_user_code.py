@@ -127,6 +127,8 @@ def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path)
     """A model's `utils.py` and a data set's `utils.py` do not shadow each other, when loading and when calling."""
     for name in ("one", "two"):
         write(tmp_path, f"{name}/utils.py", f"NAME = '{name}'\n")
+        for other in ("a.txt", "b.py", "notes.md", "y.py", "z.json"):  # a folder is read in any order
+            write(tmp_path, f"{name}/{other}", "")
         write(
             tmp_path,
             f"{name}/file.py",
@@ -285,3 +287,39 @@ def test_digest_changes_with_a_dependency_and_not_with_the_place(tmp_path: Path)
         write(tmp_path, f"{name}/sib.py", body)
         digests.append(user_code.digest(write(tmp_path, f"{name}/net.py", "import sib\n")))
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_file_is_compiled_as_it_says_itself(tmp_path: Path) -> None:
+    """Without the future features of who loads it: annotations are what they stand for."""
+    file = write(tmp_path, "net.py", "def build(width: int = 1): ...\n")
+    assert user_code.attribute(file, "build", error=ModelError).__annotations__ == {"width": int}
+
+
+def test_the_folder_of_the_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before whatever else is on the import path, while it loads and while it is called."""
+    write(tmp_path, "elsewhere/beside.py", "NAME = 'elsewhere'\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
+    write(tmp_path, "own/beside.py", "NAME = 'own'\n")
+    file = write(tmp_path, "own/net.py", "import beside\ndef name():\n    import beside\n    return beside.NAME\n")
+    name = user_code.attribute(file, "name", error=ModelError)
+    del sys.modules["beside"]
+    assert user_code.call(name, path=file, error=ModelError) == "own"
+
+
+def test_a_file_beside_that_does_not_parse_depends_on_nothing_more(tmp_path: Path) -> None:
+    """Nor one that cannot be read; both are sources themselves."""
+    write(tmp_path, "deep.py", "")
+    broken, unread = write(tmp_path, "broken.py", "import deep\ndef f(:\n"), tmp_path / "unread.py"
+    unread.symlink_to("unread.py")
+    file = write(tmp_path, "net.py", "import broken, unread\n")
+    assert user_code.read_sources(file) == (broken, file)
+    write(tmp_path, "broken.py", "import deep\n")
+    assert tmp_path / "deep.py" in user_code.read_sources(file)
+
+
+def test_a_digest_is_that_of_the_sources_that_are_given(tmp_path: Path) -> None:
+    """Where there are any; else of the file and what it imports."""
+    file, other = write(tmp_path, "net.py", "import sib\n"), write(tmp_path, "sib.py", "x = 1\n")
+    both = user_code.digest(file)
+    assert user_code.digest(file, (file, other)) == both != user_code.digest(file, (file,))
+    assert len(both) == 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -153,7 +154,7 @@ def _conclude(candidates: Sequence[Candidate], laps: Sequence[Lap]) -> list[Caus
     for place, candidate in enumerate(tried):
         gain = race.combine_gains(laps, place, len(tried))
         trials.append(candidate.conclude(**({"reason": gain} if isinstance(gain, str) else {"gain": gain})))
-    return sorted(trials, key=lambda trial: 0.0 if trial.gain is None else -trial.gain.value)
+    return sorted(trials, key=lambda trial: math.inf if trial.gain is None else -trial.gain.value)
 
 
 def _judge_random(laps: Sequence[Lap], name: str) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from qbench.process.child_process import Limits
 
 _SECONDS = 100.0  # of a file of no size; 23 are used for 104 MB where nothing else runs (check_time.py)
-_SECONDS_OF_MB = 1.0
+_SECONDS_OF_BYTE = 1e-6
 _LEAST = 5.0  # a process that has less is not worth starting
 
 
@@ -34,4 +34,4 @@ def open_budget(file: Path, clock: Callable[[], float] = time.monotonic) -> Budg
     as those of its weights do."""
     beside = file.parent.glob(f"{glob.escape(file.stem)}*")
     size = sum(path.stat().st_size for path in beside if path.is_file())
-    return Budget(ends=clock() + _SECONDS + _SECONDS_OF_MB * size / 1e6, clock=clock)
+    return Budget(ends=clock() + _SECONDS + _SECONDS_OF_BYTE * size, clock=clock)

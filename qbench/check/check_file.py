@@ -129,7 +129,7 @@ def _check_quantized(
 ) -> tuple[list[Finding], Beside]:
     """What stands in an int8 file, what ``runs`` it as which layers, and how it does beside its fp32. Nothing is timed
     while its sums are read and its fp32 is made, so that these share the cores."""
-    with ThreadPoolExecutor(max_workers=1) as beside_it:
+    with ThreadPoolExecutor() as beside_it:
         overflow = beside_it.submit(lambda: [*_find_overflow(contest)])
         findings += graph_faults.find_faults(model)
         with open_opponent(contest, model) as opponent:
@@ -147,11 +147,13 @@ def _check_quantized(
 
 def _find_faster(checks: Sequence[RuntimeCheck], runs: RuntimeCheck) -> Iterator[Finding]:
     """Another runtime that takes much less for the file than the one that is raced."""
+    own = runs.call_seconds
     for check in checks:
-        if runs.call_seconds and check.call_seconds and check.call_seconds < _MUCH_FASTER * runs.call_seconds:
+        other = check.call_seconds
+        if own and other and other < _MUCH_FASTER * own:
             times = [
-                f"{formatting.duration(each.call_seconds or 0.0)} on {backend_name(each.runtime)}"
-                for each in (check, runs)
+                f"{formatting.duration(seconds)} on {backend_name(each.runtime)}"
+                for seconds, each in ((other, check), (own, runs))
             ]
             yield Finding(
                 severity="note",

@@ -28,7 +28,7 @@ class PartWriter(FloatWriter):
 
     def __init__(self, model: Any, layers: Collection[str]) -> None:
         super().__init__(model)
-        self._layers, self._taken = frozenset(layers), 0
+        self._layers, self._is_done = frozenset(layers), False
         labels = [*_label_nodes(model.graph)]
         self._labels = iter(labels)
         pairs = zip(model.graph.node, labels, strict=True)
@@ -47,7 +47,7 @@ class PartWriter(FloatWriter):
 
     def finish(self, weights: BinaryIO, name: str) -> Any:
         """As ever."""
-        if not self._taken:
+        if not self._is_done:
             raise BuildError(f"no node goes by {first_names(sorted(self._layers), 3)}")
         return super().finish(weights, name)
 
@@ -68,7 +68,7 @@ class PartWriter(FloatWriter):
                 kept.input[place] = before.input[0]
             elif place == 0 and node.op_type in _QUANTIZED_AGAIN:
                 kept.input[place] = self._set_apart(name, node.output[0])
-        self._taken += 1
+        self._is_done = True
         self.nodes.append(kept)
 
     def _is_float(self, tensor: str) -> bool:
@@ -104,7 +104,7 @@ class PartWriter(FloatWriter):
         ends = [node.input[place] for place in OUTPUT_SCALES[node.op_type]]
         source = self.now.pop(floats.output[0], floats.output[0])
         self.nodes.append(helper.make_node("QuantizeLinear", [source, *ends], [output]))
-        self._taken += 1
+        self._is_done = True
 
 
 def _label_nodes(graph: Any) -> Iterator[frozenset[str]]:

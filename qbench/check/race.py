@@ -101,9 +101,11 @@ def race_here(backend: str, arms: Sequence[Arm], seconds: float, *, progress: ob
 class _Entry:
     """An arm that is loaded."""
 
+    _calls: int
+
     def __init__(self, plugin: Backend, arm: Arm) -> None:
         self.runner: Runner = plugin.load(arm.file, threads=arm.threads)
-        self._arm, self._calls = arm, 1
+        self._arm = arm
         self._prepared = self.runner.prepare(arm.inputs)
 
     def answer(self) -> list[Array]:

@@ -220,7 +220,7 @@ def _require_names(words: Sequence[str]) -> None:
         ) from error
     folder, argument = "the folder that this runs in", "an argument"
     for named, text in ((folder, here), *((argument, word) for word in words)):
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        if not text.isascii() and any("\udc80" <= letter <= "\udcff" for letter in text):
             raise UsageError(f"{named}, {os.fsencode(text)!r}, is not UTF-8; give the file or the folder another name")
     for named, text in ((folder, here), *((argument, word) for word in _list_names(words))):
         if "\n" in text:

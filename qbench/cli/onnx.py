@@ -25,7 +25,6 @@ app = typer.Typer(
     epilog="Example: qbench onnx all model.onnx --data images/ -o int8/model",
     no_args_is_help=True,
     rich_markup_mode=None,
-    pretty_exceptions_enable=False,
 )
 
 

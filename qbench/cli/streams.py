@@ -28,10 +28,7 @@ def open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
-            if nowhere != number:
-                os.dup2(nowhere, number)
-                os.close(nowhere)
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115  # a stream of the process
 

@@ -72,9 +72,7 @@ def upgrade(
     with live(sys.stderr, quiet=quiet) as progress:
         most = math.inf if max_minutes is None else 60 * max_minutes
         upgraded = story(request, Rerunner(progress=progress, most_seconds=most))
-    gate_output.write_files(
-        upgraded.joined, junit=junit, markdown=markdown, comment=text.markdown(upgraded) if markdown else ""
-    )
+    gate_output.write_files(upgraded.joined, junit=junit, markdown=markdown, comment=text.markdown(upgraded))
     if output is not None:
         from qbench.upgrade import page
 

@@ -38,7 +38,7 @@ def listing(kinds: Iterable[str] = registry.KINDS) -> tuple[PlugIn, ...]:
 
 def to_text(rows: Sequence[PlugIn]) -> str:
     """The rows as aligned lines under one heading per kind: a name, its origin, and what is missing below it."""
-    width = max((len(row.name) for row in rows), default=0)
+    width = max(len(row.name) for row in rows)
     lines: list[str] = []
     for kind in dict.fromkeys(row.kind for row in rows):
         lines.append(f"{kind}:")

@@ -164,24 +164,25 @@ def _choose_image_options(model: ModelFacts, ask: Ask | None) -> tuple[dict[str,
 def _describe_images(path: Path, model: ModelFacts, folder: Path, ask: Ask | None) -> DataFacts:
     options, notes = _choose_image_options(model, ask)
     facts, opened = _describe_opened("image-folder", path, folder, options, notes)
-    if opened.classes is None or model.outputs in (None, opened.classes):
+    outputs = model.outputs
+    if opened.classes is None or outputs is None or outputs == opened.classes:
         return facts
-    if all(name.isdigit() and int(name) < (model.outputs or 0) for name in opened.labels):
-        return replace(facts, options={**options, "classes": model.outputs})
-    return _name_outputs(facts, path, tuple(opened.labels), model)
+    if all(name.isdigit() and int(name) < outputs for name in opened.labels):
+        return replace(facts, options={**options, "classes": outputs})
+    return _name_outputs(facts, path, tuple(opened.labels), outputs, model.name)
 
 
-def _name_outputs(facts: DataFacts, path: Path, names: tuple[str, ...], model: ModelFacts) -> DataFacts:
+def _name_outputs(facts: DataFacts, path: Path, names: tuple[str, ...], outputs: int, model: str) -> DataFacts:
     """The facts of folders that are fewer than the model's outputs: which output each stands for a person has to say,
     in a file that is written; until then outputs are held against fp32's."""
-    outputs = model.outputs or 0
-    if len(names) > outputs:
+    unnamed = range(len(names), outputs)
+    if not unnamed:
         raise UsageError(
             f"{path}: {len(names)} folders of classes, and an example has {outputs} output(s): leave folders out, or "
             "give a function file.py:load that returns inputs and labels (qbench/guide/data.md)"
         )
-    file = f"{model.name.replace('-', '_').replace('.', '_')}_classes.txt"
-    lines = [*names, *(f"output {number}" for number in range(len(names), outputs))]
+    file = f"{model.replace('-', '_').replace('.', '_')}_classes.txt"
+    lines = [*names, *(f"output {number}" for number in unnamed)]
     why = (
         f"{len(names)} folders of classes, {outputs} outputs: write their names into {file} in the order of the "
         "outputs, then metric: top1, and labels judge"

@@ -53,8 +53,8 @@ def write_first_suite(
         )
     margin = _MARGIN if ask is None or not data_facts.labelled else ask(_LOSS.format(data_facts.metric), _MARGIN)
     text = compose(model_facts, data_facts, margin)
-    if code is not None and data_facts.code is not None:
-        code.write_text(data_facts.code[1], encoding="utf-8")
+    if data_facts.code is not None:
+        (folder / data_facts.code[0]).write_text(data_facts.code[1], encoding="utf-8")
     file.write_text(text, encoding="utf-8")
     suite.read(file)  # whatever is wrong in it is said as of any suite
     return FirstSuite(file=file, code=code, notes=data_facts.notes)

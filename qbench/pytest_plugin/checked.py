@@ -35,7 +35,7 @@ class CheckItem(pytest.Item):
             lines, sound = [str(error)], False
         else:
             lines, sound = [*text.list_lines(check)], check.sound
-        self.user_properties += [("qbench", line) for line in lines]
+        self.user_properties.extend(("qbench", line) for line in lines)
         if not sound:
             pytest.fail("\n".join(lines), pytrace=False)
 

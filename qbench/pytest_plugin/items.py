@@ -75,7 +75,7 @@ def show_stages(config: pytest.Config, suite: str) -> Silent:
 class CaseItem(pytest.Function):
     """A case, or the gate as a whole; ``line`` of the suite counts from 1."""
 
-    line = 1
+    line: int
 
     def reportinfo(self) -> tuple[os.PathLike[str], int, str]:
         """Where it stands: the suite's file, at its matrix."""

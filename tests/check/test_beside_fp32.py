@@ -20,8 +20,9 @@ from qbench.check.tried_causes import Candidate
 from qbench.errors import BuildError, CaseError, WorkerError
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
+from qbench.stats.interval_type import Interval
 
-BUDGET = open_budget(Path("int8.onnx"))
+BUDGET = open_budget(Path("int8.onnx"), lambda: 0.0)
 CONTEST = Contest(file=Path("int8.onnx"), against=None, threads=1, seconds=0.1, budget=BUDGET)
 OPPONENT = Opponent(file=Path("fp32.onnx"), name="its own fp32", own=True)
 INPUTS = (np.ones((1, 3), np.float32),)
@@ -44,6 +45,9 @@ def laps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         lap = given.pop(0) if len(given) > 1 else given[0]
         if isinstance(lap, Exception):
             raise lap
+        assert [arm.file for arm in arms[:2]] == [CONTEST.file, OPPONENT.file]
+        assert all(isinstance(arm, Arm) and arm.threads == CONTEST.threads for arm in arms)
+        assert (seconds, limits) == (CONTEST.seconds, CONTEST.budget.limits)
         return replace(lap, gains=lap.gains[: len(arms) - 2])
 
     monkeypatch.setattr(beside_fp32, "call", call)
@@ -72,6 +76,15 @@ def test_answers_to_random_inputs_warn(laps: list[Any], lap: Lap, code: str | No
     )
     assert beside.race is not None
     assert (beside.race.ratio, beside.race.processes) == (pytest.approx(0.5), 5)
+
+
+def test_the_distance_is_that_of_the_first_process(laps: list[Any]) -> None:
+    """Each has the same inputs; values that are no numbers count in whichever they are seen."""
+    laps += [replace(LAP, sqnr_db=5.0), LAP]
+    (far,) = race_files(CONTEST, OPPONENT, "fake", INPUTS, None).findings
+    assert "is 5.0 dB from" in far.text
+    laps[:] = [LAP, replace(LAP, broken=True)]
+    assert [each.code for each in race_files(CONTEST, OPPONENT, "fake", INPUTS, None).findings] == ["not-finite"]
 
 
 def test_causes_are_told_by_their_gain(laps: list[Any]) -> None:
@@ -168,7 +181,8 @@ def test_answers_on_data_are_told_where_more_than_a_hundredth_is_shown_to_change
     assert begun == [OPPONENT.file] * (own and code is not None)
     for finding in beside.findings:
         assert finding.severity == ("fault" if code == "far-on-data" else "warning")
-        assert f"and {count} get another class" in finding.text
+        assert finding.text.startswith("on 64 examples its output is ")
+        assert f", and {count} get another class" in finding.text
         assert ("begins at conv1 (Conv): 40 dB before, 12 dB behind" in finding.text) == own
         assert finding.layers == (("conv1",) if own else ())
 
@@ -193,3 +207,28 @@ def test_a_beginning_that_cannot_be_looked_for_is_not_told(monkeypatch: pytest.M
     monkeypatch.setattr(beside_fp32, "call", fail)
     examples = Examples(inputs=INPUTS, labels=None)
     assert beside_fp32._find_begin(CONTEST, OPPONENT.file, examples, 1) is None
+
+
+@pytest.mark.parametrize(("low", "codes"), [(0.01, []), (0.0101, ["flips-on-data"]), (None, [])])
+def test_a_hundredth_of_the_examples_may_get_another_class(
+    monkeypatch: pytest.MonkeyPatch, low: float | None, codes: list[str]
+) -> None:
+    """By the lower limit of how many that are."""
+    examples = Examples(inputs=(np.zeros((64, 3), np.float32),), labels=None)
+    answers = iter(answer_otherwise(1, by=1e-3))
+    monkeypatch.setattr(beside_fp32, "_run_laps", lambda *_: [LAP] * 3)
+    monkeypatch.setattr(beside_fp32, "call", lambda function, *_, limits: next(answers))
+    monkeypatch.setattr(beside_fp32.intervals, "clopper_pearson", lambda count, of: Interval(value=0.02, low=low))
+    beside = race_files(CONTEST, replace(OPPONENT, own=False), "fake", INPUTS, examples)
+    assert [finding.code for finding in beside.findings] == codes
+
+
+def test_a_beginning_is_looked_for_within_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, with the files and examples of the contest."""
+    loss = LayerLoss(layer="conv1", operator="Conv", before_db=40.0, behind_db=12.0)
+    asked: list[Any] = []
+    monkeypatch.setattr(beside_fp32, "call", lambda *words, limits: asked.append((words, limits)) or loss)
+    examples = Examples(inputs=INPUTS, labels=None)
+    assert beside_fp32._find_begin(CONTEST, OPPONENT.file, examples, 4) == loss
+    words = (data_change.find_begin_here, CONTEST.file, OPPONENT.file, examples, 4, CONTEST.threads)
+    assert asked == [(words, BUDGET.limits)]

@@ -47,4 +47,6 @@ def test_weights_beside_a_file_give_it_time(tmp_path, clock):
     (tmp_path / "model.onnx").write_bytes(b"")
     (tmp_path / "model.onnx.data").write_bytes(bytes(10_000_000))
     (tmp_path / "other.onnx.data").write_bytes(bytes(10_000_000))
+    (tmp_path / "model.onnx.link").symlink_to("gone")
+    (tmp_path / "model").mkdir()
     assert open_budget(tmp_path / "model.onnx", clock).limits.seconds == 55.0

@@ -45,6 +45,14 @@ def test_what_is_not_known_has_no_share(layers):
     assert share(*layers, peak=replace(PEAK, bf16_flops_per_second=None)) is None
 
 
+def test_a_peak_that_is_not_known_yet_has_a_minute(monkeypatch):
+    """And is that of one core."""
+    asked = []
+    monkeypatch.setattr(core_peak, "measure_peak", lambda *_, limits: asked.append(limits.seconds) or PEAK)
+    assert core_peak.find_peak() == PEAK
+    assert asked == [60.0]
+
+
 def test_without_a_peak_there_is_none(monkeypatch):
     """Where no kernel runs, and where the call was not timed."""
 

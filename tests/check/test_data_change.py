@@ -15,13 +15,14 @@ ROWS = RNG.normal(size=(40, 16)).astype(np.float32)
 
 
 def perceptron(path, scales):
-    """Three layers in QDQ form; ``scales``: of the activation that each reads."""
-    nodes, constants, x = [], {}, "x"
+    """Layers in QDQ form, their weights as well; ``scales``: of the activation that each reads."""
+    nodes, constants, x = [], {"ws": np.float32(1 / 160)}, "x"
     for place, scale in enumerate(scales):
         constants |= {f"s{place}": np.float32(scale), f"z{place}": np.int8(0)}
+        constants[f"w{place}"] = np.clip(np.rint(RNG.normal(size=(16, 16)) * 40), -127, 127).astype(np.int8)
+        nodes.append(node("DequantizeLinear", [f"w{place}", "ws", f"z{place}"], f"w{place}_d"))
         nodes += pair(x, f"s{place}", f"z{place}")
-        constants[f"w{place}"] = RNG.normal(size=(16, 16)).astype(np.float32) / 4
-        nodes.append(node("MatMul", [f"{x}_d", f"w{place}"], f"y{place}"))
+        nodes.append(node("MatMul", [f"{x}_d", f"w{place}_d"], f"y{place}"))
         x = f"y{place}"
     return write(path, nodes, constants, inputs=(("x", ["n", 16]),), outputs=(x,))
 
@@ -40,6 +41,7 @@ def find(tmp_path, scales):
         ((0.03, 0.001, 0.03), "y0", "MatMul"),
         ((0.03, 0.03, 0.001), "y1", "MatMul"),
         ((0.001, 0.03, 0.03), "x", "input"),
+        ((0.001,), "x", "input"),
     ],
 )
 def test_the_difference_begins_where_a_range_cuts_off(scales, layer, operator, tmp_path):
@@ -140,3 +142,81 @@ def test_outputs_of_other_sizes_are_not_held_against_each_other():
     change = data_change.compare_answers([first, boxes, second], [first, fewer, second + 0.1], examples, "fp32")
     alone = data_change.compare_answers([second], [second + 0.1], examples, "fp32")
     assert (change.sqnr_db, change.outputs) == (alone.sqnr_db, 3)
+    fewer_outputs = data_change.compare_answers([second, boxes], [second + 0.1], examples, "fp32")
+    assert (fewer_outputs.sqnr_db, fewer_outputs.outputs) == (alone.sqnr_db, 2)
+
+
+@pytest.mark.parametrize(
+    ("losses", "layer"),
+    [
+        ([("a", 26.0, 20.0)], "a"),
+        ([("a", 25.9, 20.0)], None),
+        ([("a", 40.0, 20.1)], None),
+        ([("a", 26.0, 19.0), ("b", 28.0, 20.0), ("c", 9.0, 2.0)], "b"),
+        ([("a", 60.0, 20.5), ("b", 20.0, 14.0)], "b"),
+        ([], None),
+    ],
+)
+def test_a_layer_that_takes_six_decibels_and_leaves_no_more_than_twenty_begins_it(losses, layer, tmp_path, monkeypatch):
+    """Of several the one that takes most."""
+    listed = [
+        data_change.LayerLoss(layer=name, operator="Conv", before_db=before, behind_db=behind)
+        for name, before, behind in losses
+    ]
+    monkeypatch.setattr(data_change, "_list_losses", lambda model, levels: iter(listed))
+    begin = find(tmp_path, (0.03, 0.03))
+    assert (begin and begin.layer) == layer
+
+
+@pytest.mark.parametrize(
+    ("batch", "available", "count"),
+    [(1, 40, 8), (3, 40, 6), (5, 40, 5), (8, 40, 8), (16, 40, 16), (1, 5, 5), (3, 5, 3), (4, 7, 4)],
+)
+def test_about_eight_examples_are_looked_at_in_whole_batches(batch, available, count, tmp_path, monkeypatch):
+    """All tensors of them are held: no more than one batch where that is larger."""
+    asked = []
+
+    def run(model, tensors, examples, count, batch, threads):
+        asked.append((count, batch))
+        return {name: np.ones((count, 16), np.float32) for name in tensors}
+
+    monkeypatch.setattr(data_change, "_run", run)
+    file = perceptron(tmp_path / "int8.onnx", (0.03, 0.03))
+    float_form.write_float(onnx.load(str(file)), tmp_path / "float.onnx")
+    examples = Examples(inputs=(ROWS[:available],), labels=None)
+    data_change.find_begin_here(file, tmp_path / "float.onnx", examples, batch, 1, progress=None)
+    assert asked == [(count, batch)] * 2
+
+
+def graph_of(tmp_path, nodes, inputs=("x", "v")):
+    shapes = tuple((name, ["n", 16]) for name in inputs)
+    constants = {"w": ROWS[:16], "s": np.float32(0.1)}
+    return onnx.load(str(write(tmp_path / "m.onnx", nodes, constants, inputs=shapes)))
+
+
+def test_what_a_layer_reads_is_the_worst_of_its_inputs(tmp_path):
+    """The level of what stands for bytes before it, however many nodes lie between; the product among them is it."""
+    nodes = [
+        *pair("x", "s", ""), *pair("v", "s", ""), node("Relu", ["v_d"], "t"), node("Add", ["x_d", "t"], "a"),
+        *pair("a", "s", ""),
+        node("MatMul", ["a_d", "w"], "p"), node("Relu", ["p"], "y"), *pair("y", "s", ""),
+        node("Abs", ["x"], "r"), *pair("r", "s", ""),
+    ]  # fmt: skip
+    nodes[5].name = ""
+    levels = {"x_d": 40.0, "v_d": 30.0, "a_d": 10.0, "y_d": 9.0, "r_d": 8.0}
+    losses = list(data_change._list_losses(graph_of(tmp_path, nodes), levels))
+    assert [(loss.layer, loss.operator, loss.before_db, loss.behind_db) for loss in losses] == [
+        ("x", "input", data_change.MOST_DECIBELS, 40.0), ("v", "input", data_change.MOST_DECIBELS, 30.0),
+        ("a", "Add", 30.0, 10.0), ("p", "MatMul", 10.0, 9.0),
+    ]  # fmt: skip
+    swapped = {name: levels[name] for name in ("v_d", "x_d", "a_d")} | {"x_d": 20.0}
+    assert list(data_change._list_losses(graph_of(tmp_path, nodes), swapped))[2].before_db == 20.0
+
+
+def test_the_first_output_is_answered_whatever_its_rows(tmp_path):
+    """It is the one that counts; of the others those with a row for each example."""
+    nodes = [node("ReduceSum", ["x"], "total"), node("Relu", ["x"], "y")]
+    file = write(tmp_path / "m.onnx", nodes, {}, inputs=(("x", ["n", 16]),), outputs=("total", "y"))
+    examples = Examples(inputs=(ROWS,), labels=None)
+    answers = data_change.answer_here("onnxruntime", file, examples, 8, 1, progress=None)
+    assert [array.shape for array in answers] == [(5, 1), (40, 16)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from qbench.check import example_inputs
 from qbench.check.example_inputs import make_inputs, read_shapes
 from qbench.errors import UsageError
 from qbench.quant.artifacts.onnx_file import DeclaredInput
@@ -79,3 +80,11 @@ def test_values_are_in_range_for_masks_and_ids() -> None:
     for array in arrays[2:]:
         assert set(np.unique(array)) == {0, 1}
     assert all((one == other).all() for one, other in zip(arrays, make_inputs(entries, {}), strict=True))
+
+
+def test_an_input_that_takes_a_gigabyte_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value more is refused."""
+    monkeypatch.setattr(example_inputs, "_MOST_VALUES", 6)
+    assert make_inputs([take(2, 3)], {})[0].shape == (2, 3)
+    with pytest.raises(UsageError, match="x would have 7 values"):
+        make_inputs([take(7)], {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -64,3 +65,12 @@ def test_any_other_archive_is_left_to_the_runtime(graph, others, tmp_path):
     assert explain_exported(write_archive(tmp_path / "m.pt2", graph, **others)) is None
     (tmp_path / "text.pt2").write_text("no archive")
     assert explain_exported(tmp_path / "text.pt2") is None
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(2**28, True), (2**28 + 1, False)])
+def test_a_graph_of_more_than_a_quarter_of_a_gigabyte_is_not_read(tmp_path, monkeypatch, size, is_read):
+    """Whatever the archive says that it holds."""
+    file = write_archive(tmp_path / "m.pt2", nodes("torch.ops.aten.linear.default"))
+    told = [SimpleNamespace(filename="m/models/model.json", file_size=size)]
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", lambda archive: told)
+    assert (explain_exported(file) is not None) == is_read

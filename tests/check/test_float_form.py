@@ -9,6 +9,7 @@ import people_files
 import pytest
 from people_files import node, pair, weight, write
 
+from qbench.check import float_form
 from qbench.check.float_form import write_float
 from qbench.errors import BuildError
 
@@ -122,13 +123,26 @@ def test_a_table_of_bytes_is_one_of_floats(tmp_path):
     [
         ("QAttention", ["x", "w"], "QAttention has no float form here"),
         ("ConvInteger", ["x", "w"], "ConvInteger of what was not quantized while it runs has no float form here"),
+        (
+            "MatMulInteger",
+            ["computed", "w"],
+            "MatMulInteger of what was not quantized while it runs has no float form here",
+        ),
+        ("MatMulNBits", ["x", "w"], "MatMulNBits has no float form here"),
+        ("AddInteger", ["x", "w"], "AddInteger has no float form here"),
+        (
+            "DynamicQuantizeMatMul",
+            ["w", "w", "s"],
+            "DynamicQuantizeMatMul multiplies a constant of bytes without a scale",
+        ),
         ("DequantizeLinear", ["w", "computed"], "the scale computed is computed, and not a constant"),
     ],
 )
 def test_what_has_no_float_form_is_named(kind, inputs, words, tmp_path):
     """So that a person names the fp32."""
     nodes = [node("Relu", ["x"], "computed"), node(kind, inputs, "y")]
-    model = onnx.load(str(write(tmp_path / "m.onnx", nodes, {"w": np.zeros((4, 3, 3, 3), np.int8)})))
+    constants = {"w": np.zeros((4, 3, 3, 3), np.int8), "s": np.float32(1)}
+    model = onnx.load(str(write(tmp_path / "m.onnx", nodes, constants)))
     with pytest.raises(BuildError, match=f"^{words}$"):
         make_float(model, tmp_path)
 
@@ -208,13 +222,15 @@ def test_products_of_bytes_and_floats_are_products(kind, bias, tmp_path):
         ("Conv", np.uint8(1), 0.02, False),
         ("Conv", np.int8(0), 0.02, False),
         ("Conv", None, 0.02, True),
+        ("Conv", np.uint16(0), 0.02, False),
+        ("Conv", np.zeros(2, np.uint8), [0.02, 0.02], False),
         ("Abs", np.uint8(0), 0.02, False),
     ],
 )
 def test_only_a_range_from_zero_on_behind_a_layer_is_a_clamp(kind, zero, scale, is_clipped, tmp_path):
     """Up to where its bytes end."""
-    constants, dequantize = weight("w", 8, 32, 1, 1)
-    constants |= {"s": np.float32(scale)} | ({} if zero is None else {"z": zero})
+    constants, dequantize = weight("w", 2, 32, 1, 1)
+    constants |= {"s": np.asarray(scale, np.float32)} | ({} if zero is None else {"z": zero})
     names = ["c", "s", "z"] if zero is not None else ["c", "s"]
     layer = node("Conv", ["x", "w"], "c") if kind == "Conv" else node(kind, ["x"], "c")
     nodes = [dequantize, layer, node("QuantizeLinear", names, "q"), node("DequantizeLinear", ["q", *names[1:]], "d")]
@@ -222,7 +238,7 @@ def test_only_a_range_from_zero_on_behind_a_layer_is_a_clamp(kind, zero, scale, 
     file = write(tmp_path / "m.onnx", [*nodes, node("Identity", ["d"], "y")], constants, inputs=inputs)
     rows = 50 * np.random.default_rng(0).normal(size=(1, 32, 4, 4)).astype(np.float32)
     floats = answer(make_float(onnx.load(str(file)), tmp_path), x=rows)
-    assert (floats.max() == pytest.approx(255 * scale, rel=1e-5)) == is_clipped
+    assert (floats.max() == pytest.approx(255 * 0.02, rel=1e-5)) == is_clipped
 
 
 def test_large_weights_lie_beside_the_file(tmp_path):
@@ -253,3 +269,109 @@ def test_bytes_that_are_given_and_scales_of_blocks_have_no_float_form(tmp_path):
     nodes = [node("DequantizeLinear", ["w", "bs", "bz"], "d"), node("MatMul", ["x", "d"], "y")]
     with pytest.raises(BuildError, match="the scales of w are those of blocks"):
         make_float(onnx.load(str(write(tmp_path / "b.onnx", nodes, blocks))), tmp_path)
+
+
+@pytest.mark.parametrize(("channels", "is_beside"), [(32, True), (31, False)])
+def test_weights_of_4_kb_lie_beside_the_file(channels, is_beside, tmp_path):
+    """And less than that in it."""
+    constants, dequantize = weight("w", 32, channels, 1, 1)
+    inputs = (("x", [1, channels, 4, 4]),)
+    file = write(tmp_path / "m.onnx", [dequantize, node("Conv", ["x", "w"], "y")], constants, inputs=inputs)
+    write_float(onnx.load(str(file)), tmp_path / "f.onnx")
+    assert ((tmp_path / "f.bin").stat().st_size == 4096) == is_beside
+
+
+@pytest.mark.parametrize("kind", ["QLinearAveragePool", "QLinearGlobalAveragePool"])
+def test_a_pooling_of_bytes_is_one_of_floats_where_its_channels_come_first(kind, tmp_path):
+    """What is only the operator's own is left out."""
+    attributes = {"kernel_shape": [2, 2]} if kind == "QLinearAveragePool" else {}
+    for last in (0, 1):
+        pool = onnx.helper.make_node(
+            kind, ["q", "s", "z", "s", "z"], ["o"], name="o", domain="com.microsoft", channels_last=last, **attributes
+        )
+        nodes = [node("QuantizeLinear", ["x", "s", "z"], "q"), pool, node("DequantizeLinear", ["o", "s", "z"], "y")]
+        int8 = onnx.load(str(write(tmp_path / "m.onnx", nodes, CONSTANTS, inputs=(("x", [1, 4, 8, 8]),))))
+        if last:
+            with pytest.raises(BuildError, match=f"{kind} with channels last has no float form here"):
+                make_float(int8, tmp_path)
+            continue
+        x = np.random.default_rng(0).normal(size=(1, 4, 8, 8)).astype(np.float32)
+        form = make_float(int8, tmp_path)
+        assert [each.op_type for each in form.graph.node if each.op_type != "Identity"] == [
+            kind.removeprefix("QLinear")
+        ]
+        assert sqnr(answer(int8, x=x), answer(form, x=x)) > 20
+
+
+def test_what_is_no_sum_of_bytes_is_cast_as_it_was(tmp_path):
+    """Only a cast of what is a float here already goes."""
+    kinds = (("x", "whole", onnx.TensorProto.INT32), ("whole", "y", onnx.TensorProto.FLOAT))
+    nodes = [node("Cast", [before], after, to=kind) for before, after, kind in kinds]
+    model = onnx.load(str(write(tmp_path / "m.onnx", nodes, {}, inputs=(("x", [1, 2]),))))
+    assert answer(make_float(model, tmp_path), x=np.array([[1.5, -2.5]], np.float32)).tolist() == [[1.0, -2.0]]
+
+
+@pytest.mark.parametrize(("attributes", "axis"), [({}, 1), ({"axis": 0}, 0), ({"axis": -1}, 1)])
+def test_scales_lie_along_the_axis_that_is_named(attributes, axis, tmp_path):
+    """The second one where none is."""
+    scales = np.array([0.5, 2.0, 4.0], np.float32)
+    constants = {"w": np.ones((3, 3), np.int8), "ws": scales, "wz": np.array([0, 1, 2], np.int8)}
+    nodes = [node("DequantizeLinear", ["w", "ws", "wz"], "d", **attributes), node("MatMul", ["x", "d"], "y")]
+    model = onnx.load(str(write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", [3, 3]),))))
+    values = answer(make_float(model, tmp_path), x=np.eye(3, dtype=np.float32))
+    expected = np.broadcast_to(scales * [1, 0, -1], (3, 3))
+    assert np.array_equal(values, expected if axis else expected.T)
+
+
+def test_wide_whole_numbers_keep_their_differences(tmp_path):
+    """A zero point is taken off before they are rounded to floats."""
+    constants = {"w": np.array([[2**24 + 1]], np.int32), "s": np.float32(1), "z": np.array(2**24, np.int32)}
+    nodes = [node("DequantizeLinear", ["w", "s", "z"], "d"), node("MatMul", ["x", "d"], "y")]
+    model = onnx.load(str(write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", [1, 1]),))))
+    assert answer(make_float(model, tmp_path), x=np.ones((1, 1), np.float32)).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("ConvInteger", (3, 1, 1, 1)), ("MatMulInteger", (1, 3)), ("ConvInteger", ())]
+)
+def test_zero_points_of_integers_lie_along_their_channels(kind, shape, tmp_path):
+    """Of a convolution the first axis, of a product the last."""
+    zero = np.arange(3, dtype=np.int8) if shape else np.int8(1)
+    weights = np.full((3, 2, 1, 1) if kind == "ConvInteger" else (2, 3), 5, np.int8)
+    quantize = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], name="q")
+    names = ["q", "w", "qz", "wz"]
+    model = onnx.load(str(write(tmp_path / "m.onnx", [quantize, node(kind, names, "y")], {"w": weights, "wz": zero})))
+    form = make_float(model, tmp_path)
+    (stored,) = (each for each in form.graph.initializer if each.name == "w_as_floats_1")
+    assert np.array_equal(onnx.numpy_helper.to_array(stored), weights - zero.reshape(shape).astype(np.float32))
+
+
+def test_nodes_get_names_that_are_their_own():
+    """Those that have none, and the second of two that are called alike."""
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["y"], name=name) for name in ("a", "a", "", "Relu_1", "Relu_2_")]
+    assert [each.name for each in float_form._name_nodes(nodes)] == ["a", "Relu_1_", "Relu_2", "Relu_1", "Relu_2_"]
+
+
+def test_what_a_graph_within_a_node_reads_is_kept(tmp_path):
+    """As of a branch, and of a branch in it."""
+    out = [onnx.helper.make_tensor_value_info("o", onnx.TensorProto.FLOAT, None)]
+
+    def branch(nodes):
+        return onnx.helper.make_graph(nodes, "branch", [], out)
+
+    inner = branch([node("Add", ["x", "w"], "o")])
+    outer = branch([onnx.helper.make_node("If", ["c"], ["o"], then_branch=inner, else_branch=inner)])
+    both = onnx.helper.make_node("If", ["c"], ["y"], name="y", then_branch=outer, else_branch=inner)
+    constants = {"c": np.array(True), "w": np.ones(3, np.float32), "unread": np.ones(3, np.float32)}
+    model = onnx.load(str(write(tmp_path / "m.onnx", [both], constants, inputs=(("x", [3]),))))
+    form = make_float(model, tmp_path)
+    assert {each.name for each in form.graph.initializer} == {"c", "w"}
+
+
+def test_a_bias_that_is_left_empty_is_none(tmp_path):
+    """As an operator may write it, whose further inputs follow."""
+    quantize = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], name="q")
+    names = ["q", "w", "qs", "ws", "qz", "wz", ""]
+    product = onnx.helper.make_node("MatMulIntegerToFloat", names, ["y"], name="y", domain="com.microsoft")
+    model = onnx.load(str(write(tmp_path / "m.onnx", [quantize, product], CONSTANTS, inputs=(("x", [4, 16]),))))
+    assert [each.op_type for each in make_float(model, tmp_path).graph.node] == ["MatMul"]

@@ -41,6 +41,15 @@ def test_a_scale_is_a_positive_number(tmp_path: Any, scale: Any, code: str | Non
     assert [fault.layers for fault in faults] == [("x",)] * len(faults)
 
 
+def test_three_tensors_without_a_scale_are_named(tmp_path: Any) -> None:
+    """And how many more there are; all of them are concerned."""
+    constants = {"z": np.uint8(0)} | {f"s{name}": np.float32(0) for name in "abcd"}
+    nodes = [node("QuantizeLinear", [name, f"s{name}", "z"], f"{name}_q") for name in "abcd"]
+    (fault,) = [fault for fault in find(tmp_path, nodes, constants) if fault.code == "scale-zero"]
+    assert fault.text.endswith(": a, b, c and 1 more")
+    assert fault.layers == ("a", "b", "c", "d")
+
+
 @pytest.mark.parametrize("place", [1, 4, 6])
 def test_scales_of_operators_on_bytes_are_looked_at(tmp_path: Any, place: int) -> None:
     """Of what it reads, of its weight and of what it gives; the operator is named. Zero points are no scales."""
@@ -58,6 +67,15 @@ def test_a_scale_that_is_a_constant_node_is_one(tmp_path: Any) -> None:
     quantize = [node("QuantizeLinear", ["x", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "y")]
     assert [fault.code for fault in find(tmp_path, [constant, *quantize], {"z": np.uint8(0)})] == ["scale-zero"]
     assert find(tmp_path, [node("Abs", ["x"], "s"), *quantize], {"z": np.uint8(0)}) == []
+    plain = onnx.helper.make_node("Constant", [], ["s"], value_float=0.0)  # written in a form that holds no array
+    assert find(tmp_path, [plain, *quantize], {"z": np.uint8(0)}) == []
+
+
+@pytest.mark.parametrize("names", [["x", "s", "z", "s", "z"], ["x", "s", "z", "v", "s", "z"], ["x", "s"]])
+def test_zero_points_are_no_scales(tmp_path: Any, names: list[str]) -> None:
+    """Nor is what an operator of fewer inputs does not have."""
+    constants = {"s": np.float32(0.1), "z": np.uint8(0)}
+    assert find(tmp_path, [node("QLinearLeakyRelu", names, "y")], constants) == []
 
 
 def join(small: float, *, moves: tuple[str, ...] = (), large: float = 1.0) -> tuple[list, dict]:
@@ -84,7 +102,7 @@ def join(small: float, *, moves: tuple[str, ...] = (), large: float = 1.0) -> tu
 
 
 @pytest.mark.parametrize(("small", "is_fault"), [(15.9 / 256, True), (16 / 256, False), (0.5, False), (0.001, True)])
-@pytest.mark.parametrize("moves", [(), ("Relu", "Identity")])
+@pytest.mark.parametrize("moves", [(), ("Relu", "Identity"), ("Relu",) * 7])
 def test_what_is_joined_shares_a_scale(tmp_path: Any, small: float, is_fault: bool, moves: tuple[str, ...]) -> None:
     """A part that gets fewer than 16 of its 256 levels is lost; through what only moves values."""
     faults = find(tmp_path, *join(small, moves=moves))
@@ -94,21 +112,28 @@ def test_what_is_joined_shares_a_scale(tmp_path: Any, small: float, is_fault: bo
         assert f"gets {256 * small:.2g}" in faults[0].text
 
 
-@pytest.mark.parametrize("moves", [("Abs",), ("Relu",) * 9])
+@pytest.mark.parametrize("moves", [("Abs",), ("Relu",) * 8])
 def test_what_is_no_longer_the_same_values_is_not_compared(tmp_path: Any, moves: tuple[str, ...]) -> None:
     """Nor what lies farther away than anybody writes."""
     assert find(tmp_path, *join(0.001, moves=moves)) == []
 
 
+def test_what_two_nodes_read_has_no_one_scale(tmp_path: Any) -> None:
+    """Behind one of them it may have another."""
+    nodes, constants = join(0.001, moves=("Relu",))
+    assert [fault.code for fault in find(tmp_path, nodes, constants)] == ["joined-range"]
+    assert find(tmp_path, [*nodes, node("Identity", ["both"], "other")], constants) == []
+
+
 def test_a_sigmoid_has_the_range_of_one(tmp_path: Any) -> None:
-    """Whatever it reads: beside coordinates of 640 pixels it has 0.4 levels."""
-    constants = {"l": np.float32(2.5), "z": np.uint8(0)}
+    """Whatever it reads, in 255 steps: beside coordinates of 640 pixels it has 0.4 levels."""
+    constants = {"l": np.float32(2.2994), "z": np.uint8(0)}
     nodes = [
         node("Sigmoid", ["x"], "score"), node("Concat", ["x", "score"], "both", axis=0),
         node("QuantizeLinear", ["both", "l", "z"], "q"), node("DequantizeLinear", ["q", "l", "z"], "y"),
     ]  # fmt: skip
     (fault,) = find(tmp_path, nodes, constants)
-    assert f"of 256 levels score gets {1 / 255 * 256 / 2.5:.2g}" in fault.text
+    assert "of 256 levels score gets 0.44" in fault.text
 
 
 @pytest.mark.parametrize(("small", "is_fault"), [(0.001, True), (0.5, False)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from people_files import node, write
 
 from qbench.check import check_file as judging
+from qbench.check.beside_fp32 import Beside
 from qbench.check.finding import CauseTrial, FileCheck, Finding, Race, RuntimeCheck
 from qbench.machine import fingerprint
 from qbench.quant.artifacts.coverage import Layer
@@ -113,8 +116,9 @@ def test_the_largest_layers_in_float_are_named() -> None:
     """First; and whether all went or a part."""
     (nothing,), (part,) = say_layers(layers(0, 4)), say_layers(layers(1, 3))
     assert "0 % of the multiply-accumulates run in int8 on ONNX Runtime: its Q and DQ nodes are folded" in nothing.text
-    assert "l3 (Conv), l2 (Conv), l1 (Conv)" in nothing.text
+    assert "l3 (Conv), l2 (Conv), l1 (Conv) and 1 more run in float" in nothing.text
     assert nothing.layers == ("l3", "l2", "l1", "l0")
+    assert part.text.startswith("25 % of the multiply-accumulates run in int8")
     assert "part of them is folded back" in part.text
     assert part.layers == ("l3", "l2", "l1")
 
@@ -132,6 +136,8 @@ def test_conversions_are_told_where_they_take_much_of_a_call() -> None:
     assert codes(run(conversion=0.0015)) == ["conversions"]
     assert codes(run(conversion=0.00149)) == []
     assert codes(replace(run(), profile=CallProfile(nodes=(), call_seconds=1.0, watched_seconds=1.0))) == []
+    product = NodeTime(layer="p", operator="p", kind="int8 product", seconds=0.01)
+    assert codes(replace(run(), profile=CallProfile(nodes=(product,), call_seconds=1.0, watched_seconds=1.0))) == []
     (finding,) = judging._judge_time(run(conversion=0.0015), None)
     assert finding.text.startswith("15 % of a call on ONNX Runtime only converts")
 
@@ -186,14 +192,15 @@ def test_causes_come_before_what_they_cause() -> None:
 )
 def test_sums_that_overflow_elsewhere_are_told(monkeypatch: pytest.MonkeyPatch, isa: Any, words: str) -> None:
     """And whether this CPU adds in 32 bits; where nothing overflows, nothing is."""
-    told: list[tuple[str, ...]] = [("a", "b"), ()]
+    told: list[tuple[str, ...]] = [("a", "b", "c", "d"), ()]
     monkeypatch.setattr(judging, "call", lambda *_, **__: told.pop(0))
     monkeypatch.setattr(fingerprint, "isa", lambda: isa)
     monkeypatch.setattr(fingerprint, "ADD_IN_32_BITS", ("avx512_vnni",))
     file = Path("m.onnx")
     contest = judging.Contest(file=file, against=None, threads=1, seconds=1.0, budget=judging.open_budget(file))
     (finding,) = judging._find_overflow(contest)
-    assert (finding.severity, finding.code, finding.layers) == ("warning", "overflow", ("a", "b"))
+    assert (finding.severity, finding.code, finding.layers) == ("warning", "overflow", ("a", "b", "c", "d"))
+    assert finding.text.startswith("sums of a, b, c and 1 more can leave 16 bits")
     assert words in finding.text
     assert list(judging._find_overflow(contest)) == []
 
@@ -232,7 +239,7 @@ def test_weights_beside_an_onnx_file_are_counted(tmp_path: Path) -> None:
     assert judging._count_bytes(other) == file.stat().st_size
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0.0066, True), (0.0067, False), (0.02, False), (0.0, False)])
+@pytest.mark.parametrize(("seconds", "told"), [(0.0066, True), (0.67 * 0.01, False), (0.02, False), (0.0, False)])
 def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: bool) -> None:
     """By a third at least: they are timed one after the other."""
     raced = run()
@@ -241,3 +248,137 @@ def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: 
     assert not told or found[0].text.startswith("a call takes 6.60 ms on OpenVINO, 10.0 ms on ONNX Runtime: ")
     assert list(judging._find_faster([ABSENT, raced], raced)) == []
     assert list(judging._find_faster([run("openvino")], REFUSES)) == []
+    assert list(judging._find_faster([raced], run(call_seconds=0.0))) == []
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The inputs that each runtime was asked to run, in place of running them, and the batch of each share of a peak;
+    it has a layer where the file is called ``layers``."""
+    given: list[Any] = []
+
+    def check_runtime(backend: str, file: Path, inputs: Any, threads: int, budget: Any) -> RuntimeCheck:
+        given.append([array.shape for array in inputs])
+        return run(backend, layers=layers(0, 1) if file.stem == "layers" else ())
+
+    def add_share(check: RuntimeCheck, batch: int, peak: Any) -> RuntimeCheck:
+        given.append(f"{peak} of {batch}")
+        return check
+
+    monkeypatch.setattr(judging.runtimes, "check_runtime", check_runtime)
+    monkeypatch.setattr(judging.core_peak, "find_peak", lambda: given.append("peak") or "share")
+    monkeypatch.setattr(judging.core_peak, "add_share", add_share)
+    return given
+
+
+def save_product(path: Path, *shapes: list[Any]) -> Path:
+    """A file of floats with inputs of these shapes."""
+    inputs = [(f"x{place}", shape) for place, shape in enumerate(shapes)]
+    names = [name for name, _ in inputs]
+    return write(path, [node("Add", [*names, names[0]][:2], "y")], {}, inputs=inputs)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batch"), [([["n", 3]], 1), ([[4, 3]], 4), ([[], [4, 3]], 1)], ids=["free", "fixed", "scalar"]
+)
+def test_the_share_of_a_peak_is_that_of_all_examples_of_a_call(
+    tmp_path: Path, asked: list[Any], shapes: list[Any], batch: int
+) -> None:
+    """On one thread, of a file whose layers are known; a scalar says nothing of how many there are."""
+    judging.check_file(save_product(tmp_path / "layers.onnx", *shapes))
+    assert asked[2:] == ["peak", f"share of {batch}", f"share of {batch}"]
+    asked.clear()
+    judging.check_file(tmp_path / "layers.onnx", threads=2)
+    judging.check_file(save_product(tmp_path / "none.onnx", *shapes))
+    assert "peak" not in asked
+
+
+@pytest.mark.parametrize(("sizes", "count"), [(["n", 3], 1), ([4, 3], 4)])
+def test_a_call_takes_as_many_of_the_examples_as_the_file_demands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[Any], sizes: list[Any], count: int
+) -> None:
+    """The first ones, one where it takes any number; too few are told."""
+    monkeypatch.chdir(tmp_path)
+    arrays = {"train_inputs": np.ones((8, 3), np.float32), "test_inputs": np.zeros((count, 3), np.float32)}
+    np.savez("d.npz", **arrays)
+    check = judging.check_file(save_product(tmp_path / "m.onnx", sizes), data="d.npz")
+    assert (asked[0], check.inputs) == ([(count, 3)], (f"x0 {count}x3 float32",))
+    other = tmp_path / "m.pt2"
+    other.write_bytes(b"")
+    np.savez("one.npz", **arrays | {"test_inputs": np.zeros((1, 3), np.float32)})
+    assert judging.check_file(other, data="one.npz").inputs == ("input 0 1x3 float32",)
+    assert asked[-1] == [(1, 3)]
+
+
+def test_inputs_that_are_named_keep_their_names(tmp_path: Path, asked: list[Any]) -> None:
+    """Of a format that tells them to its runtime alone; one without a name is the only one."""
+    file = tmp_path / "m.pt2"
+    file.write_bytes(b"")
+    check = judging.check_file(file, shapes=("ids=1x8", "mask=1x8"))
+    assert check.inputs == ("ids 1x8 float32", "mask 1x8 float32")
+    assert judging.check_file(file, shapes=("1x8",)).inputs == ("the input 1x8 float32",)
+
+
+def test_what_no_runtime_runs_is_told_by_what_stands_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that is quantized; of floats there is nothing to say."""
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda *_: REFUSES)
+    monkeypatch.setattr(
+        judging.graph_faults, "find_faults", lambda model: iter([Finding(severity="fault", code="scale-zero", text="")])
+    )
+    plain = judging.check_file(save_product(tmp_path / "m.onnx", ["n", 3]))
+    assert [each.code for each in plain.findings] == ["refused", "refused"]
+    assert plain.no_race == "no installed runtime runs it"
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "y")]
+    constants = {"s": np.float32(0.1), "z": np.uint8(0)}
+    quantized = judging.check_file(write(tmp_path / "q.onnx", nodes, constants, inputs=(("x", ["n", 3]),)))
+    assert [each.code for each in quantized.findings] == ["refused", "refused", "scale-zero"]
+
+
+SLOWER = Beside(race=RACE, findings=(Finding(severity="fault", code="far-on-data", text=""),))
+
+
+def test_whatever_is_said_of_a_float_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runtimes refuse and answer, that it is a float model, its time and what it answers: nothing takes the place
+    of what was found before."""
+    first = run(known_batch_db=1.0, conversion=0.005)
+    checks = {"onnxruntime": first, "openvino": replace(REFUSES, runtime="openvino")}
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda backend, *_: checks[backend])
+    monkeypatch.setattr(judging, "race_files", lambda *_: SLOWER)
+    check = judging.check_file(save_product(tmp_path / "m.onnx", ["n", 3]), against=Path("fp32.onnx"))
+    wanted = ["known-batch", "far-on-data", "refused-elsewhere", "conversions", "slower", "float"]
+    assert [each.code for each in check.findings] == wanted
+    checks |= {"fbgemm": first, "qnnpack": replace(REFUSES, runtime="qnnpack")}
+    monkeypatch.setattr(judging, "_explain_other_archive", lambda file: None)
+    (tmp_path / "m.pt").write_bytes(b"")
+    other = judging.check_file(tmp_path / "m.pt", against=Path("fp32.pt"), shapes=("1x3",))
+    assert [each.code for each in other.findings] == wanted[:-1]
+
+
+def test_whatever_is_said_of_a_quantized_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside that what stands in it, what overflows, what runs in float on each runtime, and which is faster."""
+
+    def say(code: str) -> Finding:
+        return Finding(severity="warning", code=code, text="")
+
+    @contextlib.contextmanager
+    def open_opponent(contest: Any, model: Any) -> Iterator[str]:
+        yield judging.Opponent(file=Path("fp32.onnx"), name="its own fp32", own=True)
+
+    checks = {
+        "onnxruntime": run(known_batch_db=1.0, conversion=0.005, layers=layers(0, 2)),
+        "openvino": run("openvino", call_seconds=0.001, layers=layers(0, 2)),
+    }
+    monkeypatch.setattr(judging.runtimes, "check_runtime", lambda backend, *_: checks[backend])
+    monkeypatch.setattr(judging.core_peak, "find_peak", lambda: None)
+    monkeypatch.setattr(judging, "_find_overflow", lambda contest: iter([say("overflow")]))
+    monkeypatch.setattr(judging.graph_faults, "find_faults", lambda model: iter([say("scale-zero")]))
+    monkeypatch.setattr(judging, "open_opponent", open_opponent)
+    monkeypatch.setattr(judging, "race_onnx", lambda *_: SLOWER)
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "y")]
+    constants = {"s": np.float32(0.1), "z": np.uint8(0)}
+    check = judging.check_file(write(tmp_path / "q.onnx", nodes, constants, inputs=(("x", ["n", 3]),)))
+    assert [each.code for each in check.findings] == [
+        "known-batch", "folded", "scale-zero", "overflow", "far-on-data", "conversions", "slower", "folded-elsewhere",
+        "faster-elsewhere",
+    ]  # fmt: skip
+    assert (check.race, check.no_race) == (RACE, None)

@@ -56,6 +56,8 @@ def test_what_cannot_be_in_float_alone_is_named(tmp_path):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["sums"])
     with pytest.raises(BuildError, match="no node goes by nobody"):
         write_partly_float(dynamic, tmp_path / "part.onnx", ["nobody"])
+    with pytest.raises(BuildError, match="no node goes by e, f, g and 1 more$"):
+        write_partly_float(dynamic, tmp_path / "part.onnx", ["h", "g", "f", "e"])
 
 
 def chain(path, *kinds, unnamed=False):
@@ -123,3 +125,18 @@ def test_nodes_without_a_name_are_numbered(tmp_path):
     assert (found["l0"][1], found["l1"][1]) == ("w0", "w1_as_floats")
     with pytest.raises(BuildError, match="no node goes by MatMul$"):
         write_partly_float(onnx.load(str(file)), tmp_path / "part.onnx", ["MatMul"])
+
+
+def test_weights_are_floats_by_the_scales_of_their_columns(tmp_path):
+    """Along the second axis where no other is named, without a zero point where there is none, and whatever the layer
+    reads before them."""
+    scales = np.array([0.1, 0.2, 0.3], np.float32)
+    constants = {"w": np.arange(12, dtype=np.int8).reshape(4, 3), "s": scales}
+    nodes = [node("DequantizeLinear", ["w", "s"], "d"), node("MatMul", ["x", "d"], "y")]
+    file = write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", ["n", 4]),))
+    found, _ = reads(file, tmp_path / "part.onnx", "y")
+    assert found["y"] == ["x", "d_as_floats"]
+    (tensor,) = (
+        each for each in onnx.load(str(tmp_path / "part.onnx")).graph.initializer if each.name == "d_as_floats"
+    )
+    assert np.allclose(onnx.numpy_helper.to_array(tensor), constants["w"] * scales)

@@ -15,7 +15,7 @@ from qbench.errors import BuildError
 
 @pytest.mark.parametrize(
     ("processes", "seconds", "more"),
-    [(0, 0.0, True), (2, 600.0, True), (3, 7.0, True), (3, 9.0, False), (4, 7.0, True), (5, 0.0, False)],
+    [(0, 0.0, True), (2, 600.0, True), (3, 7.9, True), (3, 8.0, False), (4, 7.0, True), (5, 0.0, False)],
 )
 def test_a_race_of_a_large_file_ends_after_the_fewest_processes(processes, seconds, more):
     """Five where there is time; never fewer than three, whose limits are wider."""
@@ -29,6 +29,19 @@ def test_the_limits_are_those_of_the_processes():
     assert three.ratio == pytest.approx((0.5 * 0.52 * 0.48) ** (1 / 3))
     assert three.low < more.low < more.ratio < more.high < three.high
     assert (three.processes, more.processes) == (3, 6)
+
+
+def test_the_distance_of_a_race_is_that_of_its_first_process():
+    """They all have the same inputs."""
+    laps = [Lap(ratio=0.5, sqnr_db=sqnr, broken=False) for sqnr in (20.0, None, 30.0)]
+    assert race.combine(laps, "onnxruntime", "fp32").sqnr_db == 20.0
+
+
+@pytest.mark.parametrize(("inputs", "examples"), [((np.ones((4, 3)),), 4), ((np.float32(1), np.ones((4, 3))), 1)])
+def test_an_arm_has_as_many_examples_as_its_first_input(inputs, examples):
+    """A scalar is one."""
+    arm = Arm(file=Path("m"), inputs=inputs, threads=1)
+    assert (arm.examples, arm.flushed) == (examples, False)
 
 
 def test_limits_of_several_trials_hold_for_all_of_them_together():
@@ -124,7 +137,18 @@ def test_a_race_takes_as_long_as_it_may_and_more_for_further_arms(start):
     assert [log.count("a") - 1 - 7 for log in (alone, with_others)] == [17, 15]
     _, long = start({"a": 0.7, "b": 0.7}, budget=1.0)
     _, longer = start({"a": 2.0, "b": 2.0}, budget=1.0)
-    assert [log.count("a") - 1 - 1 for log in (long, longer)] == [3, 2]
+    _, just = start({"a": 2.5, "b": 2.5}, budget=1.0)
+    _, longest = start({"a": 2.75, "b": 2.75}, budget=1.0)
+    assert [log.count("a") - 1 - 1 for log in (long, longer, just, longest)] == [3, 2, 2, 1]
+
+
+def test_a_short_race_is_warmed_up_for_a_fifth_of_its_time(start):
+    """A long one for a fifth of a second."""
+    _, short = start({"a": 0.005, "b": 0.005}, budget=0.1)
+    assert short.count("a") == 1 + 4 + 3 * 4
+    _, long = start({"a": 0.005, "b": 0.005}, budget=2.0)
+    assert shorten(long)[:2] == ["a", "b"]
+    assert long[2:].index("b") == 40
 
 
 @pytest.mark.parametrize(
@@ -134,6 +158,7 @@ def test_a_race_takes_as_long_as_it_may_and_more_for_further_arms(start):
         ([[1.0, 1.0]], [[1.0, 1.0]], False, None),
         ([[1.0, np.nan]], [[1.0, 1.0]], True, None),
         ([[1.0, np.inf]], [[1.0, np.inf]], False, None),
+        ([[1.0, 1.0]], [[1.0, np.inf]], False, None),
         ([[1.0, 1.1], [1.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]], False, 20 * np.log10(np.sqrt(2))),
         ([[1.0, 1.1]], [[0.0, 0.0]], False, None),
         ([[1.0, 1.0, 1.0]], [[1.0, 1.0]], False, None),
@@ -145,6 +170,14 @@ def test_answers_are_held_against_fp32s(start, own, fp32, broken, decibels):
     lap, _ = start({"int8": 0.5, "fp32": 0.5}, results, budget=1.0)
     assert (lap.broken, lap.outputs) == (broken, len(own))
     assert lap.sqnr_db == (None if decibels is None else pytest.approx(decibels))
+
+
+def test_outputs_that_one_file_alone_has_are_not_compared(start):
+    """The others are."""
+    results = {"int8": [np.array([1.0, 2.0]), np.ones(3)], "fp32": [np.array([1.0, 1.0])]}
+    lap, _ = start({"int8": 0.5, "fp32": 0.5}, results, budget=1.0)
+    assert (lap.outputs, lap.broken) == (1, False)
+    assert lap.sqnr_db == pytest.approx(20 * np.log10(np.sqrt(2)))
 
 
 def test_denormals_are_flushed_for_the_arm_that_asks_for_it(start, monkeypatch):

@@ -128,3 +128,19 @@ def test_a_call_that_does_not_end_is_no_matter_of_a_suite() -> None:
     assert meaning == "a call of it did not end in 0.2 s, what a check has for a file of this size"
     assert "loop that never ends" in advice
     assert "(limits: {stage_seconds: …})" in advice
+
+
+def test_a_file_is_watched_for_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes take no longer together than a call; the answers for a known batch are those of the same inputs."""
+    asked: list[Any] = []
+    profile = SimpleNamespace(fit_into_call=lambda: "fitted")
+
+    def watch(file: Path, inputs: Any, *, threads: int, seconds: float) -> Any:
+        asked.append((file, inputs, threads, seconds))
+        return ("layer",), profile
+
+    plugin = runtime(watch=watch, compare_known_batch=lambda file, inputs: (file, inputs))
+    monkeypatch.setattr(runtimes.registry, "load", lambda kind, name: plugin)
+    looked = runtimes.look_here("onnx", Path("m.onnx"), (), 2, progress=None)
+    assert looked == (("layer",), "fitted", (Path("m.onnx"), ()))
+    assert asked == [(Path("m.onnx"), (), 2, 0.5)]

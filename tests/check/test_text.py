@@ -88,8 +88,10 @@ def test_what_a_runtime_made_of_a_file_is_one_line() -> None:
     assert "7.08 ms a call, 100 % of its multiply-accumulates in int8, 42 % of the core's peak; of" in (
         text.describe_runtime(known)
     )
+    part = replace(FIRST, layers=(*int8, Layer(name="b", operator="Conv", macs=30)))
+    assert "a call, 25 % of its multiply-accumulates in int8; of" in text.describe_runtime(part)
     nodes = FIRST.profile.nodes
-    for seconds, is_told in ((0.00505, True), (0.0049, False)):
+    for seconds, is_told in ((0.00505, True), (0.005, True), (0.0049, False)):
         small = (replace(nodes[0], seconds=seconds), replace(nodes[1], seconds=1 - seconds))
         described = text.describe_runtime(replace(FIRST, profile=replace(FIRST.profile, nodes=small)))
         assert ("conversion" in described) == is_told
@@ -115,3 +117,4 @@ def test_a_program_gets_shares_and_seconds() -> None:
     assert [each["layer"] for each in first["nodes"]] == ["x_q", "stem.conv", "pool"]
     assert (other["nodes"], other["seconds"], other["call_seconds"]) == ([], {}, None)
     assert data["sound"] is False
+    assert text.as_json(CHECK).startswith('{\n  "file": ')

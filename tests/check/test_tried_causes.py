@@ -195,6 +195,7 @@ CAUSE = SimpleNamespace(title="t")
         (Change(mode="fp32"), "it takes calibration data: `qbench init` writes a suite that tries it"),
         (Change(environment={"A": "1"}), "a variable is set as a process begins: check the file again without it"),
         (Change(batch_size=8), None),
+        (Change(own_recipe=True), None),
     ],
 )
 def test_what_only_a_suite_can_have_is_not_tried(change, tried, tmp_path):
@@ -212,3 +213,45 @@ def test_threads_and_flushing_are_tried_on_the_file_itself(tmp_path):
         counterfactual = Counterfactual(cause="c", text="x", change=change)
         arm = tried_causes._make_candidate(subject, CAUSE, counterfactual, tmp_path / "f.onnx").arm
         assert (arm.file, arm.inputs, arm.threads, arm.flushed) == (subject.file, subject.inputs, threads, flushed)
+
+
+@pytest.mark.parametrize(("tried", "untried", "told"), [(2, 2, 4), (3, 2, 5), (5, 0, 3), (5, 2, 5)])
+def test_three_causes_are_tried_at_most(tried, untried, told, tmp_path, monkeypatch):
+    """Those that cannot be tried are told beside them, as long as another is looked for; each has a file of its own."""
+    files = []
+    changes = [*[Change(environment={"A": "1"})] * untried, *[Change(threads=2)] * tried]
+    monkeypatch.setattr(tried_causes, "_describe", lambda *_: None)
+    proposals = [(CAUSE, Counterfactual(cause="c", text="x", change=change)) for change in changes]
+    monkeypatch.setattr(tried_causes, "_propose", lambda situation: iter(proposals))
+    make = tried_causes._make_candidate
+    monkeypatch.setattr(tried_causes, "_make_candidate", lambda *words: files.append(words[3].name) or make(*words))
+    candidates = tried_causes.find_candidates(make_subject(tmp_path), tmp_path, BUDGET)
+    assert len(candidates) == told
+    assert len(set(files)) == len(files)
+
+
+@pytest.mark.parametrize(("inputs", "batch"), [((np.ones((4, 3)),), 4), ((np.float32(1), np.ones((4, 3))), 1)])
+def test_a_call_has_as_many_examples_as_its_first_input(inputs, batch, tmp_path):
+    """A scalar is one."""
+    subject = replace(make_subject(tmp_path), inputs=inputs)
+    assert (subject.batch, subject.arm.examples) == (batch, batch)
+    assert (subject.arm.threads, subject.arm.file) == (subject.threads, subject.file)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("DynamicQuantizeLinear", "dynamic"), ("QuantizeLinear", "static")])
+def test_a_file_whose_ranges_are_found_as_it_runs_is_dynamic(fp32, kind, mode, tmp_path):
+    """Causes of the one are none of the other."""
+    subject = make_subject(tmp_path)
+    subject.model.graph.node.add(op_type=kind)
+    case = tried_causes._describe(subject, BUDGET).case
+    assert (case.variant.mode, case.threads, case.batch_size) == (mode, 1, 1)
+
+
+def test_without_a_profile_of_its_fp32_what_needs_none_is_tried(fp32, tmp_path, monkeypatch):
+    """Its times are not known then."""
+
+    def fail(*_):
+        raise CaseError("it does not run")
+
+    monkeypatch.setattr(tried_causes, "_watch_fp32", fail)
+    assert tried_causes._describe(make_subject(tmp_path), BUDGET).times is None

@@ -113,3 +113,4 @@ def test_what_depends_on_the_machine_is_said_behind_the_answers(
     print_answer(run_folder(tmp_path / "run", [fp32(), int8(), *there], info(suite=suite)), wide=False)
     out = one_line(capsys.readouterr().out)
     assert "it depends on the machine: ship static int8 on oneDNN (PyTorch) on native, keep fp32 on ray:b." in out
+    assert out.count("static int8 on oneDNN (PyTorch)") > 1

@@ -39,6 +39,7 @@ from qbench.replay.comparison import Difference, Replayed
 from qbench.report import build, saved_plots
 from qbench.running import run as running
 from qbench.running import text as run_text
+from qbench.suite import parse
 from qbench.train import text as train_text
 from qbench.train import train as training
 from qbench.upgrade import upgrade as upgrading
@@ -139,10 +140,14 @@ def test_an_upgrade_is_of_a_suite_or_of_a_run(
     assert (str(request.to[0]), str(request.since[0])) == ("onnxruntime==99.0", "onnxruntime==1.0")
     assert (request.out, request.quiet) == (tmp_path / "reports", True)
     assert said.startswith("Do not: ")
+    assert not list(tmp_path.glob("u.*"))
     code, said, _ = command(
-        "upgrade", "demo.yaml", *to, "--markdown", "u.md", "--junit", "u.xml", "--json", "--out", "o"
+        *("upgrade", "demo.yaml", *to, "--markdown", "u.md", "--junit", "u.xml", "--json", "--out", "o"),
+        *("--output", "u.html"),
     )
     assert said.startswith("{")
+    assert "<html" in (tmp_path / "u.html").read_text()
+    assert (asked[1][0][0].quiet, asked[1][0][0].only, asked[1][0][0].since) == (False, None, ())
     assert (tmp_path / "u.md").read_text().startswith("<!-- qbench-upgrade: demo -->")
     assert "<testsuite" in (tmp_path / "u.xml").read_text()
     assert asked[1][0][0].out == tmp_path / "o"
@@ -258,8 +263,12 @@ def test_a_doctor_takes_the_seconds_that_are_asked_for(command: Command, monkeyp
     monkeypatch.setattr(error_rates, "real", lambda seconds, *, progress: given.append(seconds) or [])
     monkeypatch.setattr(error_rates, "as_json", lambda rates: "{}")
     assert command("doctor", "--control", "--json", "-q")[1] == "{}\n"
-    assert command("doctor", "--control", "--seconds", "2", "-q")[0] == 0
-    assert given[3:] == [600.0, 2.0]
+    monkeypatch.setattr(error_rates, "rows", lambda rates: [("a", "1", "2", "3", "b", "4"), ("longer",) * 6])
+    code, said, _ = command("doctor", "--control", "--seconds", "2", "-q")
+    assert (code, given[3:]) == (0, [600.0, 2.0])
+    row = said.splitlines()[1]
+    words = [row.index(word) for word in ("a", "b")]  # words begin below their titles, figures end there
+    assert words == [said.index(title) for title in ("condition", "wrong means")]
 
 
 def test_a_host_is_prepared_and_nothing_is_examined(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,3 +417,40 @@ def test_what_does_not_run_here_fails_where_here_is_asked_for(
     here = replace(stored, records=(*stored.records, replace(stored.records[1], case=case, status=status)))
     monkeypatch.setattr(portability_command, "_answer_here", lambda *_, quiet: here)
     assert command("portability", str(folder), *words, "-q")[0] == code
+
+
+def test_artifacts_of_a_baseline_that_is_not_there_are_none(command: Command, tmp_path: Path) -> None:
+    """A folder is no list of them either; the message says what writes one."""
+    run = str(run_folder(tmp_path / "run", [fp32(), int8()]))
+    for name in ("none.jsonl", "run"):
+        code, _, told = command("portability", run, "--artifacts", name, "-q")
+        assert code == 2
+        assert told.startswith(f"error: {name}: no such file; name the .jsonl that `qbench baseline")
+
+
+@pytest.mark.parametrize(("modes", "trains"), [("[fp32, static]", False), ("[fp32, qat]", True)])
+def test_answers_here_are_on_the_data_of_the_suite(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, modes: str, trains: bool
+) -> None:
+    """In its limits; with the training split, which is kept apart from the evaluation, where QAT trained on it."""
+    from qbench.portability import here
+    from qbench.process import child_process
+
+    suite = parse(f"{SUITE.replace('{}', f'{{modes: {modes}}}')}limits: {{stage_seconds: 77}}\n", file="demo.yaml")
+    run = read_run(run_folder(tmp_path / "run", [fp32(), int8()]))
+    given: list[Any] = []
+
+    def call(function: Any, request: Any, root: Path, *, limits: Any, progress: Any) -> str:
+        given.append((request.train, limits.seconds))
+        progress("read data", None)
+        return "data"
+
+    def answer_here(run: Any, data: Any, find: Any, *, root: Path, limits: Any, progress: Any) -> Any:
+        given.append((data, limits.seconds))
+        return run
+
+    monkeypatch.setattr(portability_command, "_find_suite", lambda run, explicit: suite)
+    monkeypatch.setattr(child_process, "call", call)
+    monkeypatch.setattr(here, "answer_here", answer_here)
+    assert "here 1 read data" in command("portability", str(run.folder), "--here")[2]
+    assert given == [(trains, 77.0), ("data", 77.0)]

@@ -274,3 +274,62 @@ def test_a_loss_within_the_limit_needs_no_change(parts, capsys, floor, held):
         "net/case, accuracy", "error_head", "causes", "other_errors",
         f"It is shown to {held}: nothing needs to be done.",
     ]  # fmt: skip
+
+
+def test_each_question_is_numbered_as_it_begins(folder, explainer, capsys):
+    """Where progress is shown; of one case that is named there is nothing to count."""
+    explain.explain(str(folder), every=True)
+    lines = [line for line in capsys.readouterr().err.splitlines() if " of 3: " in line]
+    assert lines == [f"{number} of 3: {case}, time" for number, case in enumerate(SLOW, 1)]
+    explain.explain(str(folder), SLOW[0])
+    assert " of " not in capsys.readouterr().err
+
+
+def test_one_case_that_is_named_is_explained_or_says_why_not(folder, explainer, capsys):
+    """Whatever time there is for all of them; what stops it is the command's own error, and no report is built."""
+    explain.explain(str(folder), SLOW[1], max_minutes=0.0, quiet=True)
+    assert (explainer.asked, explainer.concerns) == ([SLOW[1]], [("time",)])
+    explainer.fail[SLOW[0]] = CaseError("it cannot be built")
+    with pytest.raises(CaseError, match="it cannot be built"):
+        explain.explain(str(folder), SLOW[0], quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_explanations_are_set_apart(tmp_path, monkeypatch, capsys):
+    """By an empty line between two, none before the first; JSON has none."""
+    monkeypatch.setattr("qbench.explain.json_text.as_json", lambda explained: "{}\n")
+    monkeypatch.setattr(explain, "_show", lambda explained, titles, width: print("words"))
+    for as_json, printed in ((False, "words\n\nwords\n"), (True, "{}\n{}\n")):
+        shown = explain._Answers(folder=tmp_path, as_json=as_json)
+        for _ in range(2):
+            shown.show(SimpleNamespace(time=None, losses=None))
+            shown.done.append(("c", ("time",)))
+        assert capsys.readouterr().out == printed
+
+
+def test_parts_of_an_explanation_are_set_apart(parts, capsys):
+    """Causes from the tables before them, accuracy from time; what comes first has nothing above it."""
+    explain._show(explained(), {}, None)
+    out = capsys.readouterr().out
+    assert "time_table\n\ncauses\n" in out
+    assert "other: variable\n\nnet/case, accuracy\n" in out
+    explain._show(explained(asked=False), {}, None)
+    assert capsys.readouterr().out.startswith("note\nnet/case, accuracy\n")
+
+
+@pytest.mark.parametrize(
+    ("below", "least", "count"), [(None, None, 3), (0.4, None, 0), (0.4, 5.0, 0), (4.5, None, 4), (None, 5.0, 4)]
+)
+def test_what_is_slow_is_said_or_is_the_gates(folder, explainer, monkeypatch, below, least, count):
+    """Less than twice as fast where neither says; what the command line says goes before the gate."""
+    gate = SimpleNamespace(latency=SimpleNamespace(min_speedup=least))
+    monkeypatch.setattr("qbench.explain.open_case.read_suite", lambda stored, suite: SimpleNamespace(gate=gate))
+    explain_all(folder, below=below)
+    assert len(explainer.asked) == count
+
+
+def test_three_cases_that_are_left_are_named(tmp_path, capsys):
+    """And how many more there are."""
+    asked = [(name, ("time",)) for name in "abcde"]
+    explain._Answers(folder=tmp_path, as_json=False, failures={asked[4]: "no"}).finish(asked)
+    assert "time is up; the same command goes on with a, b, c and 1 more\n" in capsys.readouterr().err

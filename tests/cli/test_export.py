@@ -35,7 +35,7 @@ def export(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_real_run_as_pytest_benchmark(export: Export, tmp_path: Path) -> None:
     """A stored run's calls land in the file that is named; nothing is printed."""
-    file = tmp_path / "new" / "times.json"
+    file = tmp_path / "new" / "deep" / "times.json"
     assert export(RUN_V1, "--format", "pytest-benchmark", "-o", file) == (0, "", "")
     benchmarks = json.loads(file.read_text(encoding="utf-8"))["benchmarks"]
     assert benchmarks

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_verdicts import SIZE, SLOW, hostile, make_gated
@@ -59,6 +61,26 @@ def test_nothing_that_a_suite_prints_is_obeyed(capsys: pytest.CaptureFixture[str
     with gate_output.without_commands(github=False, as_json=False):
         pass
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_the_runner_is_told_is_there_at_once(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    """Before a library prints past Python's own buffer; past the guard of names, on the stream beside the JSON."""
+    told: list[str] = []
+
+    class Stream:
+        def write(self, text: str) -> None:
+            told.append(text)
+
+        def flush(self) -> None:
+            told.append("flushed")
+
+    guarded = SimpleNamespace(stream=Stream())
+    monkeypatch.setattr(sys, "stderr" if as_json else "stdout", guarded)
+    with gate_output.without_commands(github=True, as_json=as_json):
+        before = len(told)
+        assert told[-1] == "flushed"
+    assert (told[-1], len(told)) == ("flushed", 2 * before)
 
 
 def test_files_are_tried_before_anything_is_measured(tmp_path: Path) -> None:

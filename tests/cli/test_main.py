@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from made_records import failed, fp32, info, int8, skipped
 from made_runs import run_folder
 
+from qbench import __main__ as beginning
 from qbench import __version__
 from qbench.cache import clean as cleaning
 from qbench.cli import answer, main
+from qbench.cli import run as run_command
 from qbench.compare.environment import SAME_RUN
 from qbench.doctor import findings as doctors
 from qbench.errors import NotComparable, QbenchError, UsageError, WorkerError
@@ -28,6 +32,7 @@ from qbench.gating.rerun import Rerunner
 from qbench.gating.verdict import Verdict
 from qbench.hosts.emulated_arm import EmulatedArm
 from qbench.machine.peak import Effort
+from qbench.progress.live import Silent
 from qbench.record.jsonl import read, write
 from qbench.record.schema import CaseKey, Record
 from qbench.record.stored_run import QuickInfo, SuiteInfo
@@ -163,12 +168,25 @@ def test_what_a_user_can_cause_is_one_message(
     assert qbench("clean") == Done(code=code, out="", err="error: mend it\n")
 
 
-def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What qbench did not expect must not be hidden."""
+def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What qbench did not expect must not be hidden: Python's own traceback, all of it, and no drawing of one."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     monkeypatch.setattr(cleaning, "clean", raising(ZeroDivisionError("a bug")))
     monkeypatch.setattr(sys, "argv", ["qbench", "clean"])
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as bug:
         main.main()
+    capsys.readouterr()
+    sys.excepthook(bug.type, bug.value, bug.tb)
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):\n  File ")
+    assert shown.endswith("ZeroDivisionError: a bug\n")
+
+
+def test_without_a_command_the_help_is_shown(qbench: Qbench) -> None:
+    """As somebody sees it who tries the name."""
+    done = qbench()
+    assert done.code == 2
+    assert "Commands:" in done.out + done.err
 
 
 def test_ctrl_c_is_130(qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +265,22 @@ def test_ctrl_c_before_and_after_a_command_shows_nothing_of_python(moment: str, 
     assert (done.returncode, done.stderr) == (code, "")
 
 
+@pytest.mark.parametrize(
+    ("handler", "set_"),
+    [(signal.default_int_handler, [(signal.SIGINT, signal.SIG_DFL)]), (signal.SIG_IGN, []), (signal.SIG_DFL, [])],
+)
+def test_ctrl_c_that_is_ignored_at_the_start_stays_ignored(
+    monkeypatch: pytest.MonkeyPatch, handler: Any, set_: list[Any]
+) -> None:
+    """As of what a shell starts in the background; only Python's own handler is taken away."""
+    given: list[Any] = []
+    monkeypatch.setattr(signal, "getsignal", lambda number: handler)
+    monkeypatch.setattr(signal, "signal", lambda number, action: given.append((number, action)))
+    monkeypatch.setattr(main, "main", lambda: given.append("command"))
+    beginning.main()
+    assert given == [*set_, "command"]
+
+
 BEGINNING = """
 import sys
 before = set(sys.modules)
@@ -290,6 +324,17 @@ def test_a_matrix_without_a_case_ends_as_a_run_of_it_would(qbench: Qbench, tmp_p
     planned, ran = qbench("plan", file), qbench("run", file, "--out", tmp_path)
     assert (planned.code, ran.code) == (2, 2)
     assert "nothing to run: the matrix holds no case" in planned.out
+
+
+@pytest.mark.parametrize(("cases", "skipped", "code"), [(1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 2)])
+def test_a_plan_of_cases_or_of_skips_is_one(
+    qbench: Qbench, monkeypatch: pytest.MonkeyPatch, cases: int, skipped: int, code: int
+) -> None:
+    """A reason why nothing runs is an answer; a matrix that holds nothing is none."""
+    made = SimpleNamespace(cases=["case"] * cases, skipped=["skip"] * skipped)
+    monkeypatch.setattr("qbench.plan.planner.make_plan", lambda suite, **options: made)
+    monkeypatch.setattr("qbench.plan.text.text", lambda planned: "the plan")
+    assert qbench("plan", QUICKSTART) == Done(code=code, out="the plan\n", err="")
 
 
 def test_a_wrong_suite_lists_every_problem(qbench: Qbench, tmp_path: Path) -> None:
@@ -662,6 +707,39 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert done.err.splitlines()[-2:] == ["interrupted; what is known is kept. Go on with:", command]
     if "--json" in options:
         assert json.loads(done.out)["resume"] == command
+
+
+def test_the_report_of_an_interrupted_run_can_be_broken_off(
+    qbench: Qbench, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once all that had to end has ended, and not before; of a run that was not interrupted nothing changes."""
+    told: list[str] = []
+    monkeypatch.setattr(run_command.ending_signals, "raise_again", lambda: told.append("again"))
+    monkeypatch.setattr(run_command, "_write_report", lambda *_: told.append("report") or (None, 0.0, None))
+    for command in (None, "qbench run --resume reports/x"):
+        result = RunResult(folder=runs, records=[], elapsed_seconds={}, interrupted=bool(command), resume=command)
+        monkeypatch.setattr(run, "run", lambda suite, result=result, **given: result)
+        qbench("run", QUICKSTART, "-q")
+    assert told == ["report", "again", "report"]
+
+
+def test_the_report_is_a_stage_of_a_run(qbench: Qbench, story: list[Told], runs: Path) -> None:
+    """Of one step; where nothing was recorded it takes no time."""
+    assert "report 1/1 report.html" in qbench("run", QUICKSTART).err
+    write(runs / "records.jsonl", [])
+    result = RunResult(folder=runs, records=[], elapsed_seconds={"build": 1.0}, interrupted=False)
+    assert run_command._write_report(result, Silent()) == (None, 0.0, None)
+
+
+def test_runs_of_two_suites_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qbench: Qbench) -> None:
+    """What differs between suites is no change."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        run_folder(tmp_path / name, [fp32(), int8()], info(suite=SuiteInfo(name=name)))
+    done = qbench("compare", "a", "b")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: a is of the suite 'a', b of 'b': what differs between suites is no change")
+    assert qbench("compare", "a", "a").code == 0
 
 
 def test_no_output_commands_the_terminal(qbench: Qbench, tmp_path: Path) -> None:

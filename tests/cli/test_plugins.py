@@ -27,4 +27,6 @@ def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     """``--json`` is one list."""
     list_(as_json=True)
-    assert json.loads(capsys.readouterr().out) == [{**asdict(ROW), "modes": []}]
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == [{**asdict(ROW), "modes": []}]
+    assert printed.splitlines()[:3] == ["[", " {", '  "kind": "metric",']

@@ -114,4 +114,11 @@ def test_long_names_that_are_cut_alike_keep_their_folders(ship: Ship, tmp_path: 
         fp32_id, int8_id = (f"{model}/{mode}/t1/b{batch}" for mode in ("fp32/torch", "static/onednn"))
         records += [replace(fp32(), case=case_key(fp32_id)), int8(int8_id, speedup=speedup(baseline=fp32_id))]
     assert ship(stored(tmp_path / "run", records), "-o", "out")[0] == 0
-    assert len(list((tmp_path / "out").iterdir())) == 2
+    first, second = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert second == f"{first}-2"
+
+
+def test_a_case_is_named_where_the_run_names_none(ship: Ship, tmp_path: Path) -> None:
+    """Whatever the reason: the person decides."""
+    assert ship(stored(tmp_path / "run", [fp32()]), fp32().case.id, "-o", "out")[0] == 0
+    assert written(tmp_path / "out") == [fp32().case.id, None]

@@ -131,6 +131,32 @@ def test_an_interrupt_that_python_drops_comes_again() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True\n", "")
 
 
+LOST = """
+class Finalized:
+    def __del__(self):
+        raise ValueError("of a library")
+
+class Interrupted:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+with signals.interrupting():
+    Finalized()
+    Interrupted()
+    print(interrupted(lambda: signal.raise_signal(number)))
+    signals.raise_again()
+    Finalized()
+"""
+
+
+def test_what_else_python_drops_is_shown_as_ever() -> None:
+    """Before a signal and behind it; an interrupt that was no signal is not sent again."""
+    ended = run_program(LOST)
+    assert (ended.returncode, ended.stdout) == (0, "True\n")
+    kinds = [line.partition(":")[0] for line in ended.stderr.splitlines() if line[0] not in " TE"]
+    assert kinds == ["ValueError", "KeyboardInterrupt", "ValueError"]
+
+
 IGNORED = """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with signals.interrupting():
@@ -167,7 +193,8 @@ try:
         print("ready", flush=True)
         signal.pause()
 finally:
-    print("ends", flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        print("ends", file=stream, flush=True)
     sys.exit(signals.exit_code)
 """
 

@@ -145,6 +145,58 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     text = streams.cut("a" * 20_000 + "z" * 5_000, 16_000)
     assert text == "a" * 12_000 + "\n… 9,000 letters left out …\n" + "z" * 4_000
     assert streams.cut("a" * 16_000) == "a" * 16_000
+    assert "… 1 letters left out …" in streams.cut("a" * 16_001)
+
+
+@pytest.mark.parametrize(("most", "shown"), [(None, 20_000), (16_000, 16_028)])
+def test_only_messages_are_cut(most: int | None, shown: int) -> None:
+    """A result goes out whole; who writes is told the length of what it gave."""
+    written = io.StringIO()
+    guarded = streams.GuardedStream(written, 2, most=most)
+    assert guarded.write("a" * 20_000) == 20_000
+    assert len(written.getvalue()) == shown
+
+
+def test_a_message_that_is_long_is_cut_on_its_way_and_the_streams_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are guarded inside alone."""
+    before = io.StringIO(), io.StringIO()
+    for name, stream in zip(("stdout", "stderr"), before, strict=True):
+        monkeypatch.setattr(sys, name, stream)
+    with streams.guarded_streams():
+        for stream in (sys.stdout, sys.stderr):
+            print("a" * 20_000, end="", file=stream)
+    assert (sys.stdout, sys.stderr) == before
+    assert [len(stream.getvalue()) for stream in before] == [20_000, 16_028]
+
+
+def test_messages_that_cannot_be_written_change_nothing() -> None:
+    """There is nobody to tell: the exit code is the command's own."""
+    assert run_in_shell("2>/dev/full", "plan", "none.yaml") == (2, "")
+
+
+CLOSED = """
+import os, sys
+from qbench.cli.streams import open_closed_streams
+open_closed_streams()
+said = [stream.readable() for stream in (sys.stdin, sys.stdout, sys.stderr)]
+number = sys.stdin.fileno()
+text = sys.stdin.read()
+for stream in (sys.stdin, sys.stdout):
+    stream.close()
+os.fstat(0), os.fstat(1)
+os.write(int(os.environ["SAYS"]), repr((said, number, text)).encode())
+"""
+
+
+def test_what_was_closed_is_open_to_nowhere() -> None:
+    """Under its own number, which stays taken; what is read of it is empty."""
+    reading, writing = os.pipe()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SAYS": str(writing)}
+    script = '"$0" -c "$1" <&- >&-'
+    subprocess.run(["sh", "-c", script, sys.executable, CLOSED], env=environment, check=True, pass_fds=(writing,))
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        assert said.read() == "([True, False, False], 0, '')"
 
 
 def test_a_terminal_that_lacks_a_letter_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +224,9 @@ def test_a_terminal_that_lacks_a_letter_ends_nothing(monkeypatch: pytest.MonkeyP
         (["run", ""], True),
         (["run", "-o="], False),
         (["run", "a="], False),
+        (["run", "größe.yaml"], False),
+        (["run", os.fsdecode(b"a\x80")], True),
+        (["run", os.fsdecode(b"a\xff")], True),
     ],
 )
 def test_which_arguments_are_no_names(words: list[str], refused: bool) -> None:

@@ -20,6 +20,7 @@ from qbench.machine.noise import Noise
 from qbench.machine.peak import Effort, Peak
 from qbench.machine.runtime import Inside
 from qbench.process import child_process
+from qbench.process.child_process import Limits
 from qbench.stats.interval_type import Interval
 
 TINY = Effort(sizes=(32,), screen_seconds=0.0, finalists=1, final_seconds=0.0)
@@ -143,7 +144,7 @@ def test_each_fault_gets_its_one_advice(change: dict[str, Any], start: str) -> N
     "change",
     [
         {"machine": {**GOOD.machine, "cpu_quota": 2.0}},
-        {"machine": {**GOOD.machine, "cpu_quota": 1.0, "cores_total": None}},
+        {"machine": {**GOOD.machine, "cpu_quota": 0.5, "cores_total": None}},
         {"load_average": 0.7},
         {"noise": replace(QUIET, shared=0.24)},
         {"noise": replace(QUIET, pair_spread=QUIET.tolerance)},
@@ -273,6 +274,48 @@ def test_the_peak_of_a_shared_core_is_measured_again(monkeypatch: pytest.MonkeyP
     assert len(told) == 4
     assert told[-1] == "measuring the peak again: the core was shared when it was measured"
     assert not [line for line in found.advice if "the peak" in line]
+
+
+def test_the_peak_of_a_calm_core_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And its canary is what the noise is held against; what a process sees, the peak and the noise have two minutes
+    each, the noise beside the time that it listens."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    calm = replace(PEAK, canary_seconds=5.6e-6)
+    asked: list[tuple[str, float, object]] = []
+
+    def note(name: str, answer: Any) -> Any:
+        def measure(*_: object, limits: Limits, calm_seconds: float | None = None, **__: object) -> Any:
+            asked.append((name, limits.seconds, calm_seconds))
+            return answer
+
+        return measure
+
+    monkeypatch.setattr(findings.inside, "look_inside", note("inside", SEEN))
+    monkeypatch.setattr(peak, "measure_peak", note("peak", calm))
+    monkeypatch.setattr(noise, "noise", note("noise", replace(QUIET, calm_seconds=5.6e-6)))
+    told: list[str] = []
+    found = findings.examine(noise_seconds=3.0, effort=TINY, tell=told.append)
+    assert (found.peak, len(told)) == (calm, 3)
+    assert asked == [("inside", 120.0, None), ("peak", 120.0, None), ("noise", 123.0, 5.6e-6)]
+
+
+def test_a_peak_that_cannot_be_measured_again_is_the_first_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a note, and the advice that it is too low."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    shared = replace(PEAK, canary_seconds=9e-6)
+    answers = [shared]
+
+    def measure_peak(*_: Any, **__: Any) -> Peak:
+        if not answers:
+            raise WorkerError("the process was ended by SIGILL")
+        return answers.pop()
+
+    monkeypatch.setattr(peak, "measure_peak", measure_peak)
+    monkeypatch.setattr(noise, "noise", lambda *_, **__: replace(QUIET, calm_seconds=5.6e-6))
+    found = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert found.peak == shared
+    assert found.notes == ("the peak of one core could not be measured: the process was ended by SIGILL",)
+    assert any("the peak was measured while the host shared the core" in line for line in found.advice)
 
 
 def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -441,6 +484,28 @@ def test_text_says_what_is_not_told_and_fits_the_width() -> None:
     assert max(map(len, shown.splitlines())) <= 60
 
 
+def test_words_are_not_broken_and_lines_fill_at_least_40_columns() -> None:
+    """A path longer than the line stays whole, and so does a name with hyphens: who copies it gets all of it."""
+    path, name = f"/cache/{'a' * 50}", "a-name-with-hyphens-that-is-wider"
+    shown = text(replace(GOOD, compiler=path, preloaded=f"{'b' * 20} {name}", advice=("a " * 40,)), width=40)
+    assert any(line.endswith(path) for line in shown.splitlines())
+    assert f"\n{'':<14}{name}\n" in shown
+    advice = [line for line in text(replace(GOOD, advice=("a " * 40,)), width=1).splitlines() if line.endswith("a a")]
+    assert max(map(len, advice)) == 39
+
+
+@pytest.mark.parametrize(("giga", "shown"), [(98.75, "98.8"), (98.65, "98.7"), (437.5, "438"), (438.5, "438")])
+def test_a_rate_is_rounded_as_it_is(giga: float, shown: str) -> None:
+    """One digit behind the point below 100, none above."""
+    assert f"fp32 {shown} GFLOP/s" in text(replace(GOOD, peak=replace(PEAK, fp32_flops_per_second=giga * 1e9)))
+
+
+def test_json_is_indented_and_keeps_letters() -> None:
+    """A person reads it, too."""
+    lines = as_json(replace(GOOD, machine={**GOOD.machine, "cpu": "CPU µ"})).splitlines()
+    assert lines[:3] == ["{", '  "machine": {', '    "cpu": "CPU µ",']
+
+
 @pytest.mark.parametrize("width", [1, 20, 39, 40])
 def test_text_is_no_narrower_than_40_columns(width: int) -> None:
     """In a narrower terminal the lines are those of one with 40; a column of single words reads no better."""
@@ -457,11 +522,14 @@ def test_text_is_no_narrower_than_40_columns(width: int) -> None:
         (0.99, 1.0, ""),
         (1.0102, 1.02, "at least 1.02 %"),
         (0.97, 0.99, "at least 1.00 %"),
+        (None, 0.99, ""),
+        (1.01, None, ""),
+        (None, None, ""),
     ],
 )
-def test_an_interval_that_leaves_1_is_commented(low: float, high: float, said: str) -> None:
-    """Two equals that differ beyond chance: what is read here is off by so much."""
-    noise = replace(QUIET, ratio=Interval(value=(low + high) / 2, low=low, high=high))
+def test_an_interval_that_leaves_1_is_commented(low: float | None, high: float | None, said: str) -> None:
+    """Two equals that differ beyond chance: what is read here is off by so much; without limits nothing is said."""
+    noise = replace(QUIET, ratio=Interval(value=high or low or 1.0, low=low, high=high))
     lines = text(replace(GOOD, noise=noise))
     assert ("1 lies outside" in lines) == bool(said)
     assert said in lines

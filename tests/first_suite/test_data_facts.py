@@ -17,6 +17,7 @@ from qbench.first_suite.data_facts import (
     _describe_documents,
     _describe_saved,
     _describe_texts,
+    _find_tokenizer,
     _pick_splits,
     _read_columns,
     _token_options,
@@ -68,7 +69,7 @@ def test_images_have_the_size_that_the_model_tells(
     """Of its input that has the form of images; where it tells none, that is said, and pixels are ImageNet's."""
     facts = describe_data(photos, model(*inputs), Path())
     assert facts.options["size"] == size
-    assert facts.options["mean"] == [0.485, 0.456, 0.406]
+    assert (facts.options["mean"], facts.options["std"]) == ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     assert facts.notes == (*([note] if note else []), IMAGENET)
 
 
@@ -164,6 +165,13 @@ def test_arrays_become_what_the_model_takes(
     assert facts.samples == 20
 
 
+def test_one_example_tells_what_arrays_hold(place: Path) -> None:
+    """Of a split that has no more; the first array tells whether they are bytes."""
+    arrays = {"train_inputs": np.ones((1, 3), np.uint8), "test_inputs": np.zeros((9, 3), np.uint8)}
+    facts = describe_data(save_arrays(place / "d.npz", **arrays), model(), Path())
+    assert (facts.options, facts.samples) == ({"scale": "1/255"}, 1)
+
+
 def test_no_more_examples_calibrate_than_are_wanted(place: Path) -> None:
     """Of many 256."""
     arrays = {"train_inputs": np.arange(900, dtype=np.float32).reshape(300, 3), "test_inputs": np.ones((9, 3))}
@@ -210,11 +218,16 @@ def test_a_tokenizers_arrays_are_known_by_the_names_of_the_inputs() -> None:
 def test_boxes_judge_where_the_outputs_are_read_as_boxes(place: Path) -> None:
     """Of an output of another layout nobody knows where they are: it is held against fp32, and the suite says so."""
     save_boxes(place / "data")
-    known, unknown = (
+    known, decoded, unknown = (
         describe_data("data", replace(model(take(None, 3, 16, 16)), output_sizes=sizes), Path())
-        for sizes in ((None, 10, 6), (None, 11))
+        for sizes in ((None, 10, 6), (None, 6, 300), (None, 11))
     )
-    assert (known.labelled, known.metric, known.against_fp32) == (True, "map", None)
+    for facts, postprocess in ((known, None), (decoded, "my_net_v2_boxes.py:decode")):
+        assert (facts.labelled, facts.metric, facts.against_fp32) == (True, "map", None)
+        assert facts.postprocess == postprocess
+    assert decoded.code is not None
+    assert decoded.code[0] == "my_net_v2_boxes.py"
+    assert len(decoded.notes) == len(known.notes) == 2
     assert not unknown.labelled
     assert unknown.against_fp32 is not None
     assert "metric: map" in unknown.against_fp32
@@ -321,6 +334,17 @@ def test_of_several_columns_of_text_the_one_that_is_called_so_is_taken(
     assert given == [options]
 
 
+@pytest.mark.parametrize("name", ["dataset_info.json", "dataset_dict.json", "state.json"])
+def test_a_saved_data_set_is_known_by_its_files(
+    place: Path, photos: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Any of them, whatever else lies there; a folder without is one of images."""
+    monkeypatch.setattr("qbench.first_suite.data_facts._describe_saved", lambda *_: DataFacts(loader="saved"))
+    assert describe_data(photos, model(), Path()).loader == "image-folder"
+    (place / "photos" / name).write_text("{}")
+    assert describe_data(photos, model(), Path()).loader == "saved"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"features": []}', '{"features": {"a": 1}}'])
 def test_what_a_saved_data_set_does_not_tell_is_left_to_its_library(tmp_path: Path, text: str) -> None:
     """Which says what is wrong with it; a file that is not there tells nothing either."""
@@ -341,3 +365,23 @@ def test_classes_that_are_not_written_yet_are_those_that_will_be(
     facts.open(tmp_path)
     assert given[0].get("classes") == opened
     assert facts.options == options
+
+
+def test_a_tokenizer_lies_beside_the_texts_with_the_suite_or_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside them first; in the folder itself where they are one, but a file holds none."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    texts, suite = tmp_path / "texts", tmp_path / "other"
+    for place in (texts, suite, tmp_path):
+        (place / "tokenizer.json").write_text("{}")
+        assert _find_tokenizer(texts, suite) == place / "tokenizer.json"
+    (tmp_path / "tokenizer.json").unlink()
+    (suite / "tokenizer.json").unlink()
+    (texts / "a.csv").write_text("")
+    assert _find_tokenizer(texts / "a.csv", suite) == texts / "tokenizer.json"
+    (texts / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match="texts need the model's tokenizer"):
+        _find_tokenizer(texts / "a.csv", suite)

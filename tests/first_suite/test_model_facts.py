@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import onnx
 import pytest
 import torch
 from user_layouts import save_model, save_traced
 
 from qbench.errors import UsageError
+from qbench.first_suite import model_facts
 from qbench.first_suite.model_facts import (
     InputFacts,
     ModelFacts,
@@ -133,3 +136,32 @@ def test_a_function_a_built_in_and_a_traced_network(tmp_path: Path, monkeypatch:
     assert function.int8_modes == built_in.int8_modes == ("dynamic", "static")
     traced = describe_model(save_traced(tmp_path), tmp_path)
     assert (traced.source, traced.backends, traced.int8_modes) == ("{torchscript: traced.pt}", ("torch",), ())
+
+
+def test_weights_beside_a_file_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file declares stands in itself: that of a large one is told at once."""
+    from qbench.quant.artifacts import onnx_check
+
+    model = onnx.load(save_model(tmp_path))
+    onnx.save(model, str(tmp_path / "apart.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
+    monkeypatch.setattr(onnx_check, "_take_in", lambda *_: pytest.fail("its weights were read"))
+    assert describe_model(str(tmp_path / "apart.onnx"), tmp_path).outputs == 4
+
+
+def test_a_traced_network_that_is_int8_starts_no_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands beside its float model; weights are not looked at."""
+    from qbench.quant.artifacts import torchscript_archive
+
+    file = save_traced(tmp_path)
+    monkeypatch.setattr(torchscript_archive, "list_operators", lambda file: ("quantized::conv2d",))
+    with pytest.raises(UsageError, match=r"traced\.pt: it is int8 already; beside its float model it stands as"):
+        describe_model(file, tmp_path)
+
+
+def test_only_backends_that_are_installed_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that build from such a source, in their order."""
+    lacking = {"fbgemm": "no kernels", "onnxruntime": None, "openvino": None, "torch": None}
+    monkeypatch.setattr(model_facts.registry, "load", lambda kind, name: SimpleNamespace(missing=lambda: lacking[name]))
+    assert describe_model("digits-cnn", tmp_path).backends == ("torch", "onnxruntime", "openvino")
+    lacking["openvino"] = "openvino is not installed"
+    assert describe_model(save_model(tmp_path), tmp_path).backends == ("onnxruntime",)

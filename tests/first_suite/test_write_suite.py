@@ -233,9 +233,18 @@ def test_what_nothing_tells_is_asked(place):
         write_first_suite("model.onnx", "photos", Path("few.yaml"), ask=lambda question, default: "few")
 
 
-@pytest.mark.parametrize(("options", "count"), [((), 3), (("--yes",), 0), (("--data", "photos"), 2)])
-def test_only_a_terminal_is_asked(options, count, place, monkeypatch):
-    """And it is not with --yes."""
+@pytest.mark.parametrize(
+    ("options", "terminals", "count"),
+    [
+        ((), ("stdin", "stdout"), 3),
+        (("--yes",), ("stdin", "stdout"), 0),
+        (("--data", "photos"), ("stdin", "stdout"), 2),
+        ((), ("stdin",), 0),
+        ((), ("stdout",), 0),
+    ],
+)
+def test_only_a_terminal_is_asked(options, terminals, count, place, monkeypatch):
+    """One that is read and one that is written; and it is not with --yes."""
     save_model(place)
     save_images(place / "photos")
     asked = []
@@ -245,8 +254,8 @@ def test_only_a_terminal_is_asked(options, count, place, monkeypatch):
         return answer(question, default)
 
     monkeypatch.setattr(typer, "prompt", prompt)
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(getattr(sys, name), "isatty", lambda name=name: name in terminals, raising=False)
     monkeypatch.setattr(sys, "argv", ["qbench", "init", "model.onnx", *options])
     with pytest.raises(SystemExit) as ended:
         main.main()
@@ -333,3 +342,10 @@ def test_a_saved_data_set_is_read_by_its_columns(table, split, place, monkeypatc
         assert data.dataset.startswith("{huggingface: saved, text: sentence, tokenizer: tokenizer.json")
     else:
         assert options == {}
+
+
+def test_what_is_wrong_in_what_was_written_is_said_at_once(place):
+    """As of any suite that is read: a function that cannot be called so."""
+    (place / "data.py").write_text("def load(split): ...")
+    with pytest.raises(UsageError, match=r"first\.yaml:\d+:\d+: data"):
+        write_first_suite(save_model(place), "data.py:no name", Path("first.yaml"))

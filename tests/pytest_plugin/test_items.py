@@ -454,3 +454,26 @@ def test_what_could_not_be_judged_fails_as_what_is_too_slow(effect):
     """A gate that holds for a person is no pass."""
     with pytest.raises(pytest.fail.Exception, match="^a\\nb$"):
         items.settle([ItemVerdict(case="c", effect=effect, text="a\nb")], SimpleNamespace(user_properties=[]))
+
+
+@pytest.mark.parametrize("is_distributed", [False, True])
+@pytest.mark.parametrize("group", [None, "net t1 b1"])
+@pytest.mark.parametrize("fixtures", [("request",), ("request", "benchmark")])
+def test_an_item_bears_what_its_plugins_read(monkeypatch, is_distributed, group, fixtures):
+    """Of xdist the suite that it belongs to, so that one worker takes all of it; of pytest-benchmark the group and the
+    timer, where it is timed."""
+    markers = []
+    item = SimpleNamespace(add_marker=markers.append, fixturenames=fixtures)
+    monkeypatch.setattr(items.CaseItem, "from_parent", lambda parent, name, callobj: item)
+    plugins = SimpleNamespace(hasplugin=lambda name: is_distributed and name == "xdist")
+    file = SimpleNamespace(
+        path=Path("s.yaml"), suite=SimpleNamespace(place=lambda key: f"s.yaml:{len(key)}"),
+        config=SimpleNamespace(pluginmanager=plugins),
+    )  # fmt: skip
+    made = items.SuiteFile._make_item(file, "c", lambda request: None, group)
+    assert (made, made.line, markers[0]) == (item, len("matrix"), "qbench")
+    marked = {mark.name: mark for mark in markers[1:]}
+    is_timed = group is not None and "benchmark" in fixtures
+    assert sorted(marked) == ["benchmark"] * is_timed + ["xdist_group"] * is_distributed
+    assert not is_distributed or marked["xdist_group"].args == ("qbench:s.yaml",)
+    assert not is_timed or marked["benchmark"].kwargs["group"] == group
