@@ -26,7 +26,7 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo, StoredRun, read_run
 from qbench.report import flips as report_flips
 from qbench.report.build import build_report, judge
-from qbench.report.flips import MOST_CLASSES, CaseFlips, classes_told, of_run
+from qbench.report.flips import CaseFlips, classes_told, of_run
 from qbench.stats import multiple_testing
 
 
@@ -299,11 +299,11 @@ def classes_of(*p_values: float) -> CaseFlips:
 
 def test_ten_classes_of_a_case_are_listed() -> None:
     """The surest first, then how many more there are."""
-    rising = [flips.CLASS_ERROR * 0.01 * (20 - n) for n in range(MOST_CLASSES + 1)]
+    rising = [flips.CLASS_ERROR * 0.01 * (20 - n) for n in range(11)]
     rows = report_flips.classes_table([classes_of(*rising)]).rows
-    assert [row[1] for row in rows] == [*map(str, range(MOST_CLASSES, 0, -1)), "1 more in classes.csv"]
+    assert [row[1] for row in rows] == [*map(str, range(10, 0, -1)), "1 more in classes.csv"]
     rows = report_flips.classes_table([classes_of(*rising[1:])]).rows
-    assert len(rows) == MOST_CLASSES
+    assert len(rows) == 10
     assert "more" not in rows[-1][1]
 
 
