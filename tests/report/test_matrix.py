@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_records import info, judged, setting
+from made_records import fp32, info, judged, setting
 
 from qbench.decide.decision import decide
 from qbench.decide.judged import Judged
@@ -60,3 +60,13 @@ def test_a_square_names_what_is_shipped_or_the_answer() -> None:
     assert fast is not None
     assert kept is not None
     assert (fast.name, kept.name, kept.verdict) == ("static · onnxruntime", "keep fp32", "keep fp32")
+
+
+def test_a_setting_without_a_pick_has_its_answer_and_no_ratio() -> None:
+    """As where nothing but fp32 was measured."""
+    records = [record for number in range(6) for record in setting(f"net{number}", 1)]
+    shown = drawn(judged(*records, fp32("bare/fp32/onnxruntime/t1/b1")))
+    assert shown is not None
+    (square,) = dict(shown.rows)["bare"]
+    assert square is not None
+    assert (square.name, square.ratio) == (square.verdict, "")
