@@ -15,6 +15,7 @@ from qbench.report.plots.labels import (
     Placed,
     _cross,
     _find_crowds,
+    _holds,
     _line_meets,
     _Taken,
     meet,
@@ -213,3 +214,15 @@ def test_a_column_stands_fourteen_points_off_with_a_line_for_each_label() -> Non
         assert [(each.box, each.leader) for each in placed if each is not None] == [
             ((start, bottom, start + 40.0, bottom + 12.0), (end, bottom + 6.0)) for bottom in (111.25, 96.75, 82.25)
         ]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "inside"),
+    [
+        *((x, y, True) for x, y in ((10.0, 40.0), (20.0, 60.0), (15.0, 50.0))),
+        *((x, y, False) for x, y in ((9.0, 50.0), (21.0, 50.0), (15.0, 39.0), (15.0, 61.0))),
+    ],
+)
+def test_a_box_holds_what_lies_within_its_sides(x: float, y: float, inside: bool) -> None:
+    """Up to them."""
+    assert _holds((10.0, 40.0, 20.0, 60.0), x, y) is inside

@@ -15,6 +15,7 @@ from qbench.report.plots.trade_off_points import (
     _count_accurate,
     _explain_shades,
     choose_points,
+    conclude_trade_off,
     find_front,
     list_points,
 )
@@ -174,3 +175,13 @@ def test_six_settings_have_their_picture() -> None:
     single = frame[frame["case.setting"] == "s1"]
     (alone,) = list_drawings(single, read_cases(single))
     assert (alone.heading, alone.more, alone.unnamed) == ("Time against accuracy", 0, 0)
+
+
+@pytest.mark.parametrize(("times", "margin", "counted"), [(0.5, 3.0, True), (0.5, None, False), (1.5, 3.0, False)])
+def test_those_that_keep_a_limit_are_counted_among_the_faster_ones(
+    times: float, margin: float | None, counted: bool
+) -> None:
+    """Where there are some, and a limit."""
+    columns = {"over_best_fp32.value": [1.0, times, 1.5], "accuracy.margin": margin, "accuracy.verdict": "PASS"}
+    caption = conclude_trade_off(points(**columns))
+    assert (" keeps the accuracy limit" in caption) is counted
