@@ -96,5 +96,5 @@ def suite_changes(old: RunInfo, new: RunInfo) -> tuple[str, ...]:
         [*info.suite.text.splitlines(), *(f"--set {override}" for override in info.suite.overrides)]
         for info in (old, new)
     )
-    lines = difflib.unified_diff(before, after, lineterm="", n=CONTEXT)
-    return tuple(line for line in lines if not line.startswith(("---", "+++")))
+    _files, _times, *lines = [*difflib.unified_diff(before, after, lineterm="", n=CONTEXT)] or ("", "")
+    return tuple(lines)

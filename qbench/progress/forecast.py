@@ -22,10 +22,7 @@ class Forecast:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._expected: dict[str, float] | None = None
-        self._stage = ""
-        self._began = 0.0
-        self._share = 0.0
-        self._reached = False
+        self.begin("")
 
     def expect(self, seconds: Mapping[str, float]) -> None:
         """What the stages will take, as far as that is known."""
@@ -79,7 +76,7 @@ def say_coarsely(seconds: float) -> str:
         return "about half a minute"
     minutes = round(seconds / 60)
     if minutes < 10:
-        return f"about {max(1, minutes)} min"
+        return f"about {minutes} min"
     if minutes < 58:
         return f"about {5 * round(minutes / 5)} min"
-    return f"about {max(2, round(minutes / 30)) / 2:g} h"
+    return f"about {round(minutes / 30) / 2:g} h"

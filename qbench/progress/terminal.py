@@ -27,13 +27,13 @@ def plain_output() -> Iterator[None]:
 
 # What the runners of GitHub, Azure and TeamCity take for a command to themselves where it begins a line, after any
 # space, and what they take for one anywhere in it.
-_BEGINS_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_BEGINS_COMMAND = re.compile(r"^([^\S\n]*:):", re.MULTILINE)  # the first colon may be written already
 _COMMAND = re.compile(r"#(?=#\w*\[)")
 
 
 class PlainStream:
     """A text stream in which a control character arrives as ``\\u001b``: visible, and in JSON the same string. So does
-    the first sign of what a log of CI would obey, such as ``::error::``.
+    a sign of what a log of CI would obey, such as ``::error::``.
 
     Everything that a command prints goes through it, so a label, a file's name or an error of some library can command
     neither the terminal nor a runner. ``stream`` is the one behind it, for what does so on purpose (a progress bar).

@@ -42,7 +42,7 @@ def _is_changed(folder: Path) -> bool | None:
     """Whether tracked files differ; None where git does not tell, or where only such do that it reads filtered."""
     try:
         files = [line[3:] for line in ask_git(folder, *_LOOK, seconds=_SECONDS).split(b"\0") if line]
-        filtered = find_filtered(folder, files, seconds=_SECONDS) if files else set()
+        filtered = find_filtered(folder, files, seconds=_SECONDS)
     except GitFailed:
         return None
     return None if files and filtered.issuperset(files) else bool(files)

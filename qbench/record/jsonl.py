@@ -91,11 +91,8 @@ def _records(file: Path, text: str, advice: str | None = None) -> Iterator[tuple
 def append(path: Path, record: Record) -> None:
     """Adds one record to a file and forces it to disk, mending a torn last line first."""
     with path.open("ab+") as file:
-        file.seek(0, os.SEEK_END)
-        if file.tell():
-            file.seek(0)
-            whole = file.read()
-            file.truncate(whole.rfind(b"\n") + 1)
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
         file.write(to_line(record).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -78,7 +78,7 @@ def point_latest_at(folder: Path, *, quick: bool) -> None:
         return
     points = _is_pointer(text)
     try:
-        if os.path.lexists(link) and not (link.is_symlink() and _NAME.fullmatch(str(link.readlink()))):
+        if os.path.lexists(link) and not _NAME.fullmatch(str(link.readlink())):
             raise FileExistsError(link)
         with atomic.replace_file(link) as part:
             part.symlink_to(folder.name)

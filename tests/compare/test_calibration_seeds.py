@@ -118,6 +118,12 @@ def test_predictions_that_are_not_stored_are_not_asked_for() -> None:
     assert spread.test is not None
     assert calibration_seeds.find_warning(CASE, None, spread, TOP1) is None
     assert calibration_seeds.find_warning(CASE, spread.test, bare, TOP1) is None
+    passed = of(drawn(0.97))
+    assert passed is not None
+    assert passed.test is not None
+    assert (passed.test.outcome, spread.test.outcome) == ("PASS", "FAIL")
+    assert calibration_seeds.find_warning(CASE, passed.test, bare, TOP1) is None
+    assert calibration_seeds.find_warning(CASE, spread.test, spread, TOP1) is None
 
 
 @pytest.mark.parametrize(("values", "warned"), [((0.972, 0.969), False), ((0.962,), True), ((0.941,), True)])

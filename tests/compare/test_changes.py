@@ -135,3 +135,12 @@ def test_limits_that_leave_out_no_change_and_show_none_are_explained() -> None:
     first, *rest = find_changes(compare.compare(base, [slower, *base[1:]]), TOP1)
     assert first.verdict == "no change shown: one of 40 tests, so it may be chance"
     assert {change.verdict for change in rest} == {"no change shown"}
+
+
+def test_the_error_itself_is_shown_and_shared() -> None:
+    """A p-value of 5 % among two tests is one that chance may explain; half of it still shows the change."""
+    (delta,) = compare.compare([int8(speedup=None)], [int8(speedup=None, accuracy=accuracy(harmful=20))])
+    of_two = find_changes([replace(delta, accuracy_p=FAMILY_ERROR), replace(delta, accuracy_p=1.0)], TOP1)[0]
+    assert of_two.verdict == "no change shown: one of 2 tests, so it may be chance"
+    shown = find_changes([replace(delta, accuracy_p=FAMILY_ERROR / 2), replace(delta, accuracy_p=1.0)], TOP1)[0]
+    assert (shown.words, shown.why) == (("less accurate",), None)

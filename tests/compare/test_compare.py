@@ -283,3 +283,23 @@ def test_all_that_limits_a_comparison_of_times_is_noted() -> None:
     few = accuracy(n=500, right=485)
     notes = only([int8(speedup=plain)], [int8(speedup=plain, accuracy=few)]).notes
     assert [note[:12] for note in notes] == ["measured in ", "protocol seq", "scored on 10"]
+
+
+def test_the_limits_of_a_slowdown_are_those_of_both_sides_together() -> None:
+    """In quadrature on a logarithmic scale, each end from the ends that make it more extreme."""
+    base, contender = speedup(4.0, low=3.8, high=4.4), speedup(2.0, low=1.9, high=2.3)
+    ratio = compare.slowdown(base, contender)
+    assert ratio.value == pytest.approx(2.0)
+    assert ratio.low == pytest.approx(2 * math.exp(-math.hypot(math.log(4 / 3.8), math.log(2.3 / 2))))
+    assert ratio.high == pytest.approx(2 * math.exp(math.hypot(math.log(4.4 / 4), math.log(2 / 1.9))))
+
+
+def test_what_is_known_of_one_side_alone_is_not_compared() -> None:
+    """Neither latency nor accuracy; the rest is."""
+    bare = int8(speedup=None, accuracy=None)
+    for base, contender in ((int8(), bare), (bare, int8()), (bare, bare)):
+        delta = only([base], [contender])
+        assert (delta.slowdown, delta.accuracy, delta.invalid, delta.notes) == (None, None, None, ())
+        assert delta.size_ratio == 1.0
+    (note,) = only([int8(speedup=speedup(processes=1))], [int8()]).notes
+    assert note == "measured in one process only on 1 of 2 sides, so its interval is widened by 2 % for each"

@@ -8,6 +8,7 @@ from made_records import CASE, fp32, info, int8, latency
 
 from qbench.compare.environment import differences, is_same_run, suite_changes
 from qbench.record.commit import Commit
+from qbench.record.schema import Memory
 from qbench.record.stored_run import QuickInfo, SuiteInfo
 
 
@@ -54,12 +55,21 @@ def test_a_suite_is_compared_line_by_line() -> None:
     text = "".join(f"line{number}\n" for number in range(20))
     old = replace(info(), suite=SuiteInfo(name="demo", text=text))
     new = replace(info(), suite=SuiteInfo(name="demo", text=text.replace("line9\n", "changed\n"), overrides=("a=1",)))
-    lines = suite_changes(old, new)
+    around = [" line7", " line8"], [" line10", " line11"]
+    added = (" line18", " line19", "+--set a=1")
     assert suite_changes(old, old) == ()
-    assert "-line9" in lines
-    assert "+changed" in lines
-    assert "+--set a=1" in lines
-    assert " line1" not in lines
+    assert suite_changes(old, new) == (
+        *("@@ -8,5 +8,5 @@", *around[0], "-line9", "+changed", *around[1]), *("@@ -19,2 +19,3 @@", *added)
+    )  # fmt: skip
+
+
+def test_what_a_suite_no_longer_says_is_told_whatever_it_begins_with() -> None:
+    """An override begins with two hyphens, and a line of YAML may."""
+    old, new = (
+        replace(info(), suite=SuiteInfo(name="demo", text=f"{line}\n", overrides=overrides))
+        for line, overrides in (("-- a", ("a=1",)), ("++ b", ()))
+    )
+    assert suite_changes(old, new)[1:] == ("--- a", "---set a=1", "+++ b")
 
 
 def test_a_run_is_known_as_itself() -> None:
@@ -81,6 +91,16 @@ def test_a_run_is_known_as_itself() -> None:
     shares = [replace(facts, coverage=replace(facts.coverage, macs_int8=share)) for share in (0.0, None)]
     assert not is_same_run(info(), info(), *([int8(artifact=artifact)] for artifact in shares))
     assert not is_same_run(info(), info(environment={"cpu": "CPU B"}), own, own)
+    without = [replace(int8(), accuracy=None, artifact=None, speedup=None, latency=None)]
+    assert is_same_run(info(), info(), without, without)
+    assert not is_same_run(info(), info(), without, [replace(without[0], accuracy=int8().accuracy)])
+    used = [
+        [replace(without[0], memory=Memory(loaded_rss_bytes=10**6, peak_rss_bytes=peak))] for peak in (10**6, 2 * 10**6)
+    ]
+    assert not is_same_run(info(), info(), *used)
+    assert not is_same_run(info(), info(), without, used[0])
+    names = [[replace(int8(), artifact=replace(facts, size_bytes=size))] for size in (1_000_000, 1_000_001)]
+    assert not is_same_run(info(), info(), *names)
     bf16 = "net/bf16/openvino/t1/b1"
     for case in (CASE, bf16):
         sides = [[int8(case, coverage=share)] for share in (0.98, 0.9801)]

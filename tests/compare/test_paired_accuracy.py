@@ -148,3 +148,9 @@ def test_a_case_without_accuracy_is_left_alone() -> None:
         raise AssertionError("read")
 
     assert pair_accuracy(compare.compare([record], [record]), read, read)[0].accuracy is None
+
+
+def test_one_shared_example_is_a_pair() -> None:
+    """It shows little, and no score of others."""
+    delta = only(scores([1.0]), scores([1.0]))
+    assert (delta.paired, delta.accuracy_p) == (1, 1.0)

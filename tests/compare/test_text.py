@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from qbench.compare.compare import Delta
-from qbench.compare.text import as_json, count_examples, p_value, unpaired
+from qbench.compare.text import as_json, count_examples, flips, p_value, unpaired, would_decide
+from qbench.record.schema import Flips
 from qbench.stats.interval_type import Interval
+from qbench.stats.noninferiority import assess_counts
 
 
 def test_json_holds_every_delta_raw_and_null_where_nothing_is_known() -> None:
@@ -83,3 +85,26 @@ def test_two_suites_are_not_compared() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 3
     assert "compare two runs of one suite" in done.stderr
+
+
+def test_json_is_a_key_a_line_and_ends_its_last_line() -> None:
+    """So that versions of it are compared line by line."""
+    text = as_json("old", "new", [], incomparable=None)
+    assert text.startswith('{\n "schema": 1,\n "base": "old",\n')
+    assert text.endswith(' "deltas": []\n}\n')
+
+
+def test_a_decided_test_needs_no_more_examples() -> None:
+    """One that is not says how many, where that is known."""
+    undecided = assess_counts(0, 6, 1000, 0.01)
+    assert would_decide(undecided, 1000) == count_examples(undecided.examples, 1000)
+    assert str(would_decide(undecided, 1000)).startswith("about ")
+    assert would_decide(replace(undecided, examples=100_001), 1000) == "many more examples"
+    assert would_decide(replace(undecided, examples=100_000), 1000) == "about 100,000 examples"
+    assert would_decide(assess_counts(0, 0, 1000, 0.01), 1000) is None
+
+
+def test_flips_are_told_in_both_directions_with_their_p_value() -> None:
+    """Right to wrong first."""
+    assert flips(Flips(harmful=13, beneficial=2)) == "13 / 2, mid-p = 0.004"
+    assert flips(Flips(harmful=0, beneficial=1)) == "0 / 1, mid-p = 0.50"

@@ -26,7 +26,7 @@ from qbench.record.schema import Record
 from qbench.record.stored_run import MetricInfo, StoredRun, read_run
 from qbench.report import flips as report_flips
 from qbench.report.build import build_report, judge
-from qbench.report.flips import MOST_CLASSES, CaseFlips, classes_told, of_run
+from qbench.report.flips import CaseFlips, classes_told, of_run
 from qbench.stats import multiple_testing
 
 
@@ -299,11 +299,12 @@ def classes_of(*p_values: float) -> CaseFlips:
 
 def test_ten_classes_of_a_case_are_listed() -> None:
     """The surest first, then how many more there are."""
-    rising = [flips.CLASS_ERROR * 0.01 * (20 - n) for n in range(MOST_CLASSES + 1)]
+    rising = [flips.CLASS_ERROR * 0.01 * (20 - n) for n in range(11)]
     rows = report_flips.classes_table([classes_of(*rising)]).rows
-    assert [row[1] for row in rows] == [*map(str, range(MOST_CLASSES, 0, -1)), "1 more in classes.csv"]
+    assert [row[1] for row in rows] == [*map(str, range(10, 0, -1)), "1 more in classes.csv"]
+    assert {len(row) for row in rows} == {len(report_flips.classes_table([]).columns)}
     rows = report_flips.classes_table([classes_of(*rising[1:])]).rows
-    assert len(rows) == MOST_CLASSES
+    assert len(rows) == 10
     assert "more" not in rows[-1][1]
 
 
@@ -312,3 +313,10 @@ def test_the_nearest_class_is_named_where_one_is_near() -> None:
     assert classes_told([classes_of(1.0, 1.0)]).endswith("No class changed by more than chance.")
     assert "nearest to it is class 1 of net/static/a/t1/b1" in classes_told([classes_of(1.0, 0.5)])
     assert report_flips.without([case_of(f"n{number}") for number in range(5)]).endswith("net/static/n4/t1/b1.")
+
+
+def test_how_sure_fp32_was_has_six_decimals_in_its_file() -> None:
+    """More say nothing, and a file has the same bytes on other machines."""
+    flip = replace(case_of("a", "harmful").flips[0], sure=0.123456789)
+    (row,) = report_flips.flips_frame([replace(case_of("a"), flips=(flip,))]).to_numpy().tolist()
+    assert row[-1] == 0.123457

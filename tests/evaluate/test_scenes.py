@@ -238,7 +238,7 @@ def test_a_picture_of_more_than_200_kb_is_left_out_and_the_rest_up_to_the_room_t
     for room, count in ((220_000, 3), (219_999, 2), (10_000, 1), (9_999, 0)):
         monkeypatch.setattr(scene_gallery, "MOST_BYTES", room)
         assert len(scene_gallery.list_scenes(read_run(folder))) == count
-    monkeypatch.setattr(scene_gallery, "MOST_BYTES", 10**6)
+    monkeypatch.undo()
     for most in (1, 2, 3):
         monkeypatch.setattr(scene_gallery, "MOST_PICTURES", most)
         assert len(scene_gallery.list_scenes(read_run(folder))) == most
@@ -271,3 +271,23 @@ def test_features_have_no_pictures(tmp_path: Path) -> None:
         == 0
     )
     assert not (folder / scenes.FOLDER).exists()
+
+
+def test_a_page_has_room_for_48_pictures_of_a_megabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest change of each variant first, then the second of each."""
+
+    def give(sizes: list[int]) -> list[str]:
+        def read(run: object, predictions: str, by_file: object) -> list[tuple[float, int, scene_gallery.ScenePicture]]:
+            return [
+                (place, size, scene_gallery.ScenePicture(id=f"{predictions}{place}", source="", variant="", change=""))
+                for place, size in enumerate(sizes)
+            ]
+
+        monkeypatch.setattr(scene_gallery, "_read_pictures", read)
+        return [picture.id for picture in scene_gallery.list_scenes(None)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scene_gallery, "list_int8_predictions", lambda run: ["a", "b"])
+    assert give([1, 1]) == ["a1", "b1", "a0", "b0"]
+    assert len(give([1] * 25)) == 48
+    assert len(give([100_000] * 5)) == 10
+    assert len(give([100_000] * 4 + [100_001])) == 9

@@ -132,6 +132,9 @@ def test_the_loss_is_held_against_the_margin(run_of, wrong, outcome):
     assert answer.outputs.other_class == tuple(str(i % 10) for i in range(wrong))  # the ids of the fixture
     assert answer.against_native is not None
     assert answer.against_native.outcome == outcome
+    assert (answer.margin, answer.value, answer.p50_seconds) == (2.0, 388 / 400, 0.001)
+    assert (answer.against_fp32, artifact.sha256, artifact.target) == (artifact.hosts[0].against_fp32, "0" * 64, None)
+    assert answer.against_fp32 is not None
 
 
 @pytest.mark.parametrize(
@@ -254,6 +257,7 @@ def test_a_loss_is_held_against_the_margin_in_the_metrics_own_direction(metric, 
     verdict = judge_change(new, old, metric, margin)
     assert verdict.outcome == outcome
     assert verdict.delta.value == pytest.approx(-0.02 * right * metric.sign)
+    assert verdict.method == ("score" if right == 1.0 else "weighted mean")
 
 
 def place(run, record, **arrays):
@@ -300,6 +304,65 @@ def test_outputs_that_are_kept_of_a_few_are_compared_as_far_as_both_go(run_of):
     assert (change.n, change.differing) == (3, 0)
     place(run, theirs, labels=np.zeros(4))
     assert compare_outputs(run, ours, theirs) is None
+    assert compare_outputs(run, theirs, ours) is None
+
+
+@pytest.mark.parametrize("positions", [None, [1, 2]])
+def test_an_output_that_one_side_lacks_is_left_out(run_of, positions):
+    """What both have is compared; answers beside outputs of all examples add nothing to these."""
+    run = run_of(right_answers(), right_answers())
+    ours, theirs = of_case(run, f"{STATIC}/avx2"), of_case(run, STATIC)
+    rows = np.eye(4, 6)
+    kept = rows if positions is None else rows[positions]
+    more = {} if positions is None else {"positions": np.array(positions)}
+    place(run, ours, **{"outputs": kept, "outputs.1": np.ones((len(kept), 2))}, **more)
+    place(run, theirs, outputs=rows)
+    native = replace(theirs, accuracy=None)
+    change = compare_outputs(run, ours, native)
+    assert change is not None
+    assert (change.n, change.differing) == (len(kept), 0)
+    place(run, ours, outputs=kept + 0.5, answers=np.zeros((len(kept), 1)), **more)
+    place(run, theirs, outputs=rows, answers=np.zeros((4, 1)))
+    change = compare_outputs(run, ours, native)
+    assert change is not None
+    assert (change.n, change.differing) == (len(kept), len(kept))
+    place(run, ours, outputs=rows[:0], positions=np.array([], dtype=int))
+    assert compare_outputs(run, ours, native) is None
+
+
+def test_outputs_of_two_runs_are_those_of_each(run_of, tmp_path):
+    """A case has the same name in both."""
+    run = run_of(right_answers(), right_answers())
+    record = of_case(run, STATIC)
+    other = run_folder(tmp_path / "other", list(run.records))
+    (other / "predictions").mkdir()
+    np.savez(other / str(record.predictions), outputs=right_answers() * 0.5)
+    change = compare_outputs(run, record, replace(record, accuracy=None), read_run(other))
+    assert change is not None
+    assert (change.differing, change.largest) == (N, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({"ids": np.array(["x", "y"]), "positions": np.array([3, 5])}, ("x", "y")),
+        ({"positions": np.array([3, 5])}, ("3", "5")),
+        ({}, ("0", "1")),
+        ({"ids": np.array(["x"])}, ("x", "1")),
+    ],
+)
+def test_examples_of_another_class_have_their_ids_or_else_their_places(run_of, stored, told):
+    """Those among all examples, where a host answered some of them."""
+    run = run_of(right_answers(), right_answers())
+    ours, theirs = of_case(run, f"{STATIC}/avx2"), of_case(run, STATIC)
+    place(run, theirs, outputs=np.eye(8))
+    rows = np.eye(8)[stored.get("positions", [0, 1])]
+    place(run, ours, outputs=np.roll(rows, 1, axis=1), **stored)
+    if "positions" not in stored:
+        place(run, theirs, outputs=np.eye(8)[:2])
+    change = compare_outputs(run, ours, theirs)
+    assert change is not None
+    assert (change.agreement, change.other_class) == (0.0, told)
 
 
 def test_an_emulated_host_tells_which_others_give_its_bits(run_of):
@@ -328,6 +391,9 @@ def test_an_emulated_host_tells_which_others_give_its_bits(run_of):
     assert by_host["qemu:max"].outputs.differing == 2
     np.savez(run.folder / "predictions/4.npz", outputs=answers[[3, 5]], positions=np.array([3, 5]))
     (artifact,) = compare(replace(run, records=[*run.records, emulated]))
+    assert artifact.hosts[2].same_as == ()
+    unstored = replace(avx2, case=read_case_id(f"{STATIC}/avx512"), predictions=None)
+    (artifact,) = compare(replace(run, records=[*run.records, emulated, unstored]))
     assert artifact.hosts[2].same_as == ()
 
 

@@ -9,22 +9,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from made_records import fp32, int8
+from made_records import fp32, info, int8
 
 from qbench import suite
 from qbench.cache.store import open_cache
 from qbench.data import request_of
 from qbench.data_preparation import prepare_data
-from qbench.errors import UsageError
+from qbench.errors import CaseError, UsageError
 from qbench.gating.baseline import artifact_file, write_baseline
 from qbench.gating.baseline import locate_artifacts as keep_artifacts
+from qbench.hosts.base import KernelView
 from qbench.machine.peak import Peak
+from qbench.portability import here
 from qbench.portability.compare_hosts import compare_hosts
 from qbench.portability.here import GONE, _list_artifacts, _require_same_examples, answer_here
 from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
-from qbench.record.schema import read_case_id
-from qbench.record.stored_run import read_run
+from qbench.record.schema import HostFacts, read_case_id
+from qbench.record.stored_run import StoredRun, read_run
 from qbench.report.build import judge
 from qbench.running import run
 
@@ -167,3 +169,53 @@ def test_an_artifact_answers_once_and_a_dynamic_one_by_the_batch():
     assert [record.case.id for record in listed] == [cases[0], cases[2], cases[4]]
     of_other_bytes = replace(records[1], artifact=replace(records[1].artifact, sha256="f" * 64))
     assert _list_artifacts(SimpleNamespace(records=[records[0], of_other_bytes])) == [records[0], of_other_bytes]
+
+
+def test_each_artifact_is_asked_once_and_each_backend_told_once(monkeypatch, tmp_path):
+    """Anew, in batches of its record's, in a folder that does not stay; the figures of the other machine are none of
+    this one's, and a failure keeps no other from its answers."""
+    cases = ["net/static/onednn/t1/b8", "net/dynamic/onednn/t1/b1", "net/static/x86/t1/b1", "net/qat/x86/t1/b1"]
+    records = [int8(case) for case in cases]
+    asked, told, heard, folders = [], [], [], []
+
+    def read_kernels(backend, *, environment, limits):
+        told.append((backend, environment, limits))
+        if backend == "x86":
+            raise CaseError("no engine")
+        return KernelView(torch_isa="T", onednn_isa="O", mkl_isa="M", int8_sums="16 bits")
+
+    def predict_cached(artifact, data, batch_size, file, *, same_answers, root, limits, progress):
+        asked.append((artifact, batch_size, same_answers, root, limits))
+        folders.append(file.parent)
+        np.savez(file, outputs=np.full((2, 3), batch_size), labels=[0, 1], ids=["a", "b"])
+
+    monkeypatch.setattr(here, "read_kernels", read_kernels)
+    monkeypatch.setattr(here, "predict_cached", predict_cached)
+    monkeypatch.setattr(here, "read_kept", lambda file, record: (file, record.case.id))
+    monkeypatch.setattr(here.fingerprint, "cpu_model", lambda: "CPU C")
+    data = SimpleNamespace(evaluation_contents=lambda: None, evaluation_ids=lambda: ("a", "b"))
+    run = StoredRun(folder=tmp_path, info=info(), records=tuple(records))
+    monkeypatch.setattr(StoredRun, "predictions", lambda self, record: {"ids": np.array(["a", "b"])})
+    answered = answer_here(
+        run,
+        data,
+        lambda record: tmp_path / "file",
+        root=tmp_path,
+        limits=LIMITS,
+        progress=lambda *said: heard.append(said),
+    )
+    assert asked == [((tmp_path / "file", case), batch, False, tmp_path, LIMITS) for case, batch in
+                     zip(cases[:2], (8, 1), strict=True)]  # fmt: skip
+    assert told == [("onednn", {}, LIMITS), ("x86", {}, LIMITS), ("x86", {}, LIMITS)]
+    assert heard == [(f"{case} here", 0.0) for case in cases]
+    assert not any(folder.exists() for folder in folders)
+    added = answered.records[len(records) :]
+    assert [record.case.id for record in added] == [f"{case}/here" for case in cases]
+    assert [record.status for record in added] == ["ok", "ok", "failed", "failed"]
+    assert added[2].reason == "does not run here: no engine"
+    assert added[0].host == HostFacts(
+        kind="native", cpu="CPU C", torch_isa="T", onednn_isa="O", mkl_isa="M", int8_sums="16 bits"
+    )
+    assert {each.latency for each in added} == {each.speedup for each in added} == {None}
+    assert [answered.predictions(each).get("outputs") is not None for each in added] == [True, True, False, False]
+    assert answered.predictions(added[0])["outputs"].tolist() == [[8] * 3] * 2

@@ -108,6 +108,11 @@ LAYERS = tuple(SaturatingLayer(name=name, sums=1000, saturated=30) for name in (
     [
         ({"saturating": LAYERS[:1]}, "; sums saturate in 1 layer: a (3.00 % of its sums))"),
         (
+            {"saturating": LAYERS[:3], "counted_examples": 1000},
+            "; sums saturate in 3 layers: a (3.00 % of its sums), b (3.00 % of its sums), c (3.00 % of its sums), "
+            "counted on 1,000 examples)",
+        ),
+        (
             {"saturating": LAYERS, "counted_examples": 32},
             "; sums saturate in 4 layers: a (3.00 % of its sums), b (3.00 % of its sums), c (3.00 % of its sums) and "
             "1 more, counted on 32 examples)",
@@ -242,6 +247,8 @@ def on_haswell(differing, agreement, **changes):
         ((on_haswell(3, 1.0, same_as=("avx2",)),), "on qemu:Haswell 3 of the 20", "those of avx2; that is no"),
         ((on_haswell(3, 0.95),), "on qemu:Haswell 3 of the 20", "95.0 % with the same class"),
         ((on_avx2(outputs=SAME), on_haswell(3, 1.0)), "safe everywhere that was tried: ", "3 of the 20"),
+        ((on_avx2(outputs=SAME), on_haswell(0, None)), "safe everywhere that was tried: ", "the same bits on qemu"),
+        ((on_avx2(outputs=SAME), on_haswell(3, None)), "the same bits on avx2", "by up to 0.3; that is no accuracy"),
         ((on_avx2(outputs=SAME), on_haswell(3, 0.95)), "the same bits on avx2", "95.0 % with the same class"),
     ],
 )  # fmt: skip
@@ -299,3 +306,30 @@ def test_the_json_has_what_is_known_alone():
     data = json.loads(as_json("demo", (artifact(on_avx2(outputs=SAME)),), None))
     assert (data["schema"], data["suite"], data["metric"], data["order_of_speed"]) == (1, "demo", None, [])
     assert json.loads(as_json("demo", (), TOP1))["metric"] == "top1"
+
+
+def test_an_emulated_host_of_which_nothing_is_stored_is_said_to_tell_nothing():
+    """Nor is its artifact safe everywhere for it; which examples it answered is known or there is nothing to tell."""
+    silent = replace(on_haswell(0, 1.0), outputs=None)
+    nothing = "nothing to compare on qemu:Haswell: the outputs of it and of native are not both stored"
+    sentence = describe_artifact(artifact(on_avx2(outputs=SAME), silent), TOP1)
+    assert sentence == f"the same bits on avx2, 1,000 examples; {nothing}"
+    unnamed = on_haswell(0, 1.0, facts=replace(EMULATED, examples=None))
+    assert describe_artifact(artifact(unnamed), TOP1) == nothing
+
+
+def test_an_undecided_loss_says_why_or_that_more_examples_would_tell():
+    """And what is not stored of the outputs is not told."""
+    few = noninferiority.assess_counts(0, 6, 1000, 0.01)
+    plain = on_avx2(against_native=few, facts=None)
+    change = TOP1.show_change(few.delta)
+    assert describe_artifact(artifact(plain), TOP1) == f"undecided on avx2 (top1 {change}; more examples would tell)"
+    told = replace(plain, against_native=replace(few, reason="too few"))
+    assert describe_artifact(artifact(told), TOP1) == f"undecided on avx2 (top1 {change}; too few)"
+
+
+def test_the_json_is_a_key_a_line_with_letters_as_they_are():
+    """And ends its last line."""
+    text = as_json("d\u00e9mo", (), TOP1)
+    assert text.startswith('{\n "schema": 1,\n "suite": "d\u00e9mo",\n')
+    assert text.endswith("\n}\n")

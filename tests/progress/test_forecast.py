@@ -129,6 +129,7 @@ def test_a_part_of_a_stage_goes_on_with_it(clock: Clock) -> None:
         (91, "about 2 min"),
         (569, "about 9 min"),
         (571, "about 10 min"),
+        (660, "about 10 min"),
         (749, "about 10 min"),
         (800, "about 15 min"),
         (3440, "about 55 min"),
@@ -182,13 +183,15 @@ def start(clock: Clock, expected: float | None, *, share: float, seconds: float)
         (0.1, 60.0, "about 9 min left"),
         (0.5, 2.9, ""),
         (0.5, 3.0, "a few seconds left"),
+        (0.5, 9.9, "a few seconds left"),
+        (0.5, 10.0, "about half a minute left"),
         (1.0, 60.0, "a few seconds left"),
     ],
 )
 def test_the_pace_of_a_stage_tells_from_a_tenth_and_three_seconds_on(
     clock: Clock, share: float, seconds: float, told: str
 ) -> None:
-    """Before, it says nothing; 540 seconds and the report's five are nine minutes."""
+    """Before, it says nothing; ten seconds and the report's five are a quarter of a minute."""
     assert start(clock, None, share=share, seconds=seconds).text() == told
 
 
@@ -223,6 +226,20 @@ def test_steps_count_towards_the_pace_and_never_back(clock: Clock) -> None:
         assert forecast.text() == told
     forecast.reach(0.1, "measure")
     assert forecast.text() == "a few seconds left"
+    forecast.expect({"report": 20.0})
+    assert forecast.text() == "about half a minute left"
+
+
+def test_nothing_is_left_of_a_run_that_has_no_stage_yet(clock: Clock) -> None:
+    """Reports of before the first stage count for none."""
+    forecast = Forecast(clock)
+    forecast.expect(EARLIER)
+    clock.now = 60.0
+    forecast.reach(0.5, "measure")
+    forecast.count(5, 10, "measure")
+    assert forecast.text() == ""
+    forecast.begin("measure")
+    assert forecast.text() == "about 2 min left"
 
 
 def test_a_new_stage_starts_at_nothing(clock: Clock) -> None:

@@ -155,9 +155,38 @@ def test_bars_say_nothing_of_what_is_left_where_nothing_is_known() -> None:
         progress.advance("v3")
         progress.advance("v4", 0.5)
         assert [task.completed for task in progress._bars.tasks] == [1, 2.5]
+        last = progress._bars.tasks[-1]
+        assert (last.description, last.stop_time) == ("v4", None)
+    assert (last.description, last.stop_time is not None) == ("", True)
     assert "left \u00b7 v1" in known.getvalue()
     assert (first.fields["left"], first.description, first.stop_time is not None) == ("", "", True)
     assert second.fields["stage"] == "evaluate"
+
+
+def test_a_step_before_the_first_stage_has_no_bar() -> None:
+    """It is shown nowhere, and no error."""
+    stream = Terminal()
+    with Bars(stream) as progress:
+        progress.advance("early")
+    assert progress._bars.tasks == []
+    assert "early" not in stream.getvalue()
+
+
+def test_each_line_is_written_at_once() -> None:
+    """Whoever follows a file sees the step in hand, not a buffer's worth of steps later."""
+    told: list[str] = []
+
+    class Buffered(io.StringIO):
+        """A stream that keeps what was there when it was last flushed."""
+
+        def flush(self) -> None:
+            """Keeps it."""
+            told.append(self.getvalue())
+
+    progress = Lines(Buffered())
+    progress.stage("build", 1)
+    progress.advance("v1")
+    assert told == ["build 1/1 v1\n"]
 
 
 def test_lines_never_drop_a_note() -> None:
@@ -192,6 +221,23 @@ def test_bars_show_stage_count_text_and_notes() -> None:
     assert "1/4" in text
     assert "[bold]weights were damaged" in text
     assert "measure" in text
+
+
+def test_names_and_notes_are_drawn_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rich takes for markup or for an emoji, and the numbers that it paints, are text like any other."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+    with Bars(stream) as progress:
+        progress.stage("[b]build", 4)
+        progress.advance("a[red]b :warning: 'c' 12")
+        progress._bars.refresh()
+        progress.note("[red]3 of 4 :warning: 'failed'")
+    assert "[b]build" in stream.getvalue()
+    assert "a[red]b :warning: 'c' 12" in stream.getvalue()
+    assert "\x1b[33m[red]3 of 4 :warning: 'failed'\x1b[0m" in stream.getvalue()
 
 
 def test_a_bar_leaves_most_of_a_terminal_to_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

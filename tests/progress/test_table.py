@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.progress.table import TextTable, align, format_table, split_into_blocks
+from qbench.progress.table import TextTable, align, align_rows, format_table, split_into_blocks
 
 TABLE = TextTable(
     columns=("case", "p50, ms", "speed-up", "notes"),
@@ -51,6 +51,16 @@ def test_a_table_is_aligned_where_it_fits_or_goes_to_no_terminal(width: int | No
     assert titles.startswith("case ")
     assert first.index("0.131") == titles.index("p50, ms") + len("p50, ms") - len("0.131 [0.129, 0.134]")
     assert all(line == line.rstrip() for line in align(TABLE).splitlines())
+
+
+def test_columns_of_words_are_aligned_to_the_left() -> None:
+    """Those that are named, the first one where none is, and all of rows that have no title."""
+    rows = (("name", "words", "n"), ("a", "b", "12"))
+    assert align_rows(rows) == ["name  words  n", "a     b      12"]
+    table = TextTable(columns=rows[0], rows=rows[1:])
+    assert align(table).splitlines() == ["name  words   n", "a         b  12"]
+    named = TextTable(columns=rows[0], rows=rows[1:], words=(1,))
+    assert align(named).splitlines() == ["name  words   n", "   a  b      12"]
 
 
 def test_a_table_that_is_wider_than_the_terminal_is_split_into_blocks() -> None:

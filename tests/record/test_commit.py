@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from qbench.record import commit as commit_module
 from qbench.record.commit import Commit, read_commit
+from qbench.record.plain_git import GitFailed
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -68,7 +70,7 @@ def test_no_filter_runs(repository: Path, scope: str, monkeypatch: pytest.Monkey
     git(repository, "add", "plain.txt")
     git(repository, "commit", "--quiet", "--message", "second")
     git(repository, "config", scope, "filter.spy.clean", f"touch '{repository}/ran'; cat")
-    (repository / ".git" / "info" / "attributes").write_text("*.yaml filter=spy\n", encoding="utf-8")
+    (repository / ".git" / "info" / "attributes").write_text("suite.yaml filter=spy\n", encoding="utf-8")
     os.utime(repository / "suite.yaml", (1, 1))
     (repository / "sub").mkdir()
     told = []
@@ -87,6 +89,8 @@ def test_no_filter_runs(repository: Path, scope: str, monkeypatch: pytest.Monkey
 def test_a_filter_that_nobody_configured_hides_no_change(repository: Path) -> None:
     """git then reads the file as it is: git-lfs is not installed."""
     (repository / ".git" / "info" / "attributes").write_text("* filter=absent\n", encoding="utf-8")
+    git(repository, "config", "filter.other.clean", "cat")
+    git(repository, "config", "branch.absent.remote", "origin")
     (repository / "suite.yaml").write_text("suite: b\n", encoding="utf-8")
     commit = read_commit(repository)
     assert commit is not None
@@ -107,3 +111,32 @@ def test_the_repository_of_the_folder_counts(repository: Path, monkeypatch: pyte
     """``GIT_DIR``, which git sets where a hook calls qbench, names another repository."""
     monkeypatch.setenv("GIT_DIR", str(repository / "elsewhere"))
     assert read_commit(repository) is not None
+
+
+def test_git_is_waited_for_five_seconds_and_what_it_does_not_tell_is_not_known(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository on a slow disk delays a run by no more; its commit may be told, and its files not."""
+    (repository / "suite.yaml").write_text("suite: b\n", encoding="utf-8")
+    asked: list[tuple[str, float | None]] = []
+    ask, find = commit_module.ask_git, commit_module.find_filtered
+
+    def ask_git(folder: Path, *words: str, seconds: float | None = None) -> bytes:
+        asked.append((words[0], seconds))
+        return ask(folder, *words, seconds=seconds)
+
+    def find_filtered(folder: Path, files: list[bytes], *, seconds: float | None) -> set[bytes]:
+        asked.append(("filters", seconds))
+        return find(folder, files, seconds=seconds)
+
+    def refuse(folder: Path, files: list[bytes], *, seconds: float | None) -> set[bytes]:
+        raise GitFailed("no answer")
+
+    monkeypatch.setattr(commit_module, "ask_git", ask_git)
+    monkeypatch.setattr(commit_module, "find_filtered", find_filtered)
+    assert read_commit(repository) is not None
+    assert asked == [("log", 5.0), ("status", 5.0), ("filters", 5.0)]
+    monkeypatch.setattr(commit_module, "find_filtered", refuse)
+    untold = read_commit(repository)
+    assert untold is not None
+    assert (untold.changed, untold.short) == (None, untold.sha[:9])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from qbench.datasets import overlap
 from qbench.datasets.base import Examples
@@ -118,3 +121,74 @@ def test_a_unit_of_several_examples_is_found_whatever_their_order_and_only_among
     assert (paired.n, paired.by_id) == (2, 2)
     others = Units(members=np.array([[0, 3], [2, 5]]), among=np.array([4]))
     assert pair(example_scores(VALUES[:2], described, units=others), old).n == 0
+
+
+def test_a_key_is_48_bits_of_what_an_example_is_and_of_how_many_equal_ones_came_before() -> None:
+    """A baseline that was committed holds keys, so that they are the same in every version."""
+    images, labels = np.zeros((3, 10), dtype=np.uint8), np.zeros(3, dtype=np.int64)
+    described = stored(images, labels)
+    scores = example_scores(VALUES[:3], described)
+    row = described["contents"][0].tobytes() + bytes(8)
+    expected = [hashlib.sha256(count.to_bytes(8, "little") + row).digest()[:6] for count in range(3)]
+    assert scores.contents is not None
+    assert scores.contents.tolist() == [int.from_bytes(digest, "little") for digest in expected]
+    paired = pair(scores, scores)
+    assert paired.whole
+    assert paired.new.tolist() == paired.old.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_an_example_that_has_a_partner_is_no_others_by_its_name() -> None:
+    """What two runs have by content is gone, on either side, when names are looked for."""
+    ids = ["a", "b"]
+    new = example_scores(VALUES[:2], stored(np.array([[1] * 10, [2] * 10]), LABELS[[0, 0]], ids))
+    old = example_scores(VALUES[:2], stored(np.array([[1] * 10, [3] * 10]), LABELS[[0, 0]], ids[::-1]))
+    paired = pair(new, old)
+    assert (paired.n, paired.by_id, paired.new.tolist(), paired.old.tolist()) == (1, 0, [1.0], [1.0])
+
+
+def test_a_run_that_kept_no_contents_is_paired_whole_by_names() -> None:
+    """That a content is another one is said only where both are known."""
+    names = [f"cat/{place}.jpg" for place in range(6)]
+    whole = stored(IMAGES, LABELS, names)
+    older = {key: array for key, array in whole.items() if key != "contents"}
+    sides = (example_scores(VALUES, whole), example_scores(VALUES, older))
+    for new, old in (sides, sides[::-1]):
+        assert pair(new, old).whole
+    unnamed = {key: array for key, array in older.items() if key != "ids"}
+    assert pair(example_scores(VALUES, unnamed), example_scores(VALUES, unnamed)).whole
+
+
+def test_labels_are_the_same_whatever_their_width_and_none_where_they_are_of_others() -> None:
+    """float32 beside float64, and texts; a file with more labels than examples says nothing by them."""
+    for labels in (np.arange(6, dtype=np.float32), np.array([*"abcdef"])):
+        wide = labels.astype(np.float64) if labels.dtype.kind == "f" else labels
+        assert pair(example_scores(VALUES, stored(IMAGES, labels)), example_scores(VALUES, stored(IMAGES, wide))).whole
+    more = {**stored(IMAGES, LABELS), "labels": np.arange(7)}
+    bare = {key: array for key, array in stored(IMAGES, LABELS).items() if key != "labels"}
+    assert pair(example_scores(VALUES, more), example_scores(VALUES, bare)).whole
+    fewer = {**stored(IMAGES, LABELS), "contents": stored(IMAGES, LABELS)["contents"][:5]}
+    assert example_scores(VALUES, fewer).contents is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (ExampleScores(values=VALUES, facts=True), ExampleScores(values=VALUES)),
+        (ExampleScores(values=np.zeros((6, 2))), ExampleScores(values=np.zeros((6, 3)))),
+        (ExampleScores(values=np.zeros((6, 2))), ExampleScores(values=VALUES)),
+    ],
+)
+def test_only_values_of_one_kind_and_shape_are_paired(new: ExampleScores, old: ExampleScores) -> None:
+    """Whatever else they have in common."""
+    keys = np.arange(6, dtype=np.uint64)
+    paired = pair(replace(new, contents=keys), replace(old, contents=keys))
+    assert (paired.n, len(paired.old)) == (0, 0)
+    assert pair_scores(None, old, has_score=True) is None
+
+
+def test_whole_numbers_stay_what_they_are() -> None:
+    """float32 holds no more than 16,777,216 of them one by one."""
+    large = ExampleScores(values=np.array([2**24 + 1, 3]), contents=np.array([1, 2], dtype=np.uint64))
+    paired = pair(large, large)
+    assert paired.new.tolist() == [2**24 + 1, 3]
+    assert paired.new.dtype == np.int64

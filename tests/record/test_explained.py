@@ -9,6 +9,7 @@ import pytest
 from made_explanations import ACCURACY, explain_time, limits
 
 from qbench.record.explained import (
+    MOST_BYTES,
     ErrorFigures,
     ExplainedCause,
     TimeFigures,
@@ -83,6 +84,14 @@ def test_a_run_without_explanations_has_none(tmp_path):
         replace(CASE, causes=(replace(CAUSE, saving=Interval(value=1e308, low=None, high=None)),)),
         replace(CASE, causes=(replace(CAUSE, saving=Interval(value=1e308, low=1e307, high=1e308)),)),
         replace(CASE, figures=replace(CASE.figures, over_fp32=limits(-1.0))),
+        replace(CASE, figures=replace(CASE.figures, over_fp32=Interval(value=1.0, low=0.0, high=2.0))),
+        replace(CASE, figures=replace(CASE.figures, seconds=-1e-9)),
+        replace(CASE, figures=replace(CASE.figures, off_core=-0.1)),
+        replace(CASE, figures=replace(CASE.figures, off_core=1.1)),
+        replace(CASE, unexplained=1e9 + 0.5),
+        replace(CASE, unexplained=-1e9 - 0.5),
+        replace(CASE, figures=replace(CASE.figures, seconds=1e9 + 0.5)),
+        replace(CASE, causes=(replace(CAUSE, saving=Interval(value=0.0, low=-1e9 - 0.5, high=1.0)),)),
         replace(CASE, figures=replace(CASE.figures, environment=("export LD_PRELOAD=/tmp/evil.so",))),
         replace(CASE, figures=replace(CASE.figures, environment=("unset ONEDNN_MAX_CPU_ISA; rm -r /",))),
         replace(ACCURACY, figures=replace(ACCURACY.figures, n=-1)),
@@ -108,6 +117,32 @@ def test_the_greatest_numbers_that_qbench_writes_are_read(tmp_path):
     for explained in extremes:
         keep_explained(tmp_path, explained)
     assert read_explained(tmp_path, TimeFigures) == extremes
+    nobody = replace(ACCURACY, figures=replace(ACCURACY.figures, n=0))
+    keep_explained(tmp_path, nobody)
+    assert read_explained(tmp_path, ErrorFigures) == (nobody,)
+
+
+def test_empty_lines_hold_no_case_and_ten_megabytes_are_read(tmp_path):
+    """A few thousand cases take no more: a longer file is none of qbench's, whatever it holds."""
+    file = tmp_path / TimeFigures.file
+    line = f"\n{json.dumps(to_stored(CASE))}\n"
+    file.write_text(line + " " * (10_000_000 - len(line)), encoding="utf-8")
+    assert file.stat().st_size == MOST_BYTES
+    assert read_explained(tmp_path, TimeFigures) == (CASE,)
+    with file.open("a", encoding="utf-8") as longer:
+        longer.write(" ")
+    with pytest.raises(DamagedFile, match="cannot be read as explanations"):
+        read_explained(tmp_path, TimeFigures)
+
+
+def test_names_are_kept_as_letters_and_what_is_no_number_is_not_kept(tmp_path):
+    """JSON has no NaN; what was known before stays."""
+    named = replace(CASE, case="n\u00e4t/static/onednn/t1/b1")
+    keep_explained(tmp_path, named)
+    assert '"n\u00e4t/static/' in (tmp_path / TimeFigures.file).read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="JSON"):
+        keep_explained(tmp_path, replace(CASE, unexplained=float("nan")))
+    assert read_explained(tmp_path, TimeFigures) == (named,)
 
 
 @pytest.mark.parametrize(

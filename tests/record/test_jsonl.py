@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,17 @@ from hypothesis import strategies as st
 from qbench.errors import UsageError
 from qbench.foreign_text import join_lines
 from qbench.record import jsonl, schema
-from qbench.record.schema import Accuracy, ArtifactFacts, CalibrationSeeds, CaseKey, Latency, Record, Speedup
+from qbench.record.schema import (
+    Accuracy,
+    ArtifactFacts,
+    CalibrationSeeds,
+    CaseKey,
+    ColdStart,
+    Latency,
+    Memory,
+    Record,
+    Speedup,
+)
 from qbench.stats.interval_type import LARGEST, Interval
 
 OLD = sorted((Path(__file__).parent.parent / "data/records").glob("*/records.jsonl"))
@@ -259,3 +270,124 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     jsonl.write(file, [Record(case=key(), status="failed")])
     assert [record.status for record in jsonl.read(file)] == ["failed"]
     assert list(tmp_path.iterdir()) == [file]
+
+
+GOOD = jsonl.to_line(Record(case=key(), status="ok"))
+FINE = GOOD.replace('"ok"', '"fine"')  # no status
+
+
+@pytest.mark.parametrize(
+    ("line", "advice", "said"),
+    [
+        ("{", None, "f:2:2: not JSON: Expecting property name enclosed in double quotes; remove the line, or its case "
+                    "is lost to every command"),
+        ("[" * 100_000, None, "f:2: not JSON: nested too deep; remove the line, or its case is lost to every command"),
+        ("[" * 100_000, "do this", "f:2: not JSON: nested too deep; do this"),
+        ("[]", None, "f:2: not a qbench record: it has no schema number"),
+        ('{"schema": 0}', "do this", "f:2: not a qbench record: it has no schema number; do this"),
+        ('{"schema": "1"}', None, "f:2: not a qbench record: it has no schema number"),
+        (FINE, None, "f:2: status: Input should be 'ok', 'failed' or 'skipped'"),
+        (FINE, "do this", "f:2: status: Input should be 'ok', 'failed' or 'skipped'; do this"),
+        ('{"schema": 1, "status": "fine"}', None, "f:2: case: Field required"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_place_reason_and_advice_and_nothing_else(line, advice, said):
+    """Of several faults the first one is told; where nobody gave an advice none stands there."""
+    with pytest.raises(UsageError) as caught:
+        jsonl.from_line(line, file="f", number=2, advice=advice)
+    assert str(caught.value) == said
+
+
+def test_a_file_that_was_written_at_once_has_each_case_once(tmp_path):
+    """A case that stands there twice, and a line that was cut off, are what a merge or an edit left; empty lines are
+    none."""
+    file, other = tmp_path / "b.jsonl", jsonl.to_line(Record(case=key("m/qat/x86/t1/b1"), status="ok"))
+    file.write_text(f"{GOOD}\n\n{other}\n")
+    assert [record.case.id for record in jsonl.read_whole(file, "do this")] == [key().id, "m/qat/x86/t1/b1"]
+    file.write_text(f"{other}\n{GOOD}\n{GOOD}\n")
+    with pytest.raises(UsageError) as caught:
+        jsonl.read_whole(file, "do this")
+    assert str(caught.value) == f"{file}:3: {key().id} stands in line 2, too, as after a merge; do this"
+    file.write_text(f"{GOOD}\n{other[:40]}")
+    with pytest.raises(UsageError, match=r"b\.jsonl:2:.*; do this$"):
+        jsonl.read_whole(file, "do this")
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path):
+    """In the words of the system, or by the byte that is no UTF-8."""
+    with pytest.raises(UsageError) as caught:
+        jsonl.read(tmp_path / "nowhere")
+    assert str(caught.value) == f"{tmp_path / 'nowhere'}: cannot read records: No such file or directory"
+    (tmp_path / "bytes").write_bytes(b"ab\xff")
+    with pytest.raises(UsageError, match="bytes: not a records file: invalid start byte at byte 2$"):
+        jsonl.read(tmp_path / "bytes")
+
+
+def test_an_added_record_is_on_disk_before_the_next_begins(tmp_path, monkeypatch):
+    """What is forced there is the whole line: a machine that loses its power loses no case that was measured."""
+    forced, file = [], tmp_path / "records.jsonl"
+    monkeypatch.setattr(os, "fsync", lambda descriptor: forced.append(os.fstat(descriptor).st_size))
+    for _ in range(2):
+        jsonl.append(file, Record(case=key(), status="ok"))
+    assert forced == [len(GOOD) + 1, 2 * (len(GOOD) + 1)]
+    assert file.read_text() == f"{GOOD}\n" * 2
+
+
+def test_letters_of_any_language_stand_in_a_line_as_they_are():
+    """It is read by people, too."""
+    assert '"reason": "n\u00e4t"' in jsonl.to_line(Record(case=key(), status="ok", reason="n\u00e4t"))
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "words"),
+    [
+        ("memory", {"peak_rss_bytes": -1}, "memory.peak_rss_bytes: Input should be greater than or equal to 0"),
+        ("cold_start", {"load_seconds": -0.1}, "cold_start.load_seconds: Input should be greater than or equal to 0"),
+        ("speedup", {"level": 0.0}, "speedup.level: Input should be greater than 0"),
+        ("speedup", {"control": {"value": 0.0}}, "speedup: Value error, control: a ratio of two times"),
+        ("accuracy", {"agreement": -0.1}, "accuracy.agreement: Input should be greater than or equal to 0"),
+    ],
+)
+def test_the_least_that_a_measurement_gives_is_read_and_less_is_refused(part, changes, words):
+    """Nothing where nothing can be, and all of it as a share."""
+    full = Record(
+        case=key(),
+        status="ok",
+        speedup=Speedup(baseline="b", value=1e-9, low=1e-9, high=1e-9, level=1e-9, control=Interval(value=1e-9)),
+        accuracy=Accuracy(metric="top1", value=0.5, low=None, high=None, n=10**18, agreement=1.0, only_answer=0),
+        cold_start=ColdStart(load_seconds=0.0, first_call_seconds=1e-9),
+        memory=Memory(loaded_rss_bytes=0, peak_rss_bytes=0),
+    )
+    assert jsonl.from_line(jsonl.to_line(full)) == full
+    data = json.loads(jsonl.to_line(full))
+    data[part] |= changes
+    with pytest.raises(UsageError, match=words.replace("Value error, ", "(Value error, )?")):
+        jsonl.from_line(json.dumps(data))
+
+
+def test_every_text_of_what_a_library_said_is_one_line():
+    """However deep it stands; numbers stay numbers."""
+    said = {"a": ["x\ny", {"k\nl": "v\tw"}, 3], "n": {"deep": None}}
+    stored = Record(case=key(), status="ok", observed=said)
+    joined = [join_lines(text) for text in ("x\ny", "k\nl", "v\tw")]
+    read = jsonl.from_line(jsonl.to_line(stored)).observed
+    assert read == {"a": [joined[0], {joined[1]: joined[2]}, 3], "n": {"deep": None}}
+    assert joined[0] != "x\ny"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "values", "predictions", "reasons"),
+    [
+        ([0, 1], [0.5, 0.5], ["a"], []),
+        ([0, 1], [0.5, 0.5], [], ["why"]),
+        ([], [0.5], [], []),
+        ([0], [], [], []),
+        ([], [], [], []),
+    ],
+)
+def test_seeds_of_a_record_have_all_or_none_of_each_kind(seeds, values, predictions, reasons):
+    """And there is one at least."""
+    with pytest.raises(ValueError, match="differ in length"):
+        CalibrationSeeds(
+            seeds=tuple(seeds), values=tuple(values), predictions=tuple(predictions), reasons=tuple(reasons)
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import UsageError
-from qbench.record.locate import committed_baseline, find_run, is_quick, passed_over, point_latest_at
+from qbench.record.locate import committed_baseline, find_run, is_quick, passed_over, point_latest_at, without_ok
 
 
 @pytest.fixture
@@ -165,6 +165,7 @@ def test_latest_is_the_later_run_and_no_quick_look_in_place_of_one_proper(
     assert (tmp_path / "latest").readlink() == Path(before.name)
     point_latest_at(run, quick=quick)
     assert (tmp_path / "latest").readlink() == Path(run.name if moves else before.name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([before.name, run.name, "latest"])
 
 
 def test_what_somebody_put_in_the_place_of_latest_stays(tmp_path: Path) -> None:
@@ -179,6 +180,9 @@ def test_what_somebody_put_in_the_place_of_latest_stays(tmp_path: Path) -> None:
     (tmp_path / "latest").unlink()
     point_latest_at(later, quick=False)
     assert ((tmp_path / "latest").readlink(), text.exists()) == (Path(later.name), False)
+    text.write_text(f"{run.name}\n")
+    point_latest_at(later, quick=False)
+    assert not text.exists()
     (tmp_path / "latest").unlink()
     (tmp_path / "latest").mkdir()
     text.write_text("my own notes")
@@ -206,3 +210,40 @@ def test_the_committed_baseline_is_there_or_none(tmp_path: Path) -> None:
     assert committed_baseline("demo", tmp_path) is None
     (tmp_path / "demo.jsonl").write_text("")
     assert committed_baseline("demo", tmp_path) == tmp_path / "demo.jsonl"
+
+
+def test_a_suite_means_its_newest_run_wherever_latest_points(newest: Path, tmp_path: Path) -> None:
+    """A link to an older one of its runs changes nothing, as a quick look leaves it; one to a run that lies elsewhere
+    is what its owner wants."""
+    link = newest.parent / "latest"
+    link.unlink()
+    link.symlink_to("20250101T000000Z-0000")
+    assert find_run("demo") == newest
+    elsewhere = make_run(tmp_path / "elsewhere", 1)
+    link.unlink()
+    link.symlink_to(elsewhere)
+    assert find_run("demo") == elsewhere
+
+
+def test_a_name_in_latest_that_leads_elsewhere_is_not_followed(newest: Path) -> None:
+    """It is somebody's own file of that name."""
+    (newest.parent / "latest.txt").write_text("../../elsewhere")
+    make_run(newest.parent.parent.parent / "elsewhere", 1)
+    assert find_run("demo") == newest
+
+
+def test_a_run_whose_path_has_a_line_break_is_refused_or_passed_over(newest: Path) -> None:
+    """It would begin a line of its own in every message that names it."""
+    broken = newest.parent / "30000101T000000Z\n-ab12"
+    broken.mkdir()
+    (broken / "run.json").write_text("{}")
+    assert find_run("demo") == newest
+    with pytest.raises(UsageError, match="the path of this run has a line break; give its folder another name"):
+        find_run(str(broken))
+
+
+def test_of_records_without_one_that_is_ok_it_is_said_what_they_are(tmp_path: Path) -> None:
+    """By status; a run that has none has no record."""
+    assert without_ok(tmp_path) == "no record"
+    (tmp_path / "records.jsonl").write_text('{"status": "skipped"}\n{"status": "failed"}\n{"status": "skipped"}\n')
+    assert without_ok(tmp_path) == "1 failed, 2 skipped"

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qbench.gating.worktrees import find_repository
+from qbench.record import plain_git
 from qbench.record.commit import read_commit
-from qbench.record.plain_git import GitFailed, ask_git, check_out
+from qbench.record.plain_git import GitFailed, ask_git, check_out, find_filtered
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 WHO = ("-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
@@ -99,3 +101,51 @@ def test_what_git_cannot_do_is_told_in_its_words(planted: Path, tmp_path: Path) 
         check_out(planted, "0" * 40, tmp_path / "new")
     with pytest.raises(GitFailed, match="not a git repository"):
         ask_git(tmp_path, "status")
+
+
+def test_git_that_fails_without_a_word_is_told_by_its_exit_code(planted: Path) -> None:
+    """As it does where a setting is not there."""
+    with pytest.raises(GitFailed, match="^git config: exit code 1$"):
+        ask_git(planted, "config", "--get", "no.such")
+
+
+def test_git_is_waited_for_as_long_as_is_said(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every call that an answer takes; one that does not come in time is a failure like any other."""
+    waited: list[float | None] = []
+    run = subprocess.run
+
+    def note(words: list[str], **options: Any) -> Any:
+        waited.append(options["timeout"])
+        return run(words, **options)
+
+    def hang(words: list[str], **options: Any) -> Any:
+        raise subprocess.TimeoutExpired(words, 3.0)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    ask_git(planted, "rev-parse", "HEAD", seconds=70.0)
+    find_filtered(planted, [b"a.txt", b"b.txt"], seconds=80.0)
+    assert set(waited[:2]) == {70.0}
+    assert set(waited[2:]) == {80.0}
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(GitFailed, match="^git config: .*timed out after 3.0 seconds$"):
+        ask_git(planted, "status", seconds=3.0)
+
+
+def test_files_are_asked_about_250_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command line holds no more names; where no filter is configured git is not asked at all."""
+    calls: list[tuple[str, ...]] = []
+
+    def ask(folder: Path, *words: str, seconds: float | None = None) -> bytes:
+        if words[0] == "rev-parse":
+            return bytes(tmp_path) + b"\n"
+        calls.append(words[4:])
+        return b"".join(b"%s\0filter\0%s\0" % (name.encode(), b"lfs" if name != "7" else b"-") for name in words[4:])
+
+    monkeypatch.setattr(plain_git, "ask_git", ask)
+    files = [b"%d" % number for number in range(501)]
+    monkeypatch.setattr(plain_git, "_list_filters", lambda folder, seconds: set())
+    assert find_filtered(tmp_path, files, seconds=None) == set()
+    assert calls == []
+    monkeypatch.setattr(plain_git, "_list_filters", lambda folder, seconds: {"lfs"})
+    assert find_filtered(tmp_path, files, seconds=None) == {*files} - {b"7"}
+    assert [len(names) for names in calls] == [250, 250, 1]

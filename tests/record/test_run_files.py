@@ -45,6 +45,15 @@ def test_an_array_has_the_type_and_the_axes_of_its_name(tmp_path, name):
 def test_arrays_of_other_names_are_read_whatever_they_are(tmp_path):
     """A later qbench may store more."""
     assert arrays(tmp_path, new=np.zeros((2, 3)))["new"].shape == (2, 3)
+    assert arrays(tmp_path, new=np.array("x"))["new"].shape == ()
+
+
+def test_further_outputs_are_like_the_first(tmp_path):
+    """Numbers, one row or more for each example."""
+    assert arrays(tmp_path, **{"outputs.1": np.zeros((2, 3))})["outputs.1"].shape == (2, 3)
+    for wrong in (np.array(["x"]), np.array(1.0)):
+        with pytest.raises(DamagedFile, match=r"a.npz: outputs\.1: .* is not what a run stores"):
+            arrays(tmp_path, **{"outputs.1": wrong})
 
 
 def test_a_file_that_is_not_there_holds_nothing(tmp_path):

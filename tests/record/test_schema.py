@@ -83,6 +83,8 @@ def test_weights_of_few_bits_are_told_with_the_arithmetic_that_runs_on_them(macs
         macs_int8=macs_int8, layers_int8=3, layers_total=4, macs_weights=0.75, layers_weights=3, weight_bits=4
     )
     assert coverage.describe_format("weight_only") == f"with weights of 4 bits (arithmetic in {arithmetic})"
+    bare = Coverage(macs_int8=1.0, layers_int8=4, layers_total=4, weight_bits=4)
+    assert bare.describe_format("weight_only") == "with weights of 4 bits (arithmetic in int8)"
 
 
 def test_coverage_is_of_the_format_that_a_mode_names():
@@ -96,3 +98,31 @@ def test_coverage_is_of_the_format_that_a_mode_names():
     unknown = Coverage(macs_int8=None, layers_int8=0, layers_total=9)
     assert [(unknown.share_of(mode), unknown.layers_of(mode)) for mode in told] == [(None, 0)] * 3
     assert [coverage.describe_format(mode) for mode in ("qat", "bf16")] == ["in int8", "in bf16"]
+
+
+def test_a_case_is_named_by_what_it_is():
+    """Its recipe stands there where it is not the default, and its host where it is not this machine as it is."""
+    plain = schema.make_case_key("m", "static", "x86", 2, 8)
+    assert (plain.id, plain.variant, plain.is_twin) == ("m/static/x86/t2/b8", "static \u00b7 x86", False)
+    eager = schema.make_case_key("m", "static", "x86", 2, 8, "eager", "avx2")
+    assert (eager.id, eager.variant) == ("m/static@eager/x86/t2/b8/avx2", "static@eager \u00b7 x86")
+    assert schema.read_case_id(eager.id) == eager
+    assert schema.place_on(eager, "native").id == "m/static@eager/x86/t2/b8"
+    assert schema.find_fp32(eager, "torch").id == "m/fp32/torch/t2/b8/avx2"
+    assert schema.find_fp32(plain, "torch", "twin").id == "m/fp32@twin/torch/t2/b8"
+
+
+@pytest.mark.parametrize(
+    ("case", "twin"), [("m/fp32@twin/torch/t1/b1", True), ("m/fp32/torch/t1/b1", False), ("m/qat@a/x86/t1/b1", False)]
+)
+def test_an_fp32_of_a_recipe_is_a_twin(case, twin):
+    """The default's is the network itself."""
+    key = schema.read_case_id(case)
+    assert key is not None
+    assert key.is_twin is twin
+
+
+def test_what_is_empty_is_a_leaf():
+    """A table has a column for it."""
+    row = dict(schema.flatten(Record(case=STATIC, status="ok", observed={"a": {"b": 1}, "c": {}})))
+    assert (row["observed.a.b"], row["observed.c"], row["elapsed_seconds"]) == (1, {}, {})

@@ -145,6 +145,8 @@ def test_titles_name_units_and_metric_whatever_the_metric_is_called() -> None:
     assert shown["p50"].title == "time, µs"
     assert (shown["accuracy"].title, shown["accuracy"].terminal) == ("f{x}, %", "f{x}")
     assert "{levels}" not in shown["delta"].hint
+    names = [list_shown(judged("m" * length), "ms")["accuracy"].terminal for length in (20, 21)]
+    assert names == ["m" * 20, f"{'m' * 9}\u2026{'m' * 10}"]
     assert (shown["delta"].title, shown["delta"].markdown) == ("accuracy change, points", "f{x} change, points")
 
 

@@ -120,3 +120,33 @@ def test_a_case_without_a_cause_says_so(tmp_path):
     )
     assert host_share.describe_off_core([host_share.OFF_CORE], "meanwhile") in sentence
     assert section.causes.rows == ()
+
+
+def test_four_causes_that_overlap_are_named(tmp_path):
+    """And how many more there are."""
+    folder = run_folder(tmp_path / "run", [fp32(FP32), int8(STATIC)])
+    overlapping = tuple(cause(f"c{number}", 1e-5, 0.1) for number in range(5))
+    keep_explained(folder, replace(CASE, figures=replace(CASE.figures, overlapping=overlapping)))
+    (sentence,) = list_slow(read_run(folder)).sentences
+    assert "no c3: 2.00 [1.90, 2.10] times as fast and 1 more" in sentence
+    assert "no c4" not in sentence
+
+
+def test_what_is_to_be_set_stands_below_what_is_to_be_written(folder):
+    """By the case; nothing where there is neither."""
+    assert list_slow(read_run(folder)).advice == ((STATIC, "matrix: {threads: [1]}\nunset ONEDNN_MAX_CPU_ISA"),)
+    keep_explained(folder, replace(CASE, suite=None))
+    assert list_slow(read_run(folder)).advice == ((STATIC, "unset ONEDNN_MAX_CPU_ISA"),)
+    keep_explained(folder, replace(CASE, suite=None, figures=replace(CASE.figures, environment=())))
+    assert list_slow(read_run(folder)).advice == ()
+
+
+def test_a_share_below_nothing_is_nothing(folder):
+    """A cause that saves less than nothing beside others, and more than all explained."""
+    causes = (cause("threads", -1e-5, -0.2),)
+    keep_explained(folder, replace(CASE, causes=causes, unexplained=-0.1))
+    section = list_slow(read_run(folder))
+    assert section.causes.rows[0][1] == "0 s"
+    assert section.causes.rows[0][3] == "0 %"
+    assert "; 0 % of the gap is not explained" in section.sentences[0]
+    assert section.sentences[0].endswith("explained. Its top1: 0.0 points against fp32.")

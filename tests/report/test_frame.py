@@ -101,3 +101,58 @@ def test_layers_name_what_stayed_in_float(tmp_path: Path) -> None:
     assert layers[["layer", "is_float"]].values.tolist() == [["conv", False], ["fc", True]]
     assert layers["sqnr_db"].isna().tolist() == [False, True]
     assert layers_frame(read_run(run_folder(tmp_path / "none", []))).empty
+
+
+@pytest.mark.parametrize(
+    ("arrays", "processes"),
+    [
+        ({"block": [3, 3, 7], "process": [4, 9]}, [4, 4, 9]),
+        ({"block": [0, 1, 2], "process": [0, 1]}, [0, 0, 0]),
+        ({"block": [0, 0], "process": [1]}, [0, 0, 0]),
+        ({"block": [0, 0, 0], "process": []}, [0, 0, 0]),
+        ({"process": [1, 1, 1]}, [0, 0, 0]),
+        ({"block": [0, 0, 0]}, [0, 0, 0]),
+    ],
+)
+def test_processes_that_do_not_fit_the_calls_are_not_told(arrays: dict[str, list[int]], processes: list[int]) -> None:
+    """All calls are then of one; blocks have any numbers, in the order of their processes."""
+    stored = {name: np.array(values, dtype=np.int64) for name, values in arrays.items()}
+    assert process_of_calls({"calls_ns": np.array([10, 20, 30]), **stored}).tolist() == processes
+    nothing = {"calls_ns": np.zeros(0), "block": np.zeros(0, dtype=int), "process": np.array([1])}
+    assert process_of_calls(nothing).size == 0
+
+
+def test_calls_of_several_cases_stand_in_the_order_of_their_records(tmp_path: Path) -> None:
+    """One without calls has none; without any the columns are there all the same."""
+    records = [int8(samples="a.npz"), int8("net/qat/x86/t1/b1", samples="none.npz"), replace(fp32(), samples="b.npz")]
+    folder = run_folder(tmp_path / "run", records)
+    for name, calls in (("a", [10]), ("none", []), ("b", [20, 30])):
+        np.savez(folder / f"{name}.npz", calls_ns=np.array(calls, dtype=np.int64))
+    run = read_run(folder)
+    calls = calls_frame(run, run.records)
+    assert calls["case.id"].tolist() == [CASE, FP32, FP32]
+    assert calls.index.tolist() == [0, 1, 2]
+    empty = calls_frame(run, run.records[1:2])
+    assert (list(empty.columns), len(empty)) == (["case.id", "process", "seconds"], 0)
+
+
+def test_reasons_of_layers_are_the_artifacts_or_those_of_the_comparison(tmp_path: Path) -> None:
+    """Of a layer in float why it stayed there; a record without an artifact has no such layers."""
+    numbers = [{"name": "fc", "reason": "not compared"}, {"name": "conv", "reason": "runs in int8 only"}]
+    own = int8(layers="a.json")
+    assert own.artifact is not None
+    assert own.artifact.coverage is not None
+    told = replace(own.artifact.coverage, float_layers=("fc", "stem"), float_reasons={"fc": "asked", "stem": "first"})
+    coverage = replace(own, artifact=replace(own.artifact, coverage=told))
+    bare = replace(int8("net/qat/x86/t1/b1", layers="b.json"), artifact=None)
+    folder = run_folder(tmp_path / "run", [coverage, bare, replace(fp32(), layers=None)])
+    for name in ("a", "b"):
+        (folder / f"{name}.json").write_text(json.dumps(numbers), encoding="utf-8")
+    layers = layers_frame(read_run(folder))
+    assert layers[["case.id", "layer", "n", "is_float", "reason"]].values.tolist() == [
+        [CASE, "fc", 0, True, "asked"],
+        [CASE, "conv", 0, False, "runs in int8 only"],
+        [CASE, "stem", 0, True, "first"],
+        ["net/qat/x86/t1/b1", "fc", 0, False, "not compared"],
+        ["net/qat/x86/t1/b1", "conv", 0, False, "runs in int8 only"],
+    ]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from made_history import CASE, OTHER, commit, write_history
-from made_records import FP32, accuracy, failed, info, int8
+from made_records import FP32, accuracy, failed, info, int8, latency, speedup
 from made_runs import run_folder
 
 from qbench.errors import UsageError
-from qbench.record.schema import Record
+from qbench.record.schema import Memory, Record
 from qbench.record.stored_run import MetricInfo, QuickInfo, SuiteInfo
 from qbench.report.history import PastRun, _make_series, quantities, read_history
 from qbench.stats.change_points import LEAST_RUNS
@@ -155,3 +155,44 @@ def test_the_first_level_is_that_before_the_first_change(tmp_path: Path) -> None
     assert line.first == pytest.approx(statistics.median(before))
     changes = [change.position for change in panel.changes]
     assert changes == sorted(changes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("size", {"size_bytes": 270_000}),
+        ("memory", {"memory": Memory(loaded_rss_bytes=1, peak_rss_bytes=2 * 10**8)}),
+        ("accuracy", {"accuracy": accuracy(harmful=40)}),
+        ("speedup", {"speedup": speedup(2.4)}),
+        ("p50", {"latency": latency(0.0011)}),
+    ],
+)
+def test_a_new_level_of_any_quantity_is_a_change(key: str, changes: dict[str, Any]) -> None:
+    """A few per cent are, where nothing moved before; what moves less than a measurement can tell is none."""
+    plain: dict[str, Any] = {"memory": Memory(loaded_rss_bytes=1, peak_rss_bytes=10**8)}
+    runs = [past(number, int8(**(plain | (changes if number >= 8 else {})))) for number in range(16)]
+    told = {line.quantity.key: line.changes for line in _make_series(runs, quantities(None))}
+    assert told == {**dict.fromkeys(("speedup", "p50", "accuracy", "size", "memory"), ()), key: (8,)}
+
+
+def test_a_difference_below_the_noise_of_a_quantity_is_no_new_level() -> None:
+    """However steady it was before."""
+    steady = {"size_bytes": 260_000, "speedup": speedup(2.5), "latency": latency(0.001)}
+    little = {"size_bytes": 260_030, "speedup": speedup(2.501), "latency": latency(0.001001)}
+    runs = [past(number, int8(**(little if number >= 8 else steady))) for number in range(16)]
+    assert {line.changes for line in _make_series(runs, quantities(None))} == {()}
+
+
+def test_reasons_and_cases_are_named_three_at_most(tmp_path: Path) -> None:
+    """Each reason once; of cases whose files are gone how many more there are."""
+    reasons = ["a", "a", "b", "c", "d"]
+    records = [failed(f"net/static/b{number}/t1/b1", reason=reason) for number, reason in enumerate(reasons)]
+    run_folder(tmp_path / "failed", records, info(started="2026-02-01T00:00:00Z"))
+    lost = [int8(f"net/static/b{number}/t1/b1", samples=f"gone{number}.npz") for number in range(4)]
+    run_folder(tmp_path / "lost", lost, info(started="2026-02-02T00:00:00Z"))
+    (panel,) = read_history(tmp_path).panels
+    assert [run.note for run in panel.aside] == ["failed: a; failed: b; failed: c"]
+    assert [run.note for run in panel.runs] == [
+        "samples or predictions are gone or cut, the records are whole: net/static/b0/t1/b1, net/static/b1/t1/b1, "
+        "net/static/b2/t1/b1 and 1 more"
+    ]

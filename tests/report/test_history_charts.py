@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -13,7 +14,7 @@ from made_history import CASE, write_history
 from made_records import same_as_golden
 
 from qbench.report.history import Panel, read_history
-from qbench.report.history_charts import _DOTTED, MOST_LINES, WIDTH, draw, list_lines, name_lines
+from qbench.report.history_charts import WIDTH, draw, find_span, list_lines, name_lines
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +58,13 @@ def test_a_chart_is_golden(tmp_path: Path) -> None:
 def test_of_many_runs_only_those_that_changed_have_a_point(panel: Panel) -> None:
     """And no run has a tick: they would touch each other."""
     line = next(line for line in panel.series if line.changes)
-    times = _DOTTED // len(panel.runs) + 1
+    times = 60 // len(panel.runs) + 1
     many = replace(panel, runs=panel.runs * times, series=(replace(line, values=line.values * times),))
-    few = replace(many, runs=many.runs[:_DOTTED], series=(replace(line, values=many.series[0].values[:_DOTTED]),))
-    assert draw(few, line.quantity).count('r="2"') == _DOTTED
+    few = replace(many, runs=many.runs[:60], series=(replace(line, values=many.series[0].values[:60]),))
+    assert draw(few, line.quantity).count('r="2"') == 60
     assert draw(many, line.quantity).count('r="2"') == draw(many, line.quantity).count('r="5"') == 1
     ticks = [draw(each, line.quantity).count("<line ") - len(panel.marks) for each in (few, many)]
-    assert ticks == [_DOTTED + 1, 1]
+    assert ticks == [60 + 1, 1]
 
 
 def test_what_changed_stands_out(panel: Panel) -> None:
@@ -114,10 +115,30 @@ def test_changed_lines_come_first_of_many(panel: Panel) -> None:
     changed = next(line for line in lines if line.changes)
     still = next(line for line in lines if not line.changes)
     chosen = list_lines(replace(panel, series=(*[still] * 40, changed)), changed.quantity)
-    assert len(chosen) == MOST_LINES
+    assert len(chosen) == 15
     assert chosen[0] is changed
 
 
 def test_one_run_is_no_line(panel: Panel) -> None:
     """Nothing is drawn."""
     assert draw(replace(panel, runs=panel.runs[:1]), panel.quantities[0]) == ""
+
+
+def test_a_row_is_no_higher_than_two_hundredths_of_its_level(panel: Panel) -> None:
+    """Where nothing moves, noise does not fill it; what moves more fills it."""
+    line = panel.series[0]
+    still = replace(line, values=(2.0, 2.0), first=2.0, changes=())
+    assert find_span([still]) == math.log(1.02)
+    moved = replace(still, values=(1.0, 4.0))
+    assert find_span([still, moved]) == pytest.approx(math.log(4))
+
+
+def test_names_have_44_letters_at_most(panel: Panel) -> None:
+    """The variant has two thirds of them."""
+    line = panel.series[0]
+    case = replace(line.record.case, model="m" * 90, backend="b" * 90)
+    long = replace(line, record=replace(line.record, case=case))
+    (name,) = name_lines([long])
+    model, _, variant = name.partition(" ")
+    assert (len(name), len(variant)) == (44, 29)
+    assert "\u2026" in model

@@ -19,7 +19,8 @@ from made_runs import HOSTILE, HOSTILE_NAME, Page, run_folder
 from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
-from qbench.report.history_page import build_history
+from qbench.report.history import PastRun
+from qbench.report.history_page import _runs_table, build_history
 
 
 def build(folder: Path) -> str:
@@ -191,3 +192,11 @@ def test_the_words_of_a_history_are_golden(tmp_path: Path) -> None:
     words = [" ".join(text.split()) for text in Page(source).words]
     text = "\n".join(filter(None, words)) + "\n"
     assert same_as_golden("history_page.txt", text.replace(str(tmp_path), "FOLDER"))
+
+
+def test_of_many_runs_the_latest_200_are_listed() -> None:
+    """All are in history.csv."""
+    runs = tuple(PastRun(name=f"{number}", state="whole", records={}) for number in range(201))
+    rows = _runs_table(runs).rows
+    assert (len(rows), rows[0][0], rows[-1][0]) == (200, "1", "200")
+    assert _runs_table(runs[:1]).rows == (("0", "0", "\u2014", "whole", ""),)

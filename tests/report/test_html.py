@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from qbench.report.html import LONGEST, cut_name, write_minus, write_prose
+from qbench.report.html import cut_name, write_minus, write_prose
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,13 @@ def test_commands_in_a_sentence_are_code_and_stay_text() -> None:
     assert write_prose("a lone ` and -1") == "a lone ` and \N{MINUS SIGN}1"
 
 
-@pytest.mark.parametrize(("length", "cut"), [(LONGEST, False), (LONGEST + 1, True)])
+@pytest.mark.parametrize(("length", "cut"), [(44, False), (45, True)])
 def test_a_name_is_cut_where_it_is_longer_than_the_longest(length: int, cut: bool) -> None:
     """One of just that length fits."""
     assert ("<span" in cut_name("x" * length)) is cut
+
+
+def test_the_last_twenty_letters_of_a_cut_name_stand_apart() -> None:
+    """The style cuts what is before them; the title has all."""
+    name = "a" * 25 + "b" * 20
+    assert str(cut_name(name)) == f'<span class="cut" title="{name}"><span>{"a" * 25}</span>{"b" * 20}</span>'

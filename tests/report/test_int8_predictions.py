@@ -196,3 +196,37 @@ def test_documents_are_told_by_the_variant_that_flips_most(tmp_path: Path) -> No
     assert token_changes.list_tokens(make_run(tmp_path / "other", "top1", {FP32: tokens(same)})).sentences == ()
     own = make_run(tmp_path / "own", "python:score.py:fn", {FP32: tokens(same)})
     assert token_changes.list_tokens(own) == token_changes.ChangedTokens()
+
+
+def many_lines(folder: Path, *sizes: int) -> StoredRun:
+    """A variant that changes so many texts, of which each has a picture of so many bytes."""
+    run = make_run(folder, "cer", {FP32: texts(*["abcd"] * len(sizes)), CASE: texts(*["abcx"] * len(sizes))})
+    (run.folder / text_changes.FOLDER).mkdir()
+    for position, size in enumerate(sizes):
+        (run.folder / text_changes.FOLDER / f"{position:06d}.jpg").write_bytes(bytes(size))
+    return run
+
+
+def test_a_page_shows_24_lines_of_500_kb_together(tmp_path: Path) -> None:
+    """To the byte; what is behind one that has no room may fit."""
+    assert len(text_gallery.list_lines(many_lines(tmp_path / "many", *[10] * 26)).pictures) == 24
+    large = text_gallery.list_lines(many_lines(tmp_path / "large", 300_000, 200_001, 200_000))
+    assert [picture.id for picture in large.pictures] == ["line 0", "line 2"]
+
+
+def test_a_table_has_16_searches_and_12_documents(tmp_path: Path) -> None:
+    """Of those that changed."""
+    queries = 17
+    run = make_run(tmp_path / "s", "recall@1", {FP32: searches(*[0] * queries), CASE: searches(*[1] * queries)})
+    assert len(search_changes.list_searches(run).table.rows) == 16
+    documents = 13
+    run = make_run(
+        tmp_path / "t", "token_flips", {FP32: tokens(*[[0, 1, 2]] * documents), CASE: tokens(*[[0, 1, 3]] * documents)}
+    )
+    assert len(token_changes.list_tokens(run).table.rows) == 12
+
+
+def test_words_of_these_tables_stand_to_the_left() -> None:
+    """Also where they are empty; of tokens only names are words."""
+    assert search_changes.ChangedSearches().table.words == (0, 1, 2, 3, 4)
+    assert token_changes.ChangedTokens().table.words == (0, 3)

@@ -79,3 +79,9 @@ def test_words_of_a_table_stand_to_the_left_and_one_row_stands_out() -> None:
 def test_a_part_without_room_is_left_out_whole(room: int) -> None:
     """A heading without a line under it would promise something."""
     assert list_part(["x" * 200], before="heading").draw(room) == ""
+
+
+def test_a_cell_has_a_hundred_letters_at_most() -> None:
+    """Both ends of a longer name are kept."""
+    content = TextTable(columns=("a",), rows=(("x" * 100,), ("x" * 101,)))
+    assert table_part(content).lines == (f"| {'x' * 100} |", f"| {'x' * 49}\u2026{'x' * 50} |")

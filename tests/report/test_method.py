@@ -11,7 +11,7 @@ from made_records import fp32, info, int8, speedup
 from qbench.compare.speedup_doubt import UNSTEADY, find_unsteadiness
 from qbench.decide.judged import SuiteRules, judge
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo
-from qbench.report.method import NAMED, command, explain_noise, list_facts, show
+from qbench.report.method import command, explain_noise, list_facts, show
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
 
@@ -99,14 +99,14 @@ def test_all_that_the_noise_check_said_is_told() -> None:
     )
     off = [
         int8(f"net/static/b{n}/t1/b1", speedup=speedup(control=Interval(value=1.1, low=1.05, high=1.15)))
-        for n in range(NAMED + 1)
+        for n in range(4)
     ]
     brief = [int8(f"net/qat/b{n}/t1/b1", speedup=speedup(control=None)) for n in range(2)]
-    assert f"Noisy: 1 lies outside for {', '.join(each.case.id for each in off[:NAMED])}, so small" in (
-        explain_noise(off[:NAMED])
+    assert f"Noisy: 1 lies outside for {', '.join(each.case.id for each in off[:3])}, so small" in (
+        explain_noise(off[:3])
     )
     told = explain_noise([*off, *brief])
-    assert f"Noisy: 1 lies outside for {NAMED + 1} cases, so small differences there may be noise. " in told
+    assert "Noisy: 1 lies outside for 4 cases, so small differences there may be noise. " in told
     assert "Differences below 15 % are not to be trusted for net/static/b0/t1/b1, the noisiest." in told
     assert told.endswith(" 2 cases were measured too briefly for a noise check.")
     edge = int8(QAT, speedup=speedup(control=Interval(value=1.0, low=1.0, high=1.02)))

@@ -37,11 +37,11 @@ from qbench.errors import QbenchError, UsageError
 from qbench.foreign_text import CONTROL
 from qbench.record import jsonl
 from qbench.record.schema import InputFit, Interference, Record, Spread, read_case_id
-from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo
+from qbench.record.stored_run import MetricInfo, QuickInfo, RunInfo, read_run
 from qbench.report.build import build_report
 from qbench.report.cells import list_rows
 from qbench.report.columns import draw_cells
-from qbench.report.page import _say_time
+from qbench.report.page import _counts, _say_time
 from qbench.stats.interval_type import Interval
 
 TOP1 = MetricInfo(name="top1")
@@ -405,9 +405,24 @@ def test_other_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
         ("2026-11-22T19:07:30+01:00", "2026-11-22T19:07:30+01:00"),
         ("2026-11-22Z", "2026-11-22Z"),
         ("2026-11-22T19Z", "2026-11-22T19Z"),
+        ("2026-11-22T19:07+00:00", "2026-11-22 19:07 UTC"),
         ("yesterday at noon", "yesterday at noon"),
     ],
 )
 def test_a_time_is_told_to_the_minute(started: str | None, told: str) -> None:
     """In UTC; what is no such time stays as it is."""
     assert _say_time(started) == told
+
+
+def test_records_are_counted_by_their_status(tmp_path: Path) -> None:
+    """Those that there are; without any, none."""
+    run = read_run(run_folder(tmp_path / "run", [fp32(), int8(), failed("net/qat/x86/t1/b1")]))
+    assert _counts(run) == "2 ok, 1 failed"
+    assert _counts(read_run(run_folder(tmp_path / "none", []))) == "none"
+
+
+def test_a_page_has_no_gaps_in_its_text(tmp_path: Path) -> None:
+    """The lines of a template that write nothing leave nothing: neither an empty line nor blanks."""
+    page = build_report(run_folder(tmp_path / "run", [fp32(), int8()])).read_text(encoding="utf-8")
+    body = page[page.index("<body") : page.index("<script")]
+    assert not [line for line in body.splitlines() if line and not line.strip()]

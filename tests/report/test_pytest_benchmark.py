@@ -85,3 +85,32 @@ def test_hostile_names_stay_data(tmp_path: Path) -> None:
     folder = timed_run(tmp_path / "run", {case: [1000]}, [int8(case)])
     content = json.loads(pytest_benchmark.to_json(read_run(folder)))
     assert content["benchmarks"][0]["name"] == case
+
+
+def test_what_stands_beside_the_times_is_null_where_it_is_not_known() -> None:
+    """Speed-up, size, share of int8, metric and score."""
+    assert pytest_benchmark.extra_info(int8()) == {
+        "mode": "static", "backend": "onednn", "speedup": 2.5, "size_bytes": 260_000, "macs_int8": 0.98,
+        "metric": "top1", "accuracy": 0.97,
+    }  # fmt: skip
+    bare = replace(int8(), artifact=None, accuracy=None, speedup=None)
+    assert set(pytest_benchmark.extra_info(bare).values()) == {"static", "onednn", None}
+    assert pytest_benchmark.extra_info(fp32())["macs_int8"] is None
+
+
+def test_a_benchmark_has_the_form_of_pytest_benchmarks(tmp_path: Path) -> None:
+    """Rounds of one call after a warm-up without the collector, a key a line; a call of no time is none, and of a case
+    that failed none are told."""
+    records = [replace(fp32(), status="failed"), int8()]
+    folder = timed_run(tmp_path / "run", CALLS | {CASE: [0, 1000, 3000]}, records)
+    run = read_run(folder)
+    text = pytest_benchmark.to_json(run)
+    (benchmark,) = json.loads(text)["benchmarks"]
+    assert benchmark["stats"]["data"] == [1e-6, 3e-6]
+    assert (benchmark["stats"]["iterations"], benchmark["stats"]["rounds"]) == (1, 2)
+    assert benchmark["options"] == {"timer": "qbench", "warmup": True, "disable_gc": True}
+    assert text.startswith('{\n "machine_info": {\n  "machine": "x86_64",')
+    assert text.endswith("}\n")
+    assert json.loads(text)["datetime"] == run.info.finished
+    unfinished = replace(run, info=replace(run.info, finished=None))
+    assert json.loads(pytest_benchmark.to_json(unfinished))["datetime"] == run.info.started

@@ -113,3 +113,35 @@ def test_a_run_with_a_file_that_is_cut_has_its_pictures(tmp_path: Path, monkeypa
     monkeypatch.setattr(saved_plots, "list_drawings", lambda run, *_, **__: damage.extend(run.find_damage()) or [])
     assert save_plots(folder) == ()
     assert damage == ["samples/cut.npz"]
+
+
+def test_a_heading_begins_at_the_left_and_a_line_below_the_edge() -> None:
+    """The title in bold, then where the figures come from; a formula in a name is letters."""
+    from qbench.report.plots import canvas
+
+    figure = canvas.new_figure(100)
+    add_heading(figure, "$x^2$ title", "origin")
+    height = figure.get_size_inches()[1] * 72
+    told = [
+        (text.get_text(), text.get_weight(), text.get_color(), text.get_parse_math(), text.get_fontsize())
+        for text in figure.texts
+    ]
+    assert told == [
+        ("$x^2$ title", "bold", canvas.ROLES["ink"], False, 12.0),
+        ("origin", "normal", canvas.ROLES["muted"], False, 12.0),
+    ]
+    places = [(x * canvas.WIDTH, (1 - y) * height) for x, y in (text.get_position() for text in figure.texts)]
+    assert places == [pytest.approx((4.0, 12.0)), pytest.approx((4.0, 27.0))]
+
+
+def test_a_png_is_sharp_and_white_and_names_of_files_are_short(tmp_path: Path) -> None:
+    """200 pixels an inch, whatever the notebook's; 60 letters of a model's name, of one without any letter a word."""
+    shape = Shape(models=("m" * 61, "\u65e5\u672c"), modes=("static",), backends=("onnxruntime",), calls=500)
+    files = save_plots(write_large_run(tmp_path / "run", shape))
+    assert {file.name.partition("-")[0] for file in files} == {"m" * 60, "model"}
+    svg, png = files[:2]
+    width = float(ElementTree.parse(svg).getroot().attrib["width"].removesuffix("pt"))
+    content = png.read_bytes()
+    assert int.from_bytes(content[16:20]) == pytest.approx(width / 72 * 200, abs=1)
+    assert b"matplotlib" not in content.lower()
+    assert "fill: #ffffff" in svg.read_text(encoding="utf-8")

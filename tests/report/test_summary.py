@@ -18,7 +18,7 @@ from qbench.record.schema import Record, read_case_id
 from qbench.record.stored_run import MetricInfo, PlanInfo, QuickInfo, RunInfo, StoredRun
 from qbench.report.build import build_report
 from qbench.report.ruling import rule
-from qbench.report.summary import LIMIT, OPEN_CASES, OPEN_SETTINGS, _ratio, candidates, summary
+from qbench.report.summary import LIMIT, OPEN_SETTINGS, _escape, _ratio, candidates, summary
 from qbench.stats.interval_type import Interval
 
 
@@ -63,7 +63,8 @@ def test_what_may_be_shipped_is_open_in_six_columns_and_the_rest_is_folded() -> 
     assert header.count("|") == 7
     rows = [line for line in visible.splitlines() if line.startswith("| ") and line != header]
     assert rows[0].startswith("| fp32 on PyTorch | 2.50 | 1 (reference) |")
-    assert len([row for row in rows if row.startswith("| **")]) == 1
+    (pick,) = (row for row in rows if row.startswith("| **"))
+    assert "| **260 kB (26 % of fp32)** |" in pick
     assert "QNNPACK" not in visible
     assert "QNNPACK" in folded
     assert "loses too much" in folded
@@ -148,12 +149,12 @@ def test_a_run_of_schema_1_has_a_summary(tmp_path: Path) -> None:
 
 def test_of_many_cases_the_first_of_each_kind_are_open() -> None:
     """The fastest fp32 and the best candidates; the others are under the fold."""
-    floats = [fp32(f"net/fp32/b{number:02}/t1/b1") for number in range(OPEN_CASES + 1)]
-    several = [int8(f"net/static/b{number:02}/t1/b1") for number in range(OPEN_CASES + 1)]
+    floats = [fp32(f"net/fp32/b{number:02}/t1/b1") for number in range(9)]
+    several = [int8(f"net/static/b{number:02}/t1/b1") for number in range(9)]
     judged = judge([*floats, *several], MetricInfo(name="top1"), SuiteRules())
     (decided,) = decision.decide(judged)
     table = candidates(decided, judged, rule(judged, [decided]))
-    assert (len(table.open.rows), len(table.rest.rows)) == (2 * OPEN_CASES, 2)
+    assert (len(table.open.rows), len(table.rest.rows)) == (16, 2)
     assert sorted(row[0].split(" ")[0] for row in table.rest.rows) == ["fp32", "static"]
 
 
@@ -187,3 +188,25 @@ def test_the_reasons_of_one_setting_need_no_heading() -> None:
     assert "Setting 7: its candidates and fp32" in many
     assert "Setting 6: " not in many
     assert "**net5, 1 thread, batch 1**" in many.partition("Figures, how sure")[2].partition("</details>")[0]
+
+
+def test_a_sentence_has_600_letters_at_most() -> None:
+    """A reason or a warning may be anybody's text: its middle is left out."""
+    assert _escape("x" * 600) == "x" * 600
+    assert _escape("x" * 601) == f"{'x' * 299}\u2026{'x' * 300}"
+
+
+def test_cases_without_a_result_are_listed_with_their_reason_or_without() -> None:
+    """Failed first, then skipped, then those that have no record; a stage where one is known."""
+    records = [
+        fp32(),
+        skipped("net/qat/a/t1/b1", reason="why"),
+        replace(failed("net/qat/b/t1/b1"), stage=None, reason=None),
+    ]
+    text = write(records, info((*(record.case.id for record in records), "net/qat/c/t1/b1")))
+    told = text.partition("Failed and skipped (3)")[2].partition("</details>")[0]
+    assert [line for line in told.splitlines() if line.startswith("- ")] == [
+        "- failed: net/qat/b/t1/b1: ",
+        "- skipped (plan): net/qat/a/t1/b1: why",
+        "- no record: net/qat/c/t1/b1",
+    ]

@@ -275,3 +275,9 @@ def test_an_error_without_limits_has_one_decimal() -> None:
     change = Interval(value=0.123, low=None, high=None)
     record = int8(accuracy=replace(accuracy(), metric="mae", value=0.9, low=None, high=None, flips=None, delta=change))
     assert rows(drawn(judged(fp32(), record, metric=mae)))[0][3] == "+0.1"
+
+
+def test_a_line_on_the_narrowest_terminal_has_twenty_letters() -> None:
+    """No more, however few columns there are."""
+    assert terminal.wrap("xxxxx xxxxx xxxxx xxx", 5).splitlines() == ["xxxxx xxxxx xxxxx", "  xxx"]
+    assert terminal.wrap("xxxxx xxxxx xxxxx xx", 5).splitlines() == ["xxxxx xxxxx xxxxx xx"]

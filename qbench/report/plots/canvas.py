@@ -48,7 +48,6 @@ _SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "qbench",  # else element ids are random
     "text.parse_math": False,  # a model may be called $x^2$
     "font.size": SIZE,
-    "axes.unicode_minus": True,
     "hatch.linewidth": 0.8,
 }
 

@@ -27,7 +27,7 @@ from qbench.report.plots.rows import Flag, PictureRow, RowGroup
 if TYPE_CHECKING:
     import pandas as pd
 
-_TEN, _GOOD = 10.0, 20.0  # dB: the error is a tenth, a hundredth of the signal's power
+_GOOD = 20.0  # dB: the error is a hundredth of the signal's power
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,7 +204,7 @@ def _draw_ground(axes: Any, rows: Sequence[float], scale: Axis, flags: Sequence[
 
     def draw_upright(lines_at: Sequence[float], **style: Any) -> None:
         lines = [((x, low), (x, high)) for x in lines_at for low, high in spans]
-        axes.add_collection(LineCollection(lines, **style), autolim=False)
+        axes.add_collection(LineCollection(lines, **style))
 
     draw_upright(scale.ticks, color=ROLES["grid"], linewidth=0.7, zorder=0)
     for flag in flags:

@@ -84,3 +84,60 @@ def test_each_of_several_outputs_has_its_score_or_its_name_alone() -> None:
     assert values == {"outputs": "boxes map 0.5; masks", "judged": 0}
     for record in (int8(accuracy=replace(accuracy(harmful=1), judged=0)), int8(accuracy=None)):
         assert [COLUMNS[f"accuracy.{name}"].value(row_of(record)) for name in ("outputs", "judged")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (int8(), ("OK (limit -1.0)", "good", 3)),
+        (int8(accuracy=accuracy(harmful=60)), ("loses too much (limit -1.0)", "bad", 1)),
+        (int8(accuracy=accuracy(harmful=8)), ("open (limit -1.0)", "unsure", 2)),
+        (int8(accuracy=replace(accuracy(), delta=None)), ("not judged", "muted", 0)),
+        (int8("net/dynamic/x86/t1/b1", coverage=0.001), ("no candidate", "muted", 0)),
+    ],
+)
+def test_a_verdict_is_a_word_with_the_limit_and_sorts_by_how_good_it_is(record: Record, expected: Any) -> None:
+    """What is fp32 in effect is no candidate; of fp32 there is none."""
+    shown = cell(row_of(record), "judged")
+    assert (shown.text, shown.tone, shown.sort) == expected
+    base = row_of(record)
+    assert cell(replace(base, record=fp32()), "judged") == Cell()
+
+
+def test_a_verdict_that_cannot_be_told_says_how_many_examples_would() -> None:
+    """As far as that is known; a decided one says nothing."""
+    undecided = cell(row_of(int8(accuracy=accuracy(harmful=8))), "judged")
+    assert undecided.limits.startswith("about ")
+    assert undecided.hint == f"{undecided.limits} would decide, if the change stays as it is"
+    decided = cell(row_of(int8()), "judged")
+    assert (decided.limits, decided.hint) == ("", "")
+
+
+def test_flips_are_counted_both_ways_with_their_p_value() -> None:
+    """Nothing where they are not known."""
+    shown = cell(row_of(int8(accuracy=accuracy(harmful=4, beneficial=1))), "flips")
+    assert (shown.text, shown.sort, shown.limits) == ("4 lost, 1 gained", 4, "p = 0.22")
+    assert shown.hint == "4 right to wrong, 1 wrong to right; McNemar's test of no change: mid-p = 0.22"
+    for scored in (None, replace(accuracy(), flips=None)):
+        assert cell(row_of(int8(accuracy=scored)), "flips") == Cell()
+
+
+def test_a_change_is_nothing_where_nothing_is_held_against_fp32() -> None:
+    """Of fp32 on its own runtime it is the reference; of a case without a score there is none."""
+    row = row_of(int8())
+    assert (cell(row, "delta").text, cell(row, "delta").sort) == ("0.00", 0.0)
+    (base,) = (each for each in list_rows(row.judged, row.judged.records, 1e-3) if each.record.case.mode == "fp32")
+    assert cell(base, "delta") == Cell(text="0", limits="(reference)", sort=0.0)
+    for scored in (None, replace(accuracy(), delta=None)):
+        assert cell(row_of(int8(accuracy=scored)), "delta") == Cell()
+    assert cell(row_of(int8(accuracy=None)), "accuracy") == Cell()
+    assert cell(row, "accuracy").hint.startswith("1,000 examples")
+
+
+def test_margins_are_in_the_metrics_own_scale() -> None:
+    """Of cases with a score; a least score is none, and has its own column."""
+    row = row_of(int8(), margin=2.0)
+    assert (COLUMNS["accuracy.margin"].value(row), COLUMNS["accuracy.at_least"].value(row)) == (0.02, None)
+    for name in ("margin", "at_least", "delta.level", "delta.low"):
+        assert COLUMNS[f"accuracy.{name}"].value(row_of(int8(accuracy=None))) is None
+    assert COLUMNS["accuracy.delta.level"].value(row) == 0.9

@@ -48,7 +48,8 @@ def name_color(color: Any) -> str:
 
     if mpl.colors.to_rgba(color)[3] == 0:
         return "none"
-    return NAMES[mpl.colors.to_hex(color)].partition(",")[0].removeprefix("var(--").rstrip(")")
+    drawn = mpl.colors.to_hex(color)
+    return NAMES.get(drawn, drawn).partition(",")[0].removeprefix("var(--").rstrip(")")
 
 
 def write(numbers: Iterable[Any]) -> str:
@@ -56,10 +57,28 @@ def write(numbers: Iterable[Any]) -> str:
     return " ".join(f"{float(number) + 0.0:.4g}" for number in numbers)
 
 
+def write_depth(artist: Any) -> str:
+    """How far in front it lies, how strong it is, and that it is cut at no edge."""
+    alpha = "" if artist.get_alpha() is None else f" alpha {artist.get_alpha():g}"
+    return f"z{artist.get_zorder():g}{alpha}{'' if artist.get_clip_on() else ' whole'}"
+
+
 def list_axes(axes: Any, size: tuple[float, float]) -> Iterator[str]:
     """A line for each thing on these axes, in the order in which they were drawn."""
     box = axes.get_position()
     yield "axes " + write((box.x0 * size[0], box.y0 * size[1], box.width * size[0], box.height * size[1]))
+    if axes.axison:
+        sides = [
+            f"{side} {name_color(each.get_edgecolor())}" for side, each in axes.spines.items() if each.get_visible()
+        ]
+        yield f" frame {', '.join(sides)}"
+        for axis in (axes.xaxis, axes.yaxis):
+            for tick in axis.get_major_ticks()[:1]:
+                look = f"{write([tick.tick1line.get_markersize(), tick.label1.get_fontsize()])}"
+                colors = f"{name_color(tick.tick1line.get_color())} {name_color(tick.label1.get_color())}"
+                yield f" {axis.axis_name} ticks {look} {colors} {len(axis.get_minorticklocs())} minor"
+        title = axes.xaxis.label
+        yield f" title {write([title.get_fontsize(), axes.xaxis.labelpad])} {name_color(title.get_color())}"
     for name, axis, limits in (("x", axes.xaxis, axes.get_xlim()), ("y", axes.yaxis, axes.get_ylim())):
         ticks = [
             f"{write([at])}={label.get_text()}"
@@ -74,21 +93,29 @@ def list_axes(axes: Any, size: tuple[float, float]) -> Iterator[str]:
         if line.get_marker() != "None":
             filled = f"{name_color(line.get_markerfacecolor())}/{name_color(line.get_markeredgecolor())}"
             mark = f"{line.get_marker()} {write([line.get_markersize(), line.get_markeredgewidth()])} {filled}"
-        yield f" line {places}  {look}  {mark}  z{line.get_zorder():g}"
+        dashes = f" dashes {write(line._dash_pattern[1])}" if line.is_dashed() else ""
+        ends = f" {line.get_solid_capstyle()}" if drawn else ""
+        told = "" if line.get_label()[:1] in "_" else f"  told '{line.get_label()}'"
+        yield f" line {places}  {look}{dashes}{ends}  {mark}  {write_depth(line)}{told}"
     for bar in axes.patches:
         path = bar.get_patch_transform().transform_path(bar.get_path())
         points = (*path.get_extents().bounds, *path.vertices.mean(axis=0))
         edge = f"{name_color(bar.get_facecolor())}/{name_color(bar.get_edgecolor())} {write([bar.get_linewidth()])}"
-        yield f" patch {write(points)}  {edge} {bar.get_hatch() or ''}".rstrip()
+        yield f" patch {write(points)}  {edge} {bar.get_hatch() or ''}".rstrip() + f"  {write_depth(bar)}"
     for group in axes.collections:
         paths = [write(path.vertices.ravel()) for path in group.get_paths()]
         colors = [name_color(color) for color in (*group.get_facecolor(), *group.get_edgecolor())]
         shown = [path if len(path) < 100 else f"{path[:60]} … {path[-30:]}" for path in paths]
-        yield f" group {' ; '.join(shown)}  {'/'.join(colors)} {write(group.get_linewidth())}"
+        dashes = [write(pattern or ()) for _, pattern in group.get_linestyle()]
+        look = f"{write(group.get_linewidth())} {'/'.join(dashes)}".rstrip()
+        yield f" group {' ; '.join(shown)}  {'/'.join(colors)} {look}  {write_depth(group)}"
     for text in axes.texts:
         where = f"{write(text.get_position())} {text.get_ha()} {text.get_va()}"
         look = f"{text.get_weight()} {write([text.get_fontsize()])} {name_color(text.get_color())}"
-        yield f" text '{text.get_text()}' {where} {look}"
+        rim = text.get_bbox_patch()
+        ground = "" if rim is None else f"  on {name_color(rim.get_facecolor())} {write([rim.get_alpha()])}"
+        told = "" if text.get_label()[:1] in "_" else f"  told '{text.get_label()}'"
+        yield f" text '{text.get_text()}' {where} {look}  {write_depth(text)}{ground}{told}"
 
 
 def list_figure(figure: Any) -> str:

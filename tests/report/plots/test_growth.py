@@ -103,3 +103,12 @@ def test_without_a_line_there_is_no_picture() -> None:
     assert list(growth.list_drawings(frame, read_cases(frame))) == []
     with pytest.raises(UsageError, match="no variant of the frame was measured with several values of batch_size"):
         growth.scaling(frame, "batch_size")
+
+
+def test_a_frame_that_does_not_say_how_many_is_of_one() -> None:
+    """Thread and example a call."""
+    frame = pd.DataFrame([row("static · x86", 1, 100.0), row("static · x86", 2, 150.0)])
+    lines, _ = growth.list_lines(read_cases(frame.drop(columns="case.batch_size")), "threads")
+    assert [line.panel for line in lines] == ["net, batch 1"]
+    lines, _ = growth.list_lines(read_cases(frame.assign(**{"case.threads": [None, 2.0]})), "threads")
+    assert [line.at for line in lines] == [(1, 2)]

@@ -15,6 +15,7 @@ from qbench.report.plots.labels import (
     Placed,
     _cross,
     _find_crowds,
+    _holds,
     _line_meets,
     _Taken,
     meet,
@@ -180,3 +181,48 @@ def test_lines_cross_where_each_parts_the_ends_of_the_other(line: Line, expected
     """An end that touches is no crossing."""
     diagonal = (0.0, 0.0, 10.0, 10.0)
     assert _cross(line, diagonal) == _cross(diagonal, line) == expected
+
+
+WIDE_AREA = (-500.0, -500.0, 500.0, 500.0)
+
+
+@pytest.mark.parametrize(
+    ("marks", "box", "leader"),
+    [
+        ([], (148.0, 114.0, 238.0, 126.0), None),
+        ([(149.0, 119.0, 150.0, 121.0)], (42.0, 114.0, 132.0, 126.0), None),
+        ([(186.0, 90.0, 240.0, 150.0), (40.0, 90.0, 94.0, 150.0)], (95.0, 128.0, 185.0, 140.0), None),
+        ([(60.0, 104.0, 220.0, 136.0)], (145.205, 136.627, 235.205, 148.627), (145.205, 136.627)),
+    ],
+    ids=["right", "left", "above", "farther off"],
+)
+def test_a_label_stands_beside_its_point_as_near_as_there_is_room(
+    marks: list[Box], box: Box, leader: tuple[float, float] | None
+) -> None:
+    """To the right reads best, then to the left, then around; farther off it has a line to its nearest corner."""
+    (placed,) = place_labels([Label(x=140.0, y=120.0, width=90.0, height=12.0)], marks, WIDE_AREA)
+    assert placed is not None
+    assert placed.box == pytest.approx(box, abs=1e-3)
+    assert placed.leader == (None if leader is None else pytest.approx(leader, abs=1e-3))
+
+
+def test_a_column_stands_fourteen_points_off_with_a_line_for_each_label() -> None:
+    """Two and a half points between labels; to the left where there is no room to the right."""
+    labels = [Label(x=100.0, y=y, width=40.0, height=12.0) for y in (108.0, 104.0, 100.0)]
+    for area, start, end in ((WIDE_AREA, 114.0, 113.0), ((-500.0, -500.0, 150.0, 500.0), 46.0, 87.0)):
+        placed = place_labels(labels, [], area)
+        assert [(each.box, each.leader) for each in placed if each is not None] == [
+            ((start, bottom, start + 40.0, bottom + 12.0), (end, bottom + 6.0)) for bottom in (111.25, 96.75, 82.25)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "inside"),
+    [
+        *((x, y, True) for x, y in ((10.0, 40.0), (20.0, 60.0), (15.0, 50.0))),
+        *((x, y, False) for x, y in ((9.0, 50.0), (21.0, 50.0), (15.0, 39.0), (15.0, 61.0))),
+    ],
+)
+def test_a_box_holds_what_lies_within_its_sides(x: float, y: float, inside: bool) -> None:
+    """Up to them."""
+    assert _holds((10.0, 40.0, 20.0, 60.0), x, y) is inside

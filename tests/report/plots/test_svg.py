@@ -63,6 +63,16 @@ def test_a_shortened_name_is_told_whole() -> None:
     assert sum("…" in "".join(text.itertext()) for text in root.iter("text")) == 4
 
 
+def test_of_many_names_that_a_text_may_stand_for_three_are_told() -> None:
+    """In order; a text that holds such signs itself is split at the first."""
+    names = [f"a{number}z" for number in (3, 1, 2, 0)]
+    row = PictureRow(key="r", label="a\u2026z", text="x\u2026y\u2026z", mode="static", backend="x86")
+    figure = draw_rows([RowGroup(heading="", rows=[row])], ACROSS, "x", lambda *parts: None)
+    words = replace(WORDS, names=frozenset([*names, "x1y\u2026z"]))
+    root = ElementTree.fromstring(inline(figure, words))
+    assert [tip.text for text in root.iter("text") for tip in text.iter("title")] == ["a0z; a1z; a2z", "x1y\u2026z"]
+
+
 def test_ids_begin_with_the_picture_s_key() -> None:
     """So that many fit in one page; what refers to an id follows it."""
     svg = drawn()

@@ -9,12 +9,13 @@ import pytest
 
 from qbench.report.plots.cases import read_cases
 from qbench.report.plots.scale import Axis
-from qbench.report.plots.trade_off import _shade
+from qbench.report.plots.trade_off import _shade, list_drawings
 from qbench.report.plots.trade_off_points import (
     Point,
     _count_accurate,
     _explain_shades,
     choose_points,
+    conclude_trade_off,
     find_front,
     list_points,
 )
@@ -149,3 +150,38 @@ def test_shades_are_explained_where_they_are_drawn() -> None:
     assert "red: a lower score than the suite allows" in _explain_shades(points(**{"accuracy.at_least": 9.5}))
     alone: dict[str, Any] = {"decision.tie": 0.03, "metric.higher_is_better": False}
     assert _explain_shades(points(**alone)) == []
+
+
+def test_six_settings_have_their_picture() -> None:
+    """One of a single point has none and counts for none; each says which it is where there are several."""
+    frame = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "case.id": [f"f{number}", f"a{number}"], "case.setting": f"s{number}",
+                    "case.mode": ["fp32", "static"], "case.backend": ["torch", "x86"], "case.variant": ["f", "a"],
+                    "status": "ok", "over_best_fp32.value": [1.0, 0.5 if number else None],
+                    "accuracy.metric": "m", "accuracy.value": [10.0, 9.0], "accuracy.delta.value": [None, -1.0],
+                    "metric.scale": 1.0, "metric.higher_is_better": True,
+                }
+            )
+            for number in range(8)
+        ],
+        ignore_index=True,
+    )  # fmt: skip
+    drawings = list(list_drawings(frame, read_cases(frame)))
+    assert [drawing.key for drawing in drawings] == ["pareto", *(f"pareto-{number}" for number in range(2, 7))]
+    assert drawings[0].heading == "Time against accuracy: s1"
+    single = frame[frame["case.setting"] == "s1"]
+    (alone,) = list_drawings(single, read_cases(single))
+    assert (alone.heading, alone.more, alone.unnamed) == ("Time against accuracy", 0, 0)
+
+
+@pytest.mark.parametrize(("times", "margin", "counted"), [(0.5, 3.0, True), (0.5, None, False), (1.5, 3.0, False)])
+def test_those_that_keep_a_limit_are_counted_among_the_faster_ones(
+    times: float, margin: float | None, counted: bool
+) -> None:
+    """Where there are some, and a limit."""
+    columns = {"over_best_fp32.value": [1.0, times, 1.5], "accuracy.margin": margin, "accuracy.verdict": "PASS"}
+    caption = conclude_trade_off(points(**columns))
+    assert (" keeps the accuracy limit" in caption) is counted
