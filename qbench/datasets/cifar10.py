@@ -105,8 +105,8 @@ def _records(batches: list[bytes], where: str) -> tuple[Array, Array]:
             raise DataError(
                 f"{where}: batch {number} has {len(data):,} bytes, expected {BATCH * (PIXELS + 1):,}; {ADVICE}"
             )
-    records = np.frombuffer(b"".join(batches), np.uint8).reshape(-1, PIXELS + 1)
-    return records[:, 1:].reshape(-1, *SHAPE), records[:, 0]
+    records = np.frombuffer(b"".join(batches), np.uint8).reshape(len(batches) * BATCH, PIXELS + 1)
+    return records[:, 1:].reshape(len(records), *SHAPE), records[:, 0]
 
 
 def _sheets(folder: Path, split: str) -> tuple[Array, Array]:

@@ -60,7 +60,7 @@ def _shapes(examples: Examples) -> str:
 def require_split(dataset: Dataset, split: str) -> None:
     """Raises ``DataError`` that lists the splits there are when this one is not among them."""
     if split not in dataset.splits:
-        close = difflib.get_close_matches(split, dataset.splits, n=1)
+        close = difflib.get_close_matches(split, dataset.splits)
         hint = f"; did you mean '{close[0]}'?" if close else ";"
         raise DataError(f"{dataset.name}: no split '{split}'{hint} there are: {', '.join(dataset.splits)}")
 
@@ -176,7 +176,7 @@ def _check_finite(examples: Examples, where: str) -> None:
 def _blocks(array: Array) -> Iterator[slice]:
     if array.dtype.kind != "f":
         return
-    step = max(1, BLOCK // max(1, array[0].size))
+    step = max(1, BLOCK // array[0].size)
     for start in range(0, len(array), step):
         yield slice(start, min(start + step, len(array)))
 

@@ -94,7 +94,7 @@ def _ask_here(model: Model, data: Data, *, progress: Progress) -> OwnAnswers:
 
 def spread_positions(count: int) -> Iterator[int]:
     """All numbers below ``count``, each once, any first part of them spread over the whole (van der Corput)."""
-    bits = max(1, (count - 1).bit_length())
+    bits = (count - 1).bit_length()
     for number in range(1 << bits):
         position = int(f"{number:0{bits}b}"[::-1], 2)
         if position < count:

@@ -165,7 +165,7 @@ class _Helpers:
 
     def start(self, parts: _OpenParts, first: Worker) -> None:
         """More processes, as far as there are parts, places and memory for them."""
-        room = 0 if self._short else first.count_room()
+        room = first.count_room()
         while room > 0 and parts.remaining and not self._short and self._slots.take_spare():
             thread = threading.Thread(target=self._help, args=(parts,), name="evaluate-helper", daemon=True)
             self._threads.append(thread)

@@ -18,14 +18,14 @@ def match_boxes(boxes: Array, objects: Array, crowd: Array, overlaps: Array) -> 
     """
     right = np.zeros((len(boxes), len(overlaps)), dtype=bool)
     ignored = np.zeros_like(right)
-    if not len(boxes) or not len(objects):
+    if not len(objects):
         return right, ignored
     shares = measure_overlaps(boxes, objects, crowd)
     for place, overlap in enumerate(overlaps):
         taken = np.zeros(len(objects), dtype=bool)
         for box, share in enumerate(shares):
             for group in (~crowd, crowd):
-                free = group & (~taken | crowd) & (share >= min(overlap, 1 - 1e-10))
+                free = group & (~taken | crowd) & (share >= overlap)
                 if free.any():
                     best = len(share) - 1 - int(np.argmax(np.where(free, share, -1.0)[::-1]))  # the last of equal ones
                     taken[best] = True

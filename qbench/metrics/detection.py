@@ -58,10 +58,10 @@ class BoxScore(WholeMetric):
         if not (_are_counted(labels)).any():
             return "no image has a box; evaluate on some that have"
         chosen = outputs[..., CLASS]
-        if (chosen != np.round(chosen)).any() or (classes is not None and chosen.max(initial=-1) >= classes):
-            worst = chosen.ravel()[np.argmax(np.abs(chosen - np.round(chosen)))] if classes is None else chosen.max()
+        odd = chosen[(chosen != np.round(chosen)) | (chosen >= (np.inf if classes is None else classes))]
+        if odd.size:
             limit = "" if classes is None else f", 0 to {classes - 1}"
-            return f"a box has the class {worst:g}; expected whole numbers{limit} (-1: no box)"
+            return f"a box has the class {odd[0]:g}; expected whole numbers{limit} (-1: no box)"
         return None
 
     def facts(self, outputs: Array, labels: Array) -> Array:

@@ -178,8 +178,7 @@ def _summarize_positions(logits: Array, targets: Array, drawn: Array) -> Array:
     chosen = np.argpartition(-logits, likeliest - 1, axis=1)[:, :likeliest]
     order = np.lexsort((chosen, -np.take_along_axis(logits, chosen, axis=1), chosen != first[:, None]), axis=1)
     tokens = np.take_along_axis(chosen, order, axis=1)
-    if likeliest < logits.shape[1]:
-        tokens[:, 0] = first  # also where more are equal than are chosen
+    tokens[:, 0] = first  # also where more are equal than are chosen
     asked = (targets[:, None], tokens, drawn)
     surprise, of_tokens, of_drawn = (np.take_along_axis(logs, each, axis=1) for each in asked)
     return np.concatenate([-surprise, tokens, of_tokens, of_drawn], axis=1).astype(np.float32)

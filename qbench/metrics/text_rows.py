@@ -26,8 +26,6 @@ def read_text(codes: Array) -> str:
 
 def count_edits(written: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
     """The fewest insertions, deletions and exchanges that make one of the other (Levenshtein 1966)."""
-    if not reference or not written:
-        return max(len(reference), len(written))
     numbers = {item: number for number, item in enumerate(dict.fromkeys((*written, *reference)))}
     ours, theirs = (np.array([numbers[item] for item in items]) for items in (written, reference))
     places = np.arange(len(theirs) + 1)

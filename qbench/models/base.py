@@ -222,6 +222,6 @@ def require_known_port(model: str, port: str, chosen_names: Iterable[str], names
     for name in chosen_names:
         if name in names:
             continue
-        near = difflib.get_close_matches(name, names, n=1)
+        near = difflib.get_close_matches(name, names)
         hint = f"; did you mean '{near[0]}'?" if near else ";"
         raise ModelError(f"{model}: no {port} named '{name}'{hint} it has: {', '.join(names) or 'none with a name'}")

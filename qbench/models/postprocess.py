@@ -132,7 +132,7 @@ def fill_up(parts: Sequence[Array], place: str) -> Array:
         rows = {part.shape[1:] for part in parts}
     if all(part.ndim == 0 for part in parts):
         return np.stack(parts)
-    longest = max(1, *(len(part) if part.size else 0 for part in parts)) if parts else 1
+    longest = max(1, *(len(part) if part.size else 0 for part in parts))
     answers: Array = np.full((len(parts), longest, *rows.pop()), FILL, dtype=np.float32)
     for answer, part in zip(answers, parts, strict=True):
         if part.size:

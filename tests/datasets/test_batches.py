@@ -142,3 +142,9 @@ def test_batches_of_arrays_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     """Where the user's file has not imported it, nothing here does."""
     monkeypatch.setitem(sys.modules, "torch", None)
     assert join([X[:1], X[1:2], X[2:]], "d.py")["inputs"][0].tolist() == X.tolist()
+
+
+def test_what_is_drawn_by_chance_is_drawn_from_seed_0() -> None:
+    """The examples of a run are those of every later one."""
+    expected = torch.rand(3, 2, generator=torch.Generator().manual_seed(0))
+    assert np.array_equal(join(Loader(0), "d.py")["inputs"][0], expected.numpy())

@@ -14,6 +14,7 @@ from PIL import Image
 from qbench import registry
 from qbench.datasets.base import Dataset
 from qbench.errors import DataError, QbenchError
+from qbench.files import regular_file
 
 WHITE, SIDES = 255, (40, 20)
 
@@ -224,3 +225,60 @@ def test_what_is_no_data_set_says_what_one_is(tmp_path: Path) -> None:
         write(tmp_path, name=f"annotations/instances_{split}.json", where=split, **changes)
     with pytest.raises(DataError, match="its splits have different categories"):
         opened(tmp_path, ".")
+
+
+def test_a_file_of_annotations_has_so_many_bytes_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gigabyte: twice those of COCO's own."""
+    asked = []
+    read = regular_file.read_bytes
+
+    def note(file: Path, most: int) -> bytes:
+        asked.append(most)
+        return read(file, most)
+
+    monkeypatch.setattr(regular_file, "read_bytes", note)
+    opened(write(tmp_path))
+    assert asked == [1_073_741_824]
+
+
+def test_lists_within_lists_without_end_are_no_annotations(tmp_path: Path) -> None:
+    """They are no reason for a traceback."""
+    (tmp_path / "instances.json").write_text("[" * 200_000)
+    with pytest.raises(DataError, match=r"instances\.json: cannot be read as JSON"):
+        opened(tmp_path)
+
+
+def test_the_first_image_tells_where_the_others_lie(tmp_path: Path) -> None:
+    """In the folder ``images`` before the file's own; what is not there is named to the fifth."""
+    write(tmp_path)
+    write(tmp_path, where=".")
+    assert [file.parent.name for file in (image.file for image in opened(tmp_path).images["train"])] == ["images"] * 3
+    for number in range(1, 4):
+        (tmp_path / "images" / f"{number}.png").unlink()
+    with pytest.raises(DataError, match=rf"3 images are not in {tmp_path}/images: 1\.png, 2\.png, 3\.png$"):
+        opened(tmp_path)
+    write(tmp_path / "more", 8)
+    for number in range(1, 8):
+        (tmp_path / "more" / "images" / f"{number}.png").unlink()
+    with pytest.raises(DataError, match=r": 1\.png, 2\.png, 3\.png, 4\.png, 5\.png and 2 more$"):
+        opened(tmp_path / "more")
+
+
+def test_categories_of_splits_are_told_to_the_fifth(tmp_path: Path) -> None:
+    """Each split with the ids that it has."""
+    for split, count in (("train", 6), ("val", 2)):
+        changes = {"annotations": [], "categories": [{"id": number} for number in range(1, count + 1)]}
+        write(tmp_path, name=f"annotations/instances_{split}.json", where=split, **changes)
+    with pytest.raises(DataError, match=r"\(train: \[1, 2, 3, 4, 5\]; val: \[1, 2\]\)"):
+        opened(tmp_path, ".")
+
+
+@pytest.mark.parametrize("size", [(40, 0), (40, None), (40.0, 20), (None, 20)])
+def test_an_image_whose_size_is_half_said_has_none(tmp_path: Path, size: tuple[Any, Any]) -> None:
+    """Nothing is compared with it."""
+    images = [
+        {"id": 10 + number, "file_name": f"{number}.png", "width": size[0], "height": size[1]} for number in range(4)
+    ]
+    dataset = opened(write(tmp_path, images=images, annotations=box(bbox=[900, 2, 3, 4])["annotations"]))
+    assert all(image.size is None for split in dataset.splits for image in dataset.images[split])
+    assert len(dataset.load("train")) == 3

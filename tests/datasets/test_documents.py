@@ -14,6 +14,7 @@ from qbench.datasets.base import Dataset
 from qbench.datasets.texts import open_dataset
 from qbench.datasets.windows import Windows
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.integers(2, 9), st.integers(1, 9))
@@ -159,3 +160,56 @@ def test_no_token_may_be_left_out(tmp_path: Path, tokenizer: Path) -> None:
     write_lines(tmp_path / "test.jsonl")
     with pytest.raises(DataError, match="stride: windows of 4 tokens would leave some out"):
         open_texts(tmp_path, tokenizer, stride=5)
+
+
+def test_a_file_of_documents_has_so_many_bytes_at_most(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two gigabytes."""
+    asked = []
+    read = regular_file.read_bytes
+
+    def note(file: Path, most: int) -> bytes:
+        asked.append(most)
+        return read(file, most)
+
+    monkeypatch.setattr(regular_file, "read_bytes", note)
+    write_lines(tmp_path / "test.jsonl")
+    open_texts(tmp_path, tokenizer)
+    assert asked == [2_147_483_648]
+
+
+def test_windows_lie_side_by_side_where_nothing_else_is_said(tmp_path: Path, tokenizer: Path) -> None:
+    """With a stride they overlap; what fills them up is 0 where the suite says no id."""
+    write_lines(tmp_path / "test.jsonl", ("the film was good and long and bad and long",))
+    assert open_texts(tmp_path, tokenizer).load("test").ids == ("test:1@0", "test:1@4", "test:1@5")
+    assert open_texts(tmp_path, tokenizer, stride=3).load("test").ids == ("test:1@0", "test:1@3", "test:1@5")
+    write_lines(tmp_path / "test.jsonl", ("the film",))
+    assert open_texts(tmp_path, tokenizer).load("test").inputs[0].tolist() == [[1, 2, 0, 0]]
+
+
+def test_lines_without_a_document_are_counted_but_none(tmp_path: Path, tokenizer: Path) -> None:
+    """Ids are the lines of the file."""
+    lines = [json.dumps({"text": text}) for text in TEXTS[:2]]
+    (tmp_path / "test.jsonl").write_text(f"\n{lines[0]}\n  \n{lines[1]}\n")
+    assert open_texts(tmp_path, tokenizer).load("test").ids == ("test:2@0", "test:4@0", "test:4@3")
+    (tmp_path / "test.jsonl").write_text("[" * 200_000)
+    with pytest.raises(DataError, match=r"test\.jsonl:1: expected a JSON object"):
+        open_texts(tmp_path, tokenizer)
+
+
+def test_folders_without_a_document_are_no_split(tmp_path: Path, tokenizer: Path) -> None:
+    """Nor are files of another kind beside them."""
+    for split in ("test", "train"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "a.txt").write_text(TEXTS[0])
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.md").write_text("good")
+    (tmp_path / "notes.txt").write_text("good")
+    assert open_texts(tmp_path, tokenizer).splits == ("test", "train")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="expected .txt files, a document each, or .jsonl files"):
+        open_texts(tmp_path / "empty", tokenizer)
+    (tmp_path / "test" / "a.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"a\.txt: cannot be read: "):
+        open_texts(tmp_path, tokenizer).load("test")

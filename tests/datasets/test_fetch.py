@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,12 @@ from qbench.datasets.fetch import Remote
 from qbench.errors import DataError
 
 CONTENT = bytes(range(256)) * 5000
+
+
+class Answer(io.BytesIO):
+    """What a server says, without one."""
+
+    status = headers = None
 
 
 class Server(ThreadingHTTPServer):
@@ -153,3 +160,48 @@ def test_own_copies_come_before_those_of_the_system(tmp_path, monkeypatch):
     assert fetch.search_folders("toys", system) == [tmp_path / "system"]
     monkeypatch.setenv("QBENCH_DATA", str(tmp_path / "mine"))
     assert fetch.search_folders("toys", system) == [tmp_path / "mine" / "toys", tmp_path / "mine", tmp_path / "system"]
+
+
+def test_a_server_has_thirty_seconds_for_each_piece(server, root, monkeypatch):
+    """A piece is a megabyte: memory holds no more of a file."""
+    asked = []
+    urlopen = fetch.urllib.request.urlopen
+
+    def note(request, timeout):
+        answer = urlopen(request, timeout=timeout)
+        read = answer.read
+        answer.read = lambda size: asked.append((timeout, size)) or read(size)
+        return answer
+
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", note)
+    assert fetched(server, root).read_bytes() == CONTENT
+    assert asked == [(30.0, 1_048_576)] * 3
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "is_part"),
+    [
+        (206, {"Content-Range": "bytes 5-9/10"}, True),
+        (206, {"Content-Range": "bytes 0-9/10"}, False),
+        (206, {"Content-Range": "bytes 55-9/10"}, False),
+        (206, {}, False),
+        (200, {"Content-Range": "bytes 5-9/10"}, False),
+    ],
+)
+def test_only_the_part_that_was_asked_for_goes_behind_what_is_there(
+    tmp_path, monkeypatch, server, status, headers, is_part
+):
+    """Anything else stands in its place."""
+    asked = []
+
+    def answer(request, timeout):
+        asked.append(request.get_header("Range"))
+        stream = Answer(b"56789")
+        stream.status, stream.headers = status, headers
+        return stream
+
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", answer)
+    (tmp_path / "part").write_bytes(b"01234")
+    fetch._download(remote(server, size_bytes=10), tmp_path / "part")
+    assert (tmp_path / "part").read_bytes() == (b"0123456789" if is_part else b"56789")
+    assert asked == ["bytes=5-"]

@@ -31,6 +31,14 @@ def places(width: int, height: int) -> Image.Image:
     return Image.fromarray((16 * np.arange(height)[:, None] + np.arange(width)).astype(np.uint8))
 
 
+class Sized(Image.Image):
+    """An image of that size without its pixels."""
+
+    def __init__(self, width: int, height: int) -> None:
+        super().__init__()
+        self._size, self._mode = (width, height), "RGB"
+
+
 def shape(size: tuple[int, int] | None, resize: int | None = None, channels: int = 1) -> Shape:
     return Shape(size=size, resize=resize, channels=channels, layout="nchw")
 
@@ -242,3 +250,19 @@ def test_a_list_names_files_of_its_folder(tmp_path: Path) -> None:
 def test_pixels_become_what_a_network_takes(options: dict[str, object], expected: Preprocessing) -> None:
     """0 to 1 unless a scale is written, along the channels of the layout, in the order of the model."""
     assert images.read_preprocessing(ImageOptions.model_validate(options)) == expected
+
+
+def test_no_image_takes_more_than_two_hundred_megabytes() -> None:
+    """64 million pixels of three bytes are read, one more is not."""
+    images._require_usable(Sized(8000, 8000))
+    with pytest.raises(DataError, match=r"^64000001x1 is more than 64000000 pixels, refused as a decompression bomb$"):
+        images._require_usable(Sized(64_000_001, 1))
+
+
+def test_a_hundred_images_that_cannot_be_used_are_named() -> None:
+    """The others are counted."""
+    problems = [f"p{number}" for number in range(102)]
+    for count, more in ((100, "p99"), (101, "p99\n  and 1 more"), (102, "p99\n  and 2 more")):
+        with pytest.raises(DataError, match=rf"^d: {count} of 200 images cannot be used:\n  p0\n  p1\n") as told:
+            images._raise_unreadable(problems[:count], 200, "d")
+        assert str(told.value).endswith(more)

@@ -154,3 +154,54 @@ def test_an_image_without_a_mask_is_told(tmp_path: Path) -> None:
     dataset = opened(tmp_path / "u")
     with pytest.raises(DataError, match="no split 'tst'"):
         dataset.load("tst")
+
+
+@pytest.mark.parametrize("orientation", range(1, 10))
+def test_a_mask_has_the_size_of_its_image_as_it_is_seen(tmp_path: Path, orientation: int) -> None:
+    """An image that EXIF lays on its side (5 to 8) is as high as it is wide in its file."""
+    for place in ("images", "masks"):
+        (tmp_path / "t" / place).mkdir(parents=True)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (6, 4)).save(tmp_path / "t" / "images" / "a.png", exif=exif)
+    seen, other = ((4, 6), (6, 4)) if orientation in (5, 6, 7, 8) else ((6, 4), (4, 6))
+    Image.new("L", seen).save(tmp_path / "t" / "masks" / "a.png")
+    labels = opened(tmp_path).load("t").labels
+    assert labels is not None
+    assert labels.shape == (1, seen[1], seen[0])
+    Image.new("L", other).save(tmp_path / "t" / "masks" / "a.png")
+    with pytest.raises(DataError, match=f"{other[0]}x{other[1]} pixels, its image {seen[0]}x{seen[1]}"):
+        opened(tmp_path).load("t")
+
+
+def test_masks_that_cannot_be_used_are_listed_to_the_fifth(tmp_path: Path) -> None:
+    """And counted."""
+    write(tmp_path / "t", list("abcdef"))
+    for name in "abcdef":
+        (tmp_path / f"t/masks/{name}.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match="6 of 6 masks cannot be used:") as told:
+        opened(tmp_path).load("t")
+    assert str(told.value).count("unreadable") == 5
+    for name in "abcdef":
+        (tmp_path / f"t/masks/{name}.png").unlink()
+    with pytest.raises(DataError, match="without a partner: a, b, c, d, e and 1 more; every"):
+        opened(tmp_path)
+
+
+def test_a_mask_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Pillow would only warn, too."""
+    write(tmp_path / "t", ["a"], size=(12, 10))
+    for limit in (100, 50):  # a warning above it, an error above twice as much
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(DataError, match="too many pixels, refused as a decompression bomb"):
+            masks._read_mask(tmp_path / "t/images/a.png", tmp_path / "t/masks/a.png", opened(tmp_path).shape, None)
+
+
+@pytest.mark.parametrize("mode", ["1", "I;16"])
+def test_a_mask_may_have_any_depth(tmp_path: Path, mode: str) -> None:
+    """Its pixels are the numbers of classes; of two levels they are 0 and 1."""
+    mask = Image.new(mode, (12, 10), 1)
+    write(tmp_path / "t", ["a"], a=mask)
+    labels = opened(tmp_path, ignore=None).load("t").labels
+    assert labels is not None
+    assert np.unique(labels).tolist() == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import struct
 import tarfile
@@ -193,3 +194,89 @@ def test_what_is_published_of_them():
     packed = [size for source in (mnist.MNIST, mnist.FASHION) for _, size in source.files.values()]
     assert packed == [9_912_422, 28_881, 1_648_877, 4_542, 26_421_880, 29_515, 4_422_102, 5_148]
     assert cifar10.ARCHIVE.size_bytes == 170_052_171
+
+
+@pytest.mark.parametrize("changed", [-1, 1])
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_a_batch_of_another_size_is_named_by_its_number(tmp_path, number, changed):
+    """A byte less or more, in whichever of the batches, with how many there are and how many there should be."""
+    write_cifar(tmp_path)
+    file = tmp_path / f"data_batch_{number}.bin"
+    file.write_bytes((file.read_bytes() + b"x")[: 6146 + changed])
+    there = f"{6146 + changed:,}"
+    with pytest.raises(DataError, match=rf"{tmp_path}: batch {number} has {there} bytes, expected 6,146; put cifar-10"):
+        opened("cifar-10").load("train")
+    assert len(opened("cifar-10").load("test")) == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "has"), [(6146, b"0", None), (6147, b"0", 0), (6145, b"0", 6145), (0, b"5", 0)]
+)
+def test_no_more_of_an_archive_is_unpacked_than_a_batch_has(tmp_path, size, kind, has):
+    """What is larger is left out, as a folder of that name is; what is smaller is told with its size."""
+    with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        for name, data in (("readme.html", b"x" * 9), ("test_batch.bin", bytes(size)), ("later.txt", b"y")):
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size, member.type = len(data), kind if name == "test_batch.bin" else b"0"
+            archive.addfile(member, io.BytesIO(data))
+    if has is None:
+        assert opened("cifar-10").load("test").inputs[0].shape == (2, 3, 32, 32)
+        return
+    with pytest.raises(DataError, match=rf"tar\.gz: batch 1 has {has:,} bytes, expected 6,146"):
+        opened("cifar-10").load("test")
+
+
+def test_each_record_is_its_label_and_its_pixels(tmp_path):
+    """In the order of the batches, by channel, row and column; ids count them."""
+    write_cifar(tmp_path)
+    examples = opened("cifar-10").load("train")
+    expected = np.concatenate([records(seed) for seed in range(5)])
+    assert examples.labels.tolist() == expected[:, 0].tolist()
+    assert (examples.inputs[0].reshape(10, 3072) == expected[:, 1:]).all()
+    assert examples.ids[:2] == ("cifar-10/train/00000", "cifar-10/train/00001")
+    assert (examples.labels.dtype, examples.inputs[0].dtype) == (np.int64, np.uint8)
+
+
+def test_a_pickled_batch_alone_is_known(tmp_path):
+    """Also beside other folders that have none; without one a pickle is not spoken of."""
+    with pytest.raises(DataError) as raised:
+        opened("cifar-10").load("test")
+    assert "pickle" not in str(raised.value)
+    (tmp_path / "cifar-10").mkdir()
+    (tmp_path / "cifar-10" / "data_batch_1").write_bytes(b"")
+    with pytest.raises(DataError, match=r"cifar-10/data_batch_1 is the Python version, a pickle, which could run code"):
+        opened("cifar-10").load("test")
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar-10"])
+def test_what_is_downloaded_is_what_was_published(monkeypatch, name):
+    """The file's address, size and sha256 are handed on, and what to do without a network."""
+    asked = []
+
+    def refuse(dataset, file, *, advice):
+        asked.append((dataset, file, advice))
+        raise DataError("no network")
+
+    monkeypatch.setattr(fetch, "fetch_file", refuse)
+    monkeypatch.setattr(fetch, "search_folders", lambda dataset, system=(): [])
+    with pytest.raises(DataError, match="no network"):
+        opened(name).load("test")
+    ((dataset, file, advice),) = asked
+    assert dataset == name
+    assert file.url.endswith(f"/{file.name}")
+    if name == "cifar-10":
+        assert (file, advice) == (cifar10.ARCHIVE, cifar10.ADVICE)
+        return
+    source = mnist.MNIST if name == "mnist" else mnist.FASHION
+    assert file.name == "t10k-images-idx3-ubyte.gz"
+    assert file.url == source.address + file.name
+    assert (file.sha256, file.size_bytes) == source.files["t10k-images-idx3-ubyte"]
+    assert (advice, len(file.sha256)) == (source.advice, 64)
+
+
+def test_labels_of_another_number_are_no_mnist(tmp_path):
+    """Though the images are as many as they should be."""
+    write_mnist(tmp_path / "mnist", packed=False)
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(3, np.uint8)))
+    with pytest.raises(DataError, match=r"images \(2, 28, 28\) and labels \(3,\), not \(2, 28, 28\)"):
+        opened("mnist").load("test")

@@ -107,3 +107,25 @@ def test_a_digest_is_the_same_however_examples_are_stored() -> None:
         "0c730b69905c5ef7a4ca5269f7236540",
         "f2bda748b9df366ccb09e9ef3a9a295e",
     ]  # those of every baseline that was ever written
+
+
+def test_the_first_five_are_named() -> None:
+    """The others are counted."""
+    examples = take([[number] for number in range(7)], ids=tuple("abcdefg"))
+    six = {number: (0, number) for number in range(6)}
+    assert overlap.describe_pairs(examples, {n: six[n] for n in range(5)}, [examples]) == "a, b, c, d, e"
+    assert overlap.describe_pairs(examples, six, [examples]) == "a, b, c, d, e and 1 more"
+
+
+def test_a_block_is_sixteen_megabytes_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many rows as have four million values: a large split is never copied whole."""
+    made = []
+    ascontiguous = np.ascontiguousarray
+
+    def note(rows: Any, dtype: Any) -> Any:
+        made.append(rows.shape)
+        return ascontiguous(rows, dtype=dtype)
+
+    monkeypatch.setattr(overlap.np, "ascontiguousarray", note)
+    overlap.digest_examples(take(np.zeros((9, 1 << 20), np.uint8)))
+    assert made == [(4, 1 << 20), (4, 1 << 20), (1, 1 << 20)]

@@ -13,6 +13,7 @@ from qbench import registry
 from qbench.datasets import docstrings
 from qbench.datasets.base import Dataset
 from qbench.errors import DataError
+from qbench.files import regular_file
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers (extra zoo)")
 WORDS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(60))]
@@ -197,3 +198,81 @@ def test_an_index_that_stays_is_marked_and_said(tmp_path: Path) -> None:
     assert "built anew" in plain.notes[0]
     with pytest.raises(DataError, match="corpus: expected one of variant, fp32, got 'int8'"):
         opened(tmp_path, corpus="int8")
+
+
+def test_each_file_has_so_many_bytes_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two gigabytes."""
+    asked = []
+    read = regular_file.read_bytes
+
+    def note(file: Path, most: int) -> bytes:
+        asked.append((file.name, most))
+        return read(file, most)
+
+    monkeypatch.setattr(regular_file, "read_bytes", note)
+    opened(write(tmp_path))
+    assert asked == [(name, 2_147_483_648) for name in ("corpus.jsonl", "queries.jsonl", "test.tsv")]
+
+
+def test_a_text_is_named_by_its_first_ninety_letters(tmp_path: Path) -> None:
+    """Cut behind a word."""
+    text = "a" * 44 + " " + "b" * 45  # ninety
+    for words, name in ((text, text), (text + "b", "a" * 44 + " …"), (text + " c", "a" * 44 + " …")):
+        corpus = json.dumps({"_id": "d1", "text": words})
+        files = {"corpus.jsonl": corpus, "qrels__test.tsv": "h\nq1\td1\t1"}
+        assert opened(write(tmp_path, **files)).load("test").ids[0] == f"document d1: {name}"
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Texts and judgements."""
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        write(tmp_path)
+        (tmp_path / name).write_bytes(b"\xff\xfe")
+        with pytest.raises(DataError, match=rf"retrieval: {tmp_path}/{name}: cannot be read: "):
+            opened(tmp_path)
+    write(tmp_path, **{"queries.jsonl": "[" * 200_000})
+    with pytest.raises(DataError, match=r"queries\.jsonl:1: expected a JSON object"):
+        opened(tmp_path)
+    write(tmp_path, **{"queries.jsonl": "[3]"})
+    with pytest.raises(DataError, match=r'queries\.jsonl:1: expected \{"_id"'):
+        opened(tmp_path)
+
+
+def test_names_of_functions_are_those_of_all_they_stand_in(tmp_path: Path) -> None:
+    """Files that cannot be read and folders of tests and of installed packages are passed over, each on its own."""
+    said = "It says what {} does here. Behind that come more words, as many as a rest of {} needs to be one."
+    text = 'class A:\n    class B:\n        def f(self):\n            """' + said + '"""\n'
+    left_out = ("test", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__", "ensurepip")
+    files = [f"{folder}/x.py" for folder in left_out] + [
+        "_a.py",
+        "b/test_c.py",
+        "_d/e.py",
+        "f.py",
+        "z/y.py",
+        "tests.py",
+    ]
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.format(name, name))
+    (tmp_path / "0.py").write_text("def")
+    (tmp_path / "1.py").write_bytes(b"x = '\0'")
+    (tmp_path / "2.py").mkdir()
+    names = [name for name, _, _ in docstrings._read_library(tmp_path)]
+    assert names == ["f:A.B.f", "tests:A.B.f", "z.y:A.B.f"]
+
+
+def test_documentation_is_cut_to_sixty_four_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand documents, chosen by the digest of their names, where nothing else is said."""
+    options = tokenizer(tmp_path)
+    del options["length"]
+    pairs = tuple((f"m{number}:f", f"w{number} a.", f"w{number} b") for number in range(5000))
+    monkeypatch.setattr(docstrings, "_read_library", lambda folder: pairs)
+    dataset = registry.load("dataset", "docstrings")(None, base=tmp_path, options=options)
+    test, train = dataset.load("test"), dataset.load("train")
+    assert (test.inputs[0].shape, train.inputs[0].shape[1]) == ((2000, 64), 64)
+    assert len(train) == 1000
+    names = [name.removeprefix("document ").partition(": ")[0] for name in train.ids]
+    assert names == sorted(names, key=docstrings._digest)
+    monkeypatch.setattr(docstrings, "_read_library", lambda folder: ())
+    with pytest.raises(DataError, match="docstrings: this Python has no source files of its library at /"):
+        dataset.load("test")

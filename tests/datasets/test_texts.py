@@ -675,3 +675,159 @@ def test_the_real_library_is_used_as_the_stand_in_says(folder, monkeypatch):
     numbers.save_to_disk(str(folder / "numbers"))
     parts = hub(folder, "numbers", inputs=["x"])
     assert sorted(parts.load(split).inputs[0].tolist() for split in parts.splits) == [[[1.0, 2.0]], [[3.0, 4.0]]]
+
+
+def test_a_field_has_so_many_letters_at_most(folder, monkeypatch):
+    """While a file is read, and no longer: the limit is that of every reader in the process."""
+    before = csv_library.field_size_limit()
+    assert before != csv_file.LONGEST == 134_217_728
+    limits = []
+    reader = csv_file.csv.reader
+
+    def note(*parameters, **options):
+        limits.append(csv_library.field_size_limit())
+        return reader(*parameters, **options)
+
+    monkeypatch.setattr(csv_file.csv, "reader", note)
+    csv(folder, "text\na\nb\n").load("train")
+    assert set(limits) == {134_217_728}
+    assert csv_library.field_size_limit() == before
+    with pytest.raises(DataError, match="no column"):
+        csv(folder, "txt\na\nb\n").load("train")
+    assert csv_library.field_size_limit() == before
+
+
+def test_a_thousand_texts_are_made_tokens_at_a_time(folder, monkeypatch):
+    """Tokens as Python objects take a hundred times the memory of the arrays."""
+    asked = []
+
+    class Encoding:
+        ids, attention_mask, type_ids = [1, 2], [1, 1], [0, 0]
+
+    class Counting:
+        padding = None
+
+        def __getattr__(self, name):
+            return lambda *given, **options: 0
+
+        def encode_batch(self, texts):
+            asked.append(len(texts))
+            return [Encoding() for _ in texts]
+
+    monkeypatch.setattr(tokens.Tokens, "_open", lambda self: Counting())
+    read = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 2, "pad": 0}), folder)
+    assert read.encode(["a"] * 2500)[0].shape == (2500, 2)
+    assert len(read.encode_whole(["a"] * 2001)) == 2001
+    assert asked == [1000, 1000, 500, 1000, 1000, 1]
+
+
+def test_a_text_has_128_tokens_where_nothing_is_said(folder):
+    """What fills it up is of the first segment, unless the tokenizer says another."""
+    ids, types_ = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "tokens": ["ids", "types"]}), folder).encode(
+        ["good"]
+    )
+    assert ids.shape == (1, 128)
+    assert types_.tolist() == [[0] * 128]
+    write_tokenizer(folder, pad_id=7, pad_type_id=3, pad_token="[PAD]")
+    (types_,) = tokens.read_tokens(
+        keys({"tokenizer": "tokenizer.json", "tokens": ["types"], "length": 4}), folder
+    ).encode(["good"])
+    assert types_.tolist() == [[0, 0, 3, 3]]
+
+
+@pytest.mark.parametrize(("length", "fits"), [(1, False), (2, True)])
+def test_a_text_has_room_beside_the_tokenizers_own_tokens(folder, length, fits):
+    """For one token at the least."""
+    read = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": length}), folder)
+    if fits:
+        assert read.encode(["good film"])[0].tolist() == [[1, 2]]
+        return
+    with pytest.raises(DataError, match="length: 1 leaves no room"):
+        read.encode(["good film"])
+
+
+def test_the_pad_of_other_tokenizers_is_known(folder):
+    """``<pad>`` as well."""
+    write_tokenizer(folder, {"[UNK]": 0, "good": 1, "<pad>": 4})
+    ids, _ = tokens.read_tokens(keys({"tokenizer": "tokenizer.json", "length": 2}), folder).encode(["good"])
+    assert ids.tolist() == [[1, 4]]
+
+
+def test_reviews_make_two_thousand_tokens_without_a_word(monkeypatch):
+    """6,000 of them do; no progress is printed."""
+    asked = []
+    trainer = tokenizers.trainers.BpeTrainer
+    before = tokenizers.pre_tokenizers.ByteLevel
+
+    def note(**options):
+        asked.append(options)
+        return trainer(**options)
+
+    class ByteLevel:
+        alphabet = staticmethod(before.alphabet)
+
+        def __new__(cls, **options):
+            asked.append(options)
+            return before(**options)
+
+    monkeypatch.setattr(tokenizers.trainers, "BpeTrainer", note)
+    monkeypatch.setattr(tokenizers.pre_tokenizers, "ByteLevel", ByteLevel)
+    film_reviews._learn_tokens(iter(["a good film", "a bad film"]))
+    spaces, options = asked
+    assert spaces == {"add_prefix_space": False}
+    assert (options["vocab_size"], options["show_progress"], options["special_tokens"]) == (2048, False, ["<end>"])
+    assert len(options["initial_alphabet"]) == 256
+    assert (film_reviews.TRAINED_ON, film_reviews.LENGTH) == (6000, 128)
+
+
+def test_reviews_are_split_behind_those_that_made_the_tokens(folder, monkeypatch):
+    """Train has all of these, test as many others as ``documents`` says; windows are of 128 tokens side by side."""
+    reviews = [(f"film-reviews/{number:05d}", f"{number} " * 150) for number in range(12)]
+    monkeypatch.setattr(film_reviews, "_read_reviews", lambda: reviews)
+    monkeypatch.setattr(film_reviews, "TRAINED_ON", 4)
+
+    def names(split, **options):
+        data = registry.load("dataset", "film-reviews")(None, base=folder, options=options)
+        examples = data.load(split)
+        return sorted({name.partition("@")[0] for name in examples.ids}), examples
+
+    assert names("train")[0] == [name for name, _ in reviews[:4]]
+    assert names("test", documents=3)[0] == [name for name, _ in reviews[4:7]]
+    chosen, examples = names("test")
+    assert chosen == [name for name, _ in reviews[4:]]
+    assert examples.inputs[0].shape[1] == 128
+    starts = [int(name.partition("@")[2]) for name in examples.ids if name.startswith("film-reviews/00004")]
+    assert starts[:2] == [0, 128]
+    overlapping = names("test", stride=100)[1].ids
+    assert [int(name.partition("@")[2]) for name in overlapping[:2]] == [0, 100]
+
+
+def test_the_oldest_library_that_runs_no_script_is_taken(folder, library, monkeypatch):
+    """Version 4; before it a data set could bring a program."""
+    library.held = Table(text=["a", "bad"])
+    for version, is_taken in (("3.9.9", False), ("4.0.0", True), ("10.1", True)):
+        monkeypatch.setattr(huggingface.importlib.metadata, "version", lambda name, version=version: version)
+        if is_taken:
+            assert hub(folder, tokenizer="tokenizer.json").splits == ("train", "test")
+        else:
+            with pytest.raises(DataError, match=f"datasets {version} would run a script"):
+                hub(folder, tokenizer="tokenizer.json")
+
+
+def test_labels_that_are_kept_secret_are_none(folder, library):
+    """-1 throughout; a single other one is a label, and so is a number with a point."""
+    for labels, known in (([-1, -1], None), ([-1, 0], [-1, 0]), ([-1.0, -1.0], [-1.0, -1.0])):
+        table = Table(x=np.ones((2, 3)), label=labels)
+        library.held = {"train": table, "test": table}
+        read = huggingface._labels(table, "label", "d")
+        assert (None if read is None else read.tolist()) == known
+
+
+def test_the_code_that_reads_the_sentences_is_known(folder):
+    """With the texts and the tokenizer it decides the examples."""
+    write_reviews(folder, [("good", 1, "imdb"), ("bad", 0, "imdb")])
+    files = opened("sentiment", None, folder).files()
+    assert [file.name for file in files] == [
+        *(reviews_file.FILE, "tokenizer.json", "sentiment.py", "tokens.py", "csv_file.py", "reviews_file.py"),
+        "splits.py",
+    ]

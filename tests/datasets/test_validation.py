@@ -199,3 +199,32 @@ def test_what_no_array_can_hold_says_where_lengths_differ(read: Any, raw: Any, m
     """The first example and the first that is another."""
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
         read(raw, "d")
+
+
+def test_inputs_are_looked_at_in_blocks_of_four_million_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check needs little memory beside what it checks."""
+    asked = []
+    isfinite = np.isfinite
+
+    def note(values: np.ndarray) -> Any:
+        asked.append(values.shape)
+        return isfinite(values)
+
+    monkeypatch.setattr(validation.np, "isfinite", note)
+    assert complaint(None, np.zeros((9, 1 << 20), np.float16)) is None
+    assert asked == [(4, 1 << 20), (4, 1 << 20), (1, 1 << 20)]
+
+
+def test_the_first_five_values_and_examples_are_named() -> None:
+    """Of labels and of masks; the others are counted."""
+    inputs = np.ones((6, 1))
+    said = [
+        complaint(np.arange(3, 9), inputs),
+        complaint(np.arange(3, 9).reshape(6, 1, 1), inputs),
+    ]
+    for text in said:
+        assert text is not None
+        assert "3, 4, 5, 6, 7" in text
+        assert "example 4" in text
+        assert ", 8" not in text
+        assert "example 5" not in text

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.cache import store
+from qbench.cache import manifest, store
 from qbench.errors import EvaluateError
 from qbench.evaluate import as_called
 from qbench.evaluate.as_called import OwnAnswers, compare_predictions, spread_positions
@@ -154,6 +154,34 @@ def test_where_no_line_is_to_blame_the_runtime_is() -> None:
     assert "torch.where" not in text
 
 
+@pytest.mark.parametrize(("count", "lines"), [(2, "a.py:0, a.py:1"), (4, "a.py:0, a.py:1 and 2 more")])
+def test_the_first_two_lines_that_decide_on_values_are_named(count: int, lines: str) -> None:
+    """And how many more there are."""
+    compared = AsCalled(compared=16, of=16, differing=16, worst=0.1)
+    decisions = tuple(f"a.py:{number}" for number in range(count))
+    text = as_called._explain_other(compared, "test[2]", 0.551, 4.21, decisions)
+    assert f"decides on values at {lines}, taken as it fell for one example" in text
+
+
+def test_outputs_of_nothing_but_zeros_are_the_same(tmp_path: Path) -> None:
+    """There is no largest one to take a share of."""
+    zeros = np.zeros((4, 3), np.float32)
+    compared = compare_predictions(answers(zeros), predictions(tmp_path, zeros), 4)
+    assert (compared.differing, compared.worst) == (0, 0.0)
+    data: Any = SimpleNamespace(evaluation=lambda start, stop: (np.ones((1, 2), np.float32),))
+    assert as_called._answers_alike(lambda x: 0 * x, data, answers(np.zeros((2, 2), np.float32)))
+    with pytest.raises(EvaluateError, match="4 of 4"):
+        compare_predictions(answers(zeros), predictions(tmp_path, zeros + np.float32(1e-9)), 4)
+
+
+def test_nothing_that_is_kept_is_unpickled(tmp_path: Path) -> None:
+    """An object in a file of predictions would be code of whoever wrote it."""
+    objects = np.array([[print]], dtype=object)
+    np.savez(tmp_path / "objects.npz", outputs=objects, ids=np.asarray(["test[0]"]))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        compare_predictions(answers(OUTPUTS[:1]), tmp_path / "objects.npz", 1)
+
+
 @given(st.integers(1, 3000))
 def test_any_first_part_is_spread_over_all_examples(count: int) -> None:
     """Each position once; of the first k of n no gap is wider than four of their mean distances."""
@@ -228,6 +256,12 @@ def test_a_network_is_asked_once_and_answers_from_the_cache_then(
     ask("v", "e")
     ask("w", "f")
     assert asked == ["w", "v", "w"]
+    for file in tmp_path.glob("answers/*/answers.npz"):
+        facts = manifest.read(file.parent).facts
+        np.savez(file, positions=np.arange(4), outputs=np.array([print] * 4, dtype=object))
+        manifest.write(file.parent, facts)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        ask("w", "e")
 
 
 def test_memory_that_runs_out_is_no_answer() -> None:

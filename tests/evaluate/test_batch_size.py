@@ -85,9 +85,10 @@ def test_few_examples_are_not_tried_on():
 
 @pytest.mark.parametrize(("most", "width"), [(1000, 8), (1600, 16), (3300, 32)])
 def test_a_wider_batch_must_fit(most, width):
-    """A batch of 100 bytes an example: the next one is taken only where twice what this one took is there."""
+    """A batch of 100 bytes an example: the next one is taken only where twice what this one took is there, beside what
+    the process had before."""
     machine = Machine(call=1.0)
-    used = MemoryRoom(used=lambda: 100 * max(machine.widths, default=0), most=most)
+    used = MemoryRoom(used=lambda: 5000 + 100 * max(machine.widths, default=0), most=most)
     assert machine.choose(10_000, used) == width
 
 
@@ -95,7 +96,10 @@ def test_a_wider_batch_must_fit(most, width):
 @pytest.mark.parametrize(("room", "width"), [(32, 32), (8, 8), (3, 2), (1, 1)])
 def test_where_memory_runs_out_batches_are_narrower(error, room, width):
     """A wider batch that fails is not taken, and below 8 the batch is halved until it passes."""
-    assert Machine(call=1.0, room=room, error=error).choose(10_000) == width
+    machine = Machine(call=1.0, room=room, error=error)
+    assert machine.choose(10_000) == width
+    if width < BASE:
+        assert machine.widths == [width], "what has so little room is not tried on anything wider"
 
 
 @pytest.mark.parametrize(
@@ -124,3 +128,24 @@ def test_a_width_is_a_whole_number_also_where_it_was_halved(room, width):
     """Slices of arrays take no other."""
     halved = Machine(room=room).choose(10_000)
     assert (halved, type(halved)) == (width, int)
+
+
+def test_from_640_examples_on_a_wider_batch_is_tried_on_sixteen_of_them():
+    """After one batch, three that warm up, and two that are timed; the wider one is compiled, then timed."""
+    machine = Machine(call=1.0)
+    assert (machine.choose(640), machine.widths) == (16, [8] * (1 + 3 + 2) + [16] * 2)
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "width"),
+    [
+        (640, (1.0, 0.97), 8),
+        (640, (1.0, 0.969), 16),
+        (1280, (1.0, 1.1, 0.5), 32),
+        (1280, (1.0, 1.101, 0.5), 8),
+    ],
+)
+def test_a_gain_of_three_hundredths_is_none_and_a_loss_of_a_tenth_is_passed_over(count, seconds, width):
+    """Less time is needed, or more, to be one."""
+    readings = iter([reading for each in seconds for reading in (0.0, each)])
+    assert choose_batch_size(Machine(), count, PLENTY, lambda: next(readings))[0] == width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pretended_qemu
@@ -76,6 +77,7 @@ def test_a_dynamic_artifact_answers_whole_batches():
     assert group_examples(order, emulation()) == [(9, 10), (0, 1), (8, 9)]
     assert group_examples(order, emulation("dynamic", 4)) == [(8, 10), (0, 4)]
     assert len(group_examples(order, emulation(samples=99))) == 4
+    assert group_examples(np.array([9, 8, 0]), emulation("dynamic", 4)) == [(8, 10), (0, 4)]
 
 
 class Notes(Silent):
@@ -130,14 +132,16 @@ class Here:
     """In place of a child process: its session in this one."""
 
     def __init__(self, factory, *args, started, **_):
-        self._session, self._started = factory(*args), started
+        self._session, self._started, self._ready = factory(*args), started, False
         started.append("open")
 
     def ready(self):
         """At once."""
+        self._ready = True
 
     def ask(self, method, *args):
-        """The session's answer."""
+        """The session's answer, once somebody has waited for it."""
+        assert self._ready
         return getattr(self._session, method)(*args)
 
     def close(self):
@@ -195,6 +199,15 @@ def test_the_chosen_examples_are_written_with_what_they_are(pretended, tmp_path)
     assert shares == [("emulate on qemu:Haswell", share / 3) for share in range(3)]
     assert [text.partition(": ")[0] for text in told] == ["qemu:Haswell"]
     assert told[0].endswith("for the 2 that are left of 3")
+
+
+def test_how_long_it_takes_is_told_once_one_is_known(pretended, tmp_path, monkeypatch):
+    """What the start took is not of each example."""
+    asked, _ = pretended
+    clock = iter([100.0, 107.0, 109.5])
+    monkeypatch.setattr(emulated, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    _, told, _ = answer(asked, tmp_path)
+    assert told == ["qemu:Haswell: 7 s to start, 2.5 s an example, so about 5 s for the 2 that are left of 3"]
 
 
 def test_all_outputs_are_written_by_name(pretended, tmp_path, monkeypatch):

@@ -113,6 +113,15 @@ def pretended(tmp_path, monkeypatch):
     yield start
     for process in processes:
         process.close()
+        assert process._process.returncode is not None, "it was waited for"
+
+
+def test_of_a_process_two_ends_of_pipes_stay_open_here(pretended):
+    """The other two are its own: who held them would wait for an answer of a process that is gone."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    process = pretended()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 2
+    process.open()
 
 
 def test_a_process_answers_for_the_examples_that_were_asked(pretended, tmp_path):
@@ -158,6 +167,8 @@ def test_a_process_imports_this_qbench_behind_what_the_user_has_set(pretended, m
             "ended with exit code 3; its last words: no room$",
         ),
         ("exit 4", "ended with exit code 4$"),
+        ("exit 0", "ended with exit code 0$"),
+        ("head -c 400 /dev/zero | tr '\\0' x; exit 5", "ended with exit code 5; its last words: x{300}$"),
         (
             WAITING % 'os.write(int(sys.argv[2]), b"hello hello hello")',
             "what the emulated process sent is no answer of qbench's",

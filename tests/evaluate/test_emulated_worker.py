@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from qbench import registry
 from qbench.errors import EvaluateError
 from qbench.evaluate import emulated_worker
 from qbench.evaluate.emulated_worker import Session
@@ -70,3 +73,19 @@ def test_each_request_is_answered_until_the_pipe_is_closed(monkeypatch):
     ]
     for descriptor in (requests, answers, tell):
         os.close(descriptor)
+
+
+def test_an_artifact_is_loaded_on_one_thread_in_its_context(file, monkeypatch):
+    """As natively: another number of threads may add up in another order."""
+    did, backend = [], registry.load("backend", "fake")
+    runner = backend.load(Path(file), threads=1)
+
+    @contextlib.contextmanager
+    def context(self):
+        did.append("entered")
+        yield
+
+    monkeypatch.setattr(type(runner), "context", context)
+    monkeypatch.setattr(type(backend), "load", lambda self, path, *, threads: did.append((path, threads)) or runner)
+    Session().open("fake", file, {})
+    assert did == [(Path(file), 1), "entered"]

@@ -74,12 +74,22 @@ def test_without_labels_every_other_answer_is_a_change() -> None:
         {"outputs": np.full((3, 4), np.nan), "labels": np.zeros(3, dtype=int)},
         {"outputs": np.zeros((3, 4, 4)), "labels": np.zeros(3, dtype=int)},
         {"outputs": np.zeros((3, 1))},
+        {"outputs": np.zeros((3, 4)), "labels": np.zeros(2, dtype=int)},
     ],
-    ids=["nothing", "regression", "many labels", "not finite", "pictures", "one number"],
+    ids=["nothing", "regression", "many labels", "not finite", "pictures", "one number", "labels of others"],
 )
 def test_what_is_no_answer_has_no_flips(stored: dict[str, np.ndarray]) -> None:
     """Numbers to be met, pictures and values that are no numbers choose no class."""
     assert flips.answers(stored) is None
+
+
+def test_two_scores_choose_without_labels_and_one_logit_with_them() -> None:
+    """Class 1 above 0; ids that are not one for each example name none."""
+    pair = flips.answers({"outputs": np.array([[0.0, 1.0], [3.0, 2.0]]), "ids": np.array(["a", "b", "c"])})
+    logit = flips.answers({"outputs": np.array([[0.5], [-2.0]]), "labels": np.array([1, 1])})
+    for actual in (pair, logit):
+        assert actual is not None
+        assert (actual.classes.tolist(), actual.ids) == ([1, 0], ("0", "1"))
 
 
 def test_other_examples_are_not_compared() -> None:

@@ -94,6 +94,30 @@ def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, 
     assert (actual["a"][1], actual["b"][0]["clipped"], calls) == ({**unknown, "clipped": None}, 0.0, 1)
 
 
+def test_a_variant_without_ranges_keeps_what_the_build_knew_beside_others(model, data, monkeypatch):
+    """It is not run, nor are those beside it."""
+    found = variants(a=[{**KNOWN, "ranges": [TIGHT]}], plain=[KNOWN], nothing=[])
+    actual, calls = looked(found, model, data, monkeypatch)
+    assert (actual["plain"], actual["nothing"], calls) == ((KNOWN,), (), 1)
+    assert 0 < actual["a"][0]["clipped"] < 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "formats", "is_in_onnx"),
+    [
+        ("static", ("onnx", "onnx"), True),
+        ("qat", ("onnx", "onnx"), True),
+        ("dynamic", ("onnx", "onnx"), False),
+        ("static", ("onnx", "openvino"), False),
+        ("static", ("openvino", "onnx"), False),
+    ],
+)
+def test_two_onnx_files_with_fixed_scales_can_be_held_against_each_other(mode, formats, is_in_onnx):
+    """A dynamic one has a range for each call."""
+    artifact, fp32 = make_artifact(mode=mode, format=formats[0]), make_artifact(mode="fp32", format=formats[1])
+    assert ComparedVariant(artifact=artifact, fp32=fp32).in_onnx is is_in_onnx
+
+
 def test_it_is_looked_at_once(model, data, monkeypatch):
     """A rerun answers from the cache; another artifact, or other examples, do not."""
     case = variants(a=[{**KNOWN, "ranges": [TIGHT]}])
@@ -145,7 +169,8 @@ def test_where_no_range_is_known_nobody_looks(model, data, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("count", "size", "starts"), [(70, 8, range(0, 64, 8)), (5, 8, [0]), (5120, 8, range(0, 5120, 80))]
+    ("count", "size", "starts"),
+    [(70, 8, range(0, 64, 8)), (5, 8, [0]), (5120, 8, range(0, 5120, 80)), (1024, 1, range(0, 1024, 2))],
 )
 def test_examples_are_taken_evenly(count, size, starts):
     """All of few, 512 of many, from the first to the last: a data set may be sorted by class."""

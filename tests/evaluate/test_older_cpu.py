@@ -30,6 +30,7 @@ def test_sums_are_those_since_the_last_time(tmp_path: Path) -> None:
     outputs.append(runner.outputs(runner(runner.prepare((x[1:],)))))
     (rest,) = runner.take_sums().values()
     (layer,) = whole.layers
+    assert runner.observed() == {"threads": 1}
     assert (first[0] + rest[0], first[1] + rest[1]) == (layer.sums, layer.saturated)
     assert 0 < first[1] < layer.saturated
     assert set(runner.take_sums().values()) == {(0, 0)}

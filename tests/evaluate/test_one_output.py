@@ -317,6 +317,7 @@ OTHER = SCORES[[0, 1, 0]]
         (OTHER[:, :1], SCORES[:, :1], None, None, None),
         (OTHER[:, :1], SCORES[:, :1], [0, 1, 2], None, None),
         (OTHER[..., None], SCORES[..., None], [0, 1, 2], None, None),
+        (OTHER[:, :1, None], SCORES[:, :1, None], [0, 1, 1], None, None),
     ],
 )
 def test_agreement_and_flips_are_of_classes(outputs, baseline, labels, agreement, flips):
@@ -326,3 +327,33 @@ def test_agreement_and_flips_are_of_classes(outputs, baseline, labels, agreement
     changed = score._flips(outputs, baseline, labels)
     assert shared == (None if agreement is None else pytest.approx(agreement))
     assert (changed and (changed.harmful, changed.beneficial)) == flips
+
+
+def test_a_perfect_score_that_did_not_change_has_limits():
+    """Of a score of 1, as of any other, so few examples may hide a change."""
+    labels = np.arange(60) % 10
+    for name in ("f1", "balanced_accuracy"):
+        delta = score.score_predictions(
+            registry.load("metric", name), predictions(labels, labels), predictions(labels, labels), 10
+        ).delta
+        assert delta.value == 0
+        assert delta.low < -0.01
+
+
+@pytest.mark.parametrize(("changed", "is_widened"), [(29, True), (30, False)])
+def test_thirty_changes_show_what_a_change_is_like(monkeypatch, changed, is_widened):
+    """From then on the limits of what has no value for each example are those of the resamples alone."""
+    labels = np.arange(300) % 10
+    answers = np.where(np.arange(300) < changed, (labels + 1) % 10, labels)
+    widened = []
+    monkeypatch.setattr(score.intervals, "widen_for_unseen", lambda delta, *_: widened.append(1) or delta)
+    score.score_predictions(F1, predictions(answers, labels), predictions(labels, labels), 10)
+    assert bool(widened) == is_widened
+
+
+def test_the_largest_score_is_one():
+    """What lies beyond has no interval."""
+    metric = SimpleNamespace(name="mine")
+    assert score._require_score(metric, -1e100) == -1e100
+    with pytest.raises(EvaluateError, match="^mine gives 1.1e\\+100; a score must be a finite number"):
+        score._require_score(metric, 1.1e100)

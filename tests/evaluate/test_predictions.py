@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import resource
+import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -255,6 +257,12 @@ def test_what_a_helper_finds_wrong_with_the_artifact_is_told(tmp_path, data):
         evaluate(tmp_path, data, [FakeWorker(), FakeWorker(ready=EvaluateError("gives other outputs"))])
 
 
+def test_what_the_first_process_finds_wrong_with_the_artifact_is_told(tmp_path, data):
+    """Before it is asked for anything."""
+    with pytest.raises(EvaluateError, match="other outputs"):
+        evaluate(tmp_path, data, [FakeWorker(ready=EvaluateError("gives other outputs"))])
+
+
 def test_an_error_of_the_first_process_ends_all(tmp_path, data):
     """Nobody waits for parts that nobody does."""
     with pytest.raises(WorkerError, match="ended by SIGKILL"):
@@ -315,6 +323,23 @@ def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, m
     predict_cached(int8, data, tmp_path / "a.npz")
     changed, examples = replace(int8, **other.get("artifact", {})), replace(data, **other.get("data", {}))
     assert predict_cached(changed, examples, tmp_path / "b.npz", batch=batch).cached is not again
+
+
+def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, made, monkeypatch):
+    """That of a node as well as this machine's; answers are made by the user's code as it stands."""
+    int8, root = artifact(tmp_path, data), data.folder.parents[1]
+
+    def is_cached(**options):
+        return predictions.predict_cached(
+            int8, data, 1, tmp_path / "a.npz", root=root, limits=LIMITS, progress=lambda *_: None, **options
+        ).cached
+
+    own = answering(tmp_path, "outputs", names=())
+    for options in ({}, {"cpu": ["a"]}, {"cpu": ["b"]}, {"postprocess": own}):
+        assert [is_cached(**options) for _ in range(2)] == [False, True]
+    monkeypatch.setattr(predictions.fingerprint, "cpu_model", lambda: "another")
+    assert is_cached(cpu=["a"])
+    assert not is_cached()
 
 
 def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
@@ -469,3 +494,101 @@ def test_outputs_beside_answers_are_kept_as_far_as_there_is_room(tmp_path, data,
     parts = [session.predict(start, min(start + 24, 70), 8) for start in range(0, 70, 24)]
     assert [len(part.outputs) for part in parts] == [20, 0, 0]
     assert sum(len(part.answers) for part in parts) == 70
+
+
+class Stop(Exception):
+    """Ends an evaluation before it begins."""
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the processes of an evaluation are asked for; none is started."""
+    calls = []
+
+    def compute_outputs(evaluation, **options):
+        calls.append((evaluation, options))
+        raise Stop
+
+    monkeypatch.setattr(predictions, "compute_outputs", compute_outputs)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("facts", "predicted", "size"),
+    [
+        ({}, False, None),
+        ({"mode": "dynamic"}, False, 3),
+        ({"fixed_batch": 5, "mode": "dynamic"}, False, 5),
+        ({"fixed_batch": 5}, True, 5),
+        ({}, True, 8),
+    ],
+)
+def test_a_batch_is_as_wide_as_the_artifact_or_the_case_has_it(asked, data, monkeypatch, facts, predicted, size):
+    """Of eight where answers are predicted, whose tensors between layers are kept; else as wide as is fastest."""
+    monkeypatch.setattr(predictions, "_is_predicted", lambda *_: predicted)
+    with pytest.raises(Stop):
+        predictions.predict(make_artifact(**facts), data, 3, Path("p.npz"), limits=LIMITS, progress=lambda *_: None)
+    ((evaluation, options),) = asked
+    assert (evaluation.size, evaluation.predicted) == (size, predicted)
+    places = options["slots"]
+    assert [places.take_spare(), places.take_spare()] == [True, False], "one process, where nobody shares places"
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [({}, True), ({"same_answers": False}, False), ({"host": "avx2"}, False)],
+)
+def test_the_answers_of_the_build_are_asked_for_where_they_can_be_given(asked, data, options, same):
+    """Here, and where it was built; a host's variables go before what else is set."""
+    arguments = {"environment": {"OWN": "1"}, "limits": LIMITS, "progress": lambda *_: None}
+    with pytest.raises(Stop):
+        predictions.predict(make_artifact(backend="fbgemm"), data, 1, Path("p.npz"), **arguments, **options)
+    ((evaluation, given),) = asked
+    assert evaluation.same_answers is same
+    plugin = registry.load("host", options.get("host", "native"))
+    assert given["environment"] == {**plugin.environment(), "OWN": "1"}
+
+
+def test_inputs_are_looked_at_in_blocks_of_64(data, monkeypatch):
+    """Of both sides, so that a large split needs little memory; who watches is told."""
+    sizes, steps = [], []
+
+    def measure(parts, axis):
+        sizes.append([len(inputs[0]) for inputs in parts])
+        return (None,)
+
+    monkeypatch.setattr(predictions.input_drift, "measure_spreads", measure)
+    examples = np.zeros((70, 3), np.float32)
+    several = SimpleNamespace(
+        evaluation_count=129, evaluation=lambda start, stop: (np.zeros((min(stop, 129) - start, 3)),),
+        calibration=lambda: (examples,), preprocessing=data.preprocessing,
+    )  # fmt: skip
+    predictions._spreads_here(several, progress=lambda *step: steps.append(step))
+    assert sizes == [[64, 64, 1], [64, 6]]
+    assert steps == [("look at the inputs", 0.9)]
+
+
+def test_a_file_may_be_large_and_holds_no_objects(tmp_path):
+    """Outputs are hardly smaller compressed, what else is there is; an object would be a pickle, which could run
+    code."""
+    file = tmp_path / "p.npz"
+    predictions._write(file, {"outputs": np.zeros(9), "outputs.1": np.zeros(9), "labels": np.zeros(9)})
+    with zipfile.ZipFile(file) as archive:
+        kinds = {entry.filename: (entry.compress_type, entry.extract_version) for entry in archive.infolist()}
+    stored, deflated = (zipfile.ZIP_STORED, 45), (zipfile.ZIP_DEFLATED, 45)  # 45: more than 4 GiB can follow
+    assert kinds == {"outputs.npy": stored, "outputs.1.npy": stored, "labels.npy": deflated}
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        predictions._write(file, {"outputs": np.array([print], dtype=object)})
+    np.savez(file, outputs=np.array([print], dtype=object), sums=np.array([print], dtype=object))
+    for read in (predictions.load_predictions, predictions.read_saturating):
+        with pytest.raises(ValueError, match="allow_pickle=False"):
+            read(file)
+
+
+def test_predictions_that_cannot_be_written_say_what_to_do(tmp_path, data, made):
+    """They are in the cache, so that a run can go on."""
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(
+        EvaluateError, match=r"folder.npz: the predictions cannot be written \(.*\w.*\): make room and go"
+    ):
+        predict_cached(artifact(tmp_path, data), data, tmp_path / "folder.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -132,6 +133,7 @@ def test_garbage_on_one_runtime_differs(tmp_path):
 def test_numbers_of_classes_are_not_compared(tmp_path):
     """Outputs that are whole numbers have no SQNR; those of another shape fail elsewhere."""
     assert look(*arms(tmp_path, np.arange(4), np.arange(4)[::-1])) is None
+    assert look(*arms(tmp_path, FP32, FP32[:, :5])) is None
 
 
 def deep(file, wrong=None):
@@ -286,3 +288,96 @@ def test_layers_are_looked_for_in_two_onnx_files_alone(tmp_path, formats):
     """No other form tells them."""
     pair = [replace(arm, format=name) for arm, name in zip(arms(tmp_path, FP32, -FP32), formats, strict=True)]
     assert look(*pair).layer is None
+
+
+@pytest.mark.parametrize(
+    ("better", "between", "differs"),
+    [
+        (32.0, 26.0, False),
+        (32.0, 25.9, True),
+        (70.0, 40.0, False),
+        (70.0, 39.9, True),
+        (None, 60.0, False),
+        (None, 59.9, True),
+    ],
+)
+def test_where_a_difference_begins(monkeypatch, better, between, differs):
+    """6 dB below the better one's own noise, int8 at less than 40 dB in any case, fp32 at less than 60."""
+    fp32 = None if better is None else "fp32"
+    pair = [SimpleNamespace(predictions=name, fp32=fp32) for name in ("ours", "theirs")]
+    outputs = {name: np.full(1, number, np.float32) for number, name in enumerate(("fp32", "ours", "theirs"))}
+    monkeypatch.setattr(runtime_difference, "load_predictions", lambda name: {"outputs": outputs[name]})
+    monkeypatch.setattr(runtime_difference, "measure_sqnr", lambda base, _: better if base[0] == 0 else between)
+    measured = runtime_difference._measure(*pair)
+    assert measured == ((between, 100.0 if better is None else better) if differs else None)
+
+
+@pytest.fixture
+def layers(monkeypatch):
+    """Of two files the layers, each as far apart as the table says, and the examples on which they are looked at."""
+    looked_at = []
+
+    def tensor(variant, name, inputs):
+        looked_at.append(inputs)
+        return float(name)
+
+    def pretend(*decibels, fixed_batch=None):
+        named = [SimpleNamespace(name=f"layer {i}", tensor=str(each)) for i, each in enumerate(decibels)]
+        monkeypatch.setattr("qbench.quant.analysis.onnx_tensors.shared_layers", lambda *_: named)
+        monkeypatch.setattr("qbench.quant.artifacts.onnx_file.fixed_batch", lambda _: fixed_batch)
+        return looked_at
+
+    monkeypatch.setattr(runtime_difference, "_tensor", tensor)
+    monkeypatch.setattr(runtime_difference, "measure_sqnr", lambda ours, _: ours)
+    return pretend
+
+
+def find_layer(count):
+    """The first layer that differs by more than 30 dB allow, looked for on so many examples."""
+    variant = SimpleNamespace(format="onnx", file=None)
+    data = SimpleNamespace(evaluation_count=count, evaluation=lambda start, stop: (list(range(start, stop)),))
+    return runtime_difference._first_layer(variant, variant, data, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("decibels", "layer"),
+    [((50, 30, 29, 10), "layer 2"), ((29, 20), "layer 0"), ((50, 40, 30), None), ((), None), ((60, 29), "layer 1")],
+)
+def test_the_first_layer_below_the_bar_is_found(layers, decibels, layer):
+    """None where all reach it."""
+    layers(*decibels)
+    assert find_layer(9) == layer
+
+
+@pytest.mark.parametrize(("count", "fixed", "asked"), [(9, None, 8), (3, None, 3), (9, 4, 4), (3, 4, None), (4, 4, 4)])
+def test_layers_are_looked_at_on_eight_examples_or_a_batch(layers, count, fixed, asked):
+    """The first ones; where there are fewer than a file takes, nobody can look."""
+    looked_at = layers(29, fixed_batch=fixed)
+    assert find_layer(count) == (None if asked is None else "layer 0")
+    assert {tuple(inputs[0]) for inputs in looked_at} == (set() if asked is None else {tuple(range(asked))})
+
+
+class Passing:
+    """A runner that gives what it is given."""
+
+    context = staticmethod(contextlib.nullcontext)
+
+    def prepare(self, inputs):
+        return inputs
+
+    def __call__(self, prepared):
+        return prepared
+
+    def outputs(self, result):
+        return result[0]
+
+
+def test_a_layer_is_computed_on_one_thread(monkeypatch):
+    """As the outputs that differ were."""
+    did = []
+    backend = SimpleNamespace(load=lambda file, *, threads: did.append((file, threads)) or Passing())
+    monkeypatch.setattr(runtime_difference.registry, "load", lambda kind, name: backend)
+    monkeypatch.setattr("qbench.quant.analysis.onnx_tensors.with_first_output", lambda source, tensor, file: source)
+    variant = SimpleNamespace(backend="own", file="model.onnx")
+    assert runtime_difference._tensor(variant, "t", ("x", "y")) == "x"
+    assert did == [("model.onnx", 1)]

@@ -54,21 +54,25 @@ def change(int8_boxes: list[list[float]], fp32_boxes: list[list[float]]) -> Scen
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "words"),
+    ("new", "old", "words", "size"),
     [
-        ([box(5)], [box(5)], "1 the same, overlapping by 100 %"),
-        ([box(6)], [box(5)], "1 the same, overlapping by 82 %"),
-        ([box(5, kind=1)], [box(5)], "1 lost, 1 new"),
-        ([box(5), box(40)], [box(5)], "1 new, 1 the same, overlapping by 100 %"),
-        ([box(5, score=0.2), box(40)], [box(5), box(40)], "1 lost, 1 the same, overlapping by 100 %"),
-        ([], [], "no box in either"),
+        ([box(5)], [box(5)], "1 the same, overlapping by 100 %", 0),
+        ([box(6)], [box(5)], "1 the same, overlapping by 82 %", 2 / 11),
+        ([box(6), box(41)], [box(5), box(40)], "2 the same, overlapping by 82 %", 4 / 11),
+        ([box(5, kind=1)], [box(5)], "1 lost, 1 new", 2),
+        ([box(5), box(40)], [box(5)], "1 new, 1 the same, overlapping by 100 %", 1),
+        ([box(5, score=0.2), box(40)], [box(5), box(40)], "1 lost, 1 the same, overlapping by 100 %", 1),
+        ([], [], "no box in either", 0),
     ],
 )
-def test_boxes_are_lost_new_or_the_same(new: list[list[float]], old: list[list[float]], words: str) -> None:
-    """Of one class and place; those far below the highest score are none."""
+def test_boxes_are_lost_new_or_the_same(
+    new: list[list[float]], old: list[list[float]], words: str, size: float
+) -> None:
+    """Of one class and place; those far below the highest score are none. A change is as large as what is lost and
+    new, and what does not overlap of the others."""
     changed = change(new, old)
     assert str(changed) == words
-    assert (changed.size == 0) == (new == old)
+    assert changed.size == pytest.approx(size)
 
 
 def test_masks_change_by_pixels() -> None:
@@ -80,6 +84,16 @@ def test_masks_change_by_pixels() -> None:
     last = compare_scene(ours, theirs, N - 1)
     assert 0.2 < last.size < 0.6
     assert str(last).endswith(" % of the pixels have another class")
+    assert str(SceneChange(size=0.015, pixels=0.015)) == "1.5 % of the pixels have another class"
+    assert (last.lost, last.found, last.same, last.overlap, ours.least) == (0, 0, 0, 1.0, 0.0), "there are no boxes"
+    assert (ours.n, SceneAnswers().n) == (N, 0)
+
+
+def test_a_box_is_shown_from_the_least_score_on() -> None:
+    """Which itself is shown; rows of no class are no boxes, however sure they are."""
+    rows = np.array([[box(5, score=0.5), box(40, score=0.49), box(70, kind=-1)]], np.float32)
+    shown = SceneAnswers(boxes=rows, least=0.5)
+    assert compare_scene(shown, SceneAnswers(boxes=rows[:, :0]), 0).found == 1
 
 
 def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
@@ -105,6 +119,9 @@ def test_a_single_channel_is_the_logit_of_the_second_class() -> None:
         {"outputs": np.zeros((3, 0, 6)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 4, 5)), "labels": np.zeros((3, 4, 6))},
         {"outputs": np.zeros((3, 2, 4, 4)), "labels": np.zeros((3, 8, 8), int)},
+        {"outputs": np.zeros((3, 4, 6)), "labels": np.zeros((3, 4, 6), int)},
+        {"outputs": np.zeros((3, 2, 8, 8)), "labels": np.zeros((3, 8, 8))},
+        {"outputs": np.zeros((3, 6)), "labels": np.zeros((3, 4, 6))},
     ],
 )
 def test_other_answers_are_no_scenes(stored: dict[str, Any]) -> None:
@@ -159,6 +176,54 @@ def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
     down, across = np.nonzero((right == scenes._COLOURS[0]).all(axis=2))
     assert (across.min(), down.min()) == (20, 20)
     assert across.max() == pytest.approx(60, abs=1)
+    frame = (right[40] == scenes._COLOURS[0]).all(axis=1)
+    assert (frame[20:24].tolist(), int(frame.sum())) == ([True, True, False, False], 4), "two pixels wide"
+
+
+@pytest.mark.parametrize("corners", [(10, 10, 10, 20), (10, 10, 20, 10)])
+def test_a_box_without_width_or_height_is_drawn(corners: tuple[float, ...]) -> None:
+    """As the line that it is."""
+    half = Image.new("RGB", (32, 32))
+    row = np.array([[[*corners, 0.9, 1]]], np.float32)
+    pixels = np.asarray(scenes._draw(half, SceneAnswers(boxes=row), 0, 1.0))
+    assert (pixels == scenes._COLOURS[1]).all(axis=2).sum() >= 11
+
+
+def test_a_mask_has_half_of_its_colour() -> None:
+    """127 of 255 parts of it, over what lies below."""
+    half = scenes._draw(Image.new("RGB", (4, 4)), SceneAnswers(masks=np.full((1, 4, 4), 4, np.int16)), 0, 1.0)
+    expected = np.array(scenes._COLOURS[3]) * 127 / 255
+    np.testing.assert_allclose(np.asarray(half, dtype=float)[1, 1], expected, atol=0.6)
+
+
+def test_classes_keep_their_colours() -> None:
+    """Pages of two runs are looked at beside each other."""
+    colours = "e64b3c 00aa5a 326ee6 eba000 9650c8 00afc8 eb5aa5 829628"
+    assert " ".join(bytes(colour).hex() for colour in scenes._COLOURS) == colours
+
+
+def test_only_scenes_that_changed_are_drawn(tmp_path: Path) -> None:
+    """Where these are fewer than there is room for."""
+    found = boxes([box(5)], *[[]] * (N - 1))
+    folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
+    images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
+    assert scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "suffix", "size"),
+    [((64, 32), ".png", (2 * 96 + 4, 192)), ((65, 32), ".jpg", (2 * 95 + 4, 192)), ((4096, 4), ".jpg", (6, 192))],
+)
+def test_a_scene_is_192_pixels_long(shape: tuple[int, int], suffix: str, size: tuple[int, int]) -> None:
+    """Small ones as PNG, of which every pixel is kept, larger ones as JPEG of quality 85; no side is less than 1."""
+    pixels = np.random.default_rng(0).integers(0, 256, (1, *shape, 3)).astype(np.float64)
+    images = Pictures(values=pixels, channels_first=False, low=0.0, high=255.0)
+    nothing = SceneAnswers(masks=np.zeros((1, *shape), np.int16))
+    actual, content = scenes.draw_pair(images, 0, nothing, nothing)
+    with Image.open(io.BytesIO(content)) as picture:
+        assert (actual, picture.size) == (suffix, size)
+        if suffix == ".jpg":
+            assert picture.quantization[0][0] == 5  # type: ignore[attr-defined]  # 16, the standard's, by 30 %
 
 
 def test_masks_are_drawn_over_a_grey_picture() -> None:

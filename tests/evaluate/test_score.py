@@ -159,6 +159,28 @@ def test_a_metric_of_the_users_is_given_all_outputs_by_name(tmp_path: Path, func
         np.testing.assert_allclose(np.load(tmp_path / "int8.values.npz")["values"], worst)
 
 
+def test_an_output_of_another_form_than_fp32s_has_no_distance() -> None:
+    """Nor one of which fp32 gives no numbers."""
+    named = Outputs(names=("scores", "boxes"), all_judged=False)
+    for boxes in (BOXES[:, :2].astype(np.float32), np.full(BOXES.shape, np.inf, np.float32)):
+        fp32 = {**predictions(), "outputs.1": boxes}
+        accuracy = score.score_outputs(SQNR, predictions(0.01), fp32, None, outputs=named)
+        assert (accuracy.outputs or ())[1].value is None
+        judged = score.score_outputs(SQNR, predictions(0.01), fp32, None, outputs=Outputs(names=("scores", "boxes")))
+        assert [output.judged for output in judged.outputs or ()] == [True, False]
+
+
+def test_two_outputs_are_several(tmp_path: Path) -> None:
+    """The fewest that a function of the user's is given by name."""
+    for name, arrays in {"fp32": predictions(), "int8": predictions(0.01, 0.1)}.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays, ids=np.arange(N).astype(str))
+    spec, two = user_metric(tmp_path, "both", "fp32"), Outputs(names=("scores", "boxes"))
+    accuracy = score.score_here(
+        spec, tmp_path / "int8.npz", tmp_path / "fp32.npz", 10, outputs=two, progress=tell_nobody
+    )
+    assert [output.judged for output in accuracy.outputs or ()] == [True, True]
+
+
 def test_an_output_that_fp32_lacks_is_told(tmp_path: Path) -> None:
     """By its name: the two cannot be compared."""
     fp32 = predictions()

@@ -150,15 +150,19 @@ def test_where_no_text_changed_there_is_no_folder(tmp_path: Path) -> None:
 
 def test_only_the_largest_changes_of_a_variant_are_kept(tmp_path: Path) -> None:
     """A large and wide line becomes a small picture."""
-    count = text_changes.MOST + 3
+    count = 12 + 3
     ours, theirs = ("ab" * number for number in range(count)), ("",) * count
     pairs = made_run(tmp_path / "run", stored(tuple(ours), theirs), stored(theirs, theirs), ["a"] * count)
     images = np.random.default_rng(0).integers(0, 256, (count, 1, 100, 1200), dtype=np.uint8)
-    assert text_changes.keep_here(pairs, Raw((images,)), tmp_path / "run", progress=quiet) == text_changes.MOST
+    assert text_changes.keep_here(pairs, Raw((images,)), tmp_path / "run", progress=quiet) == 12
     kept = text_changes.find_stored(tmp_path / "run", count - 1)
     assert kept is not None
     with Image.open(io.BytesIO(kept[1])) as picture:
         assert picture.size == (480, 40)
+        assert picture.quantization[0][0] == 5  # type: ignore[attr-defined]  # JPEG of quality 85: 16 by 30 %
+    square = np.random.default_rng(0).integers(0, 256, (100, 100, 1), dtype=np.uint8)
+    with Image.open(io.BytesIO(text_changes.draw_line(square)[1])) as picture:
+        assert picture.size == (64, 64)
 
 
 def test_without_images_there_is_nothing_to_keep(tmp_path: Path) -> None:

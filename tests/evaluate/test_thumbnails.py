@@ -108,6 +108,7 @@ def test_thumbnails_are_small_and_exact_where_they_can_be() -> None:
     photo = np.random.default_rng(0).integers(0, 256, (300, 200, 3), dtype=np.uint8)
     suffix, content = thumbnails.thumbnail(photo)
     assert (suffix, Image.open(io.BytesIO(content)).size) == (".jpg", (64, 96))
+    assert Image.open(io.BytesIO(content)).quantization[0][0] == 5  # type: ignore[attr-defined]  # quality 85: 30 % of 16
     assert len(content) < 12_000
     assert thumbnails.thumbnail(photo) == (suffix, content)
 
@@ -129,6 +130,25 @@ def test_examples_that_flip_in_several_variants_are_kept_too(tmp_path: Path) -> 
     folder, pairs = flipped_run(tmp_path / "run", 60)
     images = np.random.default_rng(1).integers(0, 256, (200, 1, 12, 12), dtype=np.uint8)
     assert thumbnails.keep_here([*pairs, *pairs], Raw((images,)), folder, progress=quiet) == 60
+
+
+def test_of_many_that_flip_in_several_variants_96_are_kept(tmp_path: Path) -> None:
+    """Beside the first of each kind; the first in their order, where all flip in as many."""
+    folder, pairs = flipped_run(tmp_path / "run", 200)
+    images = np.random.default_rng(1).integers(0, 256, (200, 12, 12), dtype=np.uint8)
+    kept = thumbnails.keep_here([*pairs, *pairs], Raw((images,)), folder, progress=quiet)
+    names = sorted(int(path.stem) for path in (folder / "flips").iterdir())
+    assert (kept, names) == (108, [*range(96), *range(100, 112)])
+
+
+def test_the_first_256_examples_tell_the_brightness() -> None:
+    """What is darker or brighter behind them is black and white."""
+    raw = np.full((258, 4, 4), 100.0)
+    raw[0, 0, :2], raw[256, 0, :3], raw[255, 3] = (50.0, 149.0), (20.0, 100.0, 400.0), 150.0
+    pictures = thumbnails.find_pictures(raw)
+    assert pictures is not None
+    assert (pictures.low, pictures.high) == (50.0, 150.0)
+    assert pictures.pixels(256)[0, :, 0].tolist() == [0, 128, 255, 128]
 
 
 def test_where_nothing_flips_there_is_no_folder(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_beside_answers_outputs_are_kept_up_to_so_many_bytes(begin: int, kept: i
     outputs = np.zeros((2, MOST_BYTES // 64), np.uint8)
     assert count_kept(begin, outputs) == kept
     assert count_kept(0, outputs[:, :0]) == MOST_BYTES
+    assert MOST_BYTES == 64 * 1024 * 1024
 
 
 def test_batches_are_joined_where_each_has_the_output_in_one_form() -> None:
@@ -60,10 +61,12 @@ def test_batches_are_joined_where_each_has_the_output_in_one_form() -> None:
         join_rows([{0: np.zeros((2, 3))}, {0: np.zeros((2, 4))}])
 
 
-@pytest.mark.parametrize(("size", "rows"), [(0, [1, 2]), (1, [1, 2]), (2, [1, 2]), (4, [1, 2, 2, 2])])
+@pytest.mark.parametrize(("size", "rows"), [(0, [1, 2]), (1, [1, 2]), (2, [1, 2]), (3, [1, 2, 2]), (4, [1, 2, 2, 2])])
 def test_a_batch_is_filled_with_its_last_example(size: int, rows: list[int]) -> None:
-    """Where an artifact takes no fewer."""
-    filled = fill_batch((np.array([1, 2]), np.array([[1], [2]])), size)
+    """Where an artifact takes no fewer; else it is not copied."""
+    inputs = (np.array([1, 2]), np.array([[1], [2]]))
+    filled = fill_batch(inputs, size)
+    assert (filled is inputs) == (len(rows) == 2)
     assert [array.reshape(-1).tolist() for array in filled] == [rows, rows]
 
 

@@ -39,6 +39,13 @@ def test_parts_are_whole_batches_in_order_and_no_more_than_so_many(count: int, w
     assert longest - width < (count - first) / PARTS
 
 
+def test_an_evaluation_has_32_parts() -> None:
+    """Where there are as many batches."""
+    parts = _OpenParts(321, 100.0, lambda *_: None)
+    parts.split(outputs(0, 1), 1)
+    assert [parts.take() for _ in range(parts.remaining)] == [(at, at + 10) for at in range(1, 321, 10)]
+
+
 def test_outputs_are_joined_in_the_order_of_their_examples() -> None:
     """Whoever was first; what lies outside the ranges is added up."""
     told: list[float] = []
@@ -151,13 +158,20 @@ def test_helpers_are_as_many_as_there_is_memory_and_are_places_for(
 ) -> None:
     """While there are parts that nobody has taken."""
     threads: list[Any] = []
-    monkeypatch.setattr(worker_pool.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: threads.append(1)))
+    monkeypatch.setattr(
+        worker_pool.threading,
+        "Thread",
+        lambda daemon, **_: SimpleNamespace(start=lambda: threads.append(daemon)),
+    )
     parts = open_parts()
     make_helpers(Predictor(), Slots(spare)).start(parts, cast(Any, Predictor(room)))
-    assert len(threads) == started
+    assert threads == [True] * started, "none keeps a process alive that wants to end"
+    short = make_helpers(Predictor(), Slots(spare))
+    short._short = True
+    short.start(parts, cast(Any, Predictor(room)))
     parts.clear()
     make_helpers(Predictor(), Slots(spare)).start(parts, cast(Any, Predictor(room)))
-    assert len(threads) == started
+    assert len(threads) == started, "nor where memory ran short, nor where no part is left"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_outputs_that_are_no_classes_are_sent_to_other_metrics() -> None:
     """Maps have no top-1 class; cosine and SQNR take them."""
     maps = np.ones((3, 2, 4, 4), np.float32)
     assert "choose cosine or sqnr" in str(TOP1_AGREEMENT.problem(maps, None, None))
+    assert "choose cosine or sqnr" in str(TOP1_AGREEMENT.problem(maps[..., 0], None, None))
     assert KL.problem(maps, None, None) is not None
     assert (COSINE.problem(maps, None, None), SQNR.problem(maps, None, None)) == (None, None)
     assert (COSINE.value(maps, maps), SQNR.value(maps, maps)) == (1.0, 100.0)
@@ -74,7 +75,9 @@ def test_sqnr_known_answers() -> None:
     """A tenth of the signal as error is 20 dB; equal outputs are cut at 100 dB, and an error on no signal at -100."""
     fp32 = np.array([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]])
     int8 = np.array([[3.0, 4.5], [3.0, 4.0 + 5 * 10**-4.95], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [1e-9, 0.0]])
-    assert SQNR.per_example(int8, fp32) == pytest.approx([20.0, 99.0, 100.0, 0.0, 100.0, -100.0])
+    for factor in (1.0, 2.0**-10):  # a ratio, however small the signal is
+        each = SQNR.per_example(factor * int8, factor * fp32)
+        assert each == pytest.approx([20.0, 99.0, 100.0, 0.0, 100.0, -100.0])
 
 
 def test_sqnr_of_rounding_to_b_bits_is_six_decibels_a_bit() -> None:
@@ -102,7 +105,7 @@ def test_kl_takes_probabilities_as_they_are() -> None:
     fp32, int8 = np.array([[0.9, 0.1], [1.0, 0.0]]), np.array([[0.5, 0.5], [0.0, 1.0]])
     per_example = KL.per_example(int8, fp32)
     assert per_example[0] == pytest.approx(0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5))
-    assert 10 < per_example[1] < 20  # ln 2^24 = 16.6
+    assert per_example[1] == pytest.approx(24 * np.log(2), abs=1e-4)  # half a unit in the last place for the 0
 
 
 @given(fp32=tables, int8=tables)
@@ -124,3 +127,30 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = SQNR.per_example(int8, fp32)
     monkeypatch.setattr(agreement, "BLOCK", 18)
     assert (SQNR.per_example(int8, fp32) == whole).all()
+
+
+@pytest.mark.parametrize("factor", [3.0, -3.0])
+def test_rounding_puts_no_cosine_beyond_the_ends(factor: float) -> None:
+    """Of parallel rows it is 1, or -1, and never more."""
+    fp32 = np.random.default_rng(0).normal(size=(1000, 7))
+    each = COSINE.per_example(factor * fp32, fp32)
+    assert each == pytest.approx(np.sign(factor))
+    assert (np.abs(each) <= 1).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "blocks"),
+    [(2**16, 9, [4, 4, 1]), (2**18, 2, [1, 1]), (2**18 + 1, 2, [1, 1]), (1, 2**18 + 1, [2**18, 1])],
+)
+def test_so_many_values_are_held_in_double_precision_at_a_time(values: int, rows: int, blocks: list[int]) -> None:
+    """A quarter of a million, or one row where that has more: outputs of segmentation are gigabytes."""
+    sizes: list[int] = []
+
+    def measure(ours: np.ndarray, fp32: np.ndarray) -> np.ndarray:
+        assert ours.dtype == fp32.dtype == np.float64
+        sizes.append(len(ours))
+        return ours[:, 0]
+
+    table = np.zeros((rows, values), np.float32)
+    agreement.agree_by_blocks(measure, table, table)
+    assert sizes == blocks

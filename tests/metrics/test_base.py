@@ -88,3 +88,10 @@ def test_what_a_metric_does_not_have_it_does_not_say() -> None:
         metric.of_facts(OURS)
     with pytest.raises(NotImplementedError, match="mine takes the outputs themselves"):
         metric.summarize([OURS], LABELS)
+
+
+def test_what_a_metric_does_not_say_of_itself() -> None:
+    """It is a share of which more is better, whose limits are told without parts and without what nobody saw."""
+    metric = FirstStays()
+    assert (metric.percent, metric.higher_is_better, metric.unit, metric.perfect) == (True, True, "", None)
+    assert (metric.groups, metric.unseen, metric.summary, metric.fact_score.groups) == (None, 0.0, "", None)

@@ -147,9 +147,14 @@ BOXES, OBJECTS = np.zeros((2, 3, 6), np.float32), np.zeros((2, 1, 6), np.float32
         (BOXES, np.zeros(2, int), 3, "labels are int64 of shape"),
         (BOXES, np.zeros((2, 4, 6), int), 3, "as the data sets coco and shapes give them"),
         (BOXES, np.full((2, 1, 6), -1, np.float32), 3, "no image has a box"),
+        (BOXES, np.zeros((2, 4, 5), np.float32), 3, r"labels are float32 of shape \(2, 4, 5\)"),
+        (BOXES, OBJECTS + np.array([0, 0, 0, 0, 0, 1], np.float32), 3, "no image has a box"),  # of a crowd alone
         (BOXES + 0.5, OBJECTS, None, "a box has the class 0.5; expected whole numbers"),
+        (np.array([[[0] * 5 + [0.5], [0] * 5 + [2]]] * 2), OBJECTS, 3, "a box has the class 0.5; expected whole"),
         (BOXES + 3, OBJECTS, 3, "a box has the class 3; expected whole numbers, 0 to 2"),
         (BOXES, OBJECTS, 3, None),
+        (BOXES, OBJECTS, 1, None),
+        (BOXES[:, :0], OBJECTS, 1, None),
     ],
 )
 def test_what_does_not_fit_is_told(outputs: Any, labels: Any, classes: int | None, words: str | None) -> None:
@@ -159,3 +164,26 @@ def test_what_does_not_fit_is_told(outputs: Any, labels: Any, classes: int | Non
         assert problem is None
     else:
         assert re.search(words, str(problem)), problem
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_boxes_smaller_than_a_pixel_score_as_large_ones(seed: int) -> None:
+    """Corners may be shares of an image."""
+    outputs, labels = scenes(seed)
+    small = [np.concatenate([rows[..., :4] * 2.0**-10, rows[..., 4:]], axis=2) for rows in (outputs, labels)]
+    assert MAP.value(*small) == MAP.value(outputs, labels)
+
+
+@pytest.mark.parametrize(("before", "score"), [(99, 0.01), (100, 0.0)])
+def test_of_an_image_and_class_the_best_hundred_boxes_count(before: int, score: float) -> None:
+    """A right one behind so many wrong ones is the hundredth, or none."""
+    outputs = np.zeros((1, before + 1, 6), np.float32)
+    outputs[0, :, :4], outputs[0, -1, :4] = (50, 50, 60, 60), (0, 0, 10, 10)
+    outputs[0, :, 4] = np.linspace(0.9, 0.5, before + 1)
+    labels = np.array([[[0, 0, 10, 10, 0, 0]]], np.float32)
+    assert AP50.value(outputs, labels) == pytest.approx(score)
+
+
+def test_limits_are_told_by_twenty_parts() -> None:
+    """Of which it was measured that they hold the change; those by images are erratic."""
+    assert (MAP.fact_score.groups, AP50.fact_score.groups) == (20, 20)

@@ -378,3 +378,34 @@ def test_a_resample_without_the_one_class_scores_0(name: str) -> None:
     for facts in ([[0, 0], [2, 1]], [[4, 4], [0, 1]]):
         assert metric.of_facts(np.array(facts)) == 0.0
     assert metric.of_facts(np.array([[3, 3], [0, 0]])) == 1.0
+
+
+@pytest.mark.parametrize("metric", [RECALL, BALANCED_ACCURACY], ids=lambda m: m.name)
+def test_recalls_of_examples_have_their_mean_whatever_classes_there_are(metric: Metric) -> None:
+    """Of one example, of none, and of several."""
+    outputs, labels = np.eye(6)[[0, 1, 0, 2, 4, 5]], np.array([0, 0, 0, 2, 4, 4])
+    each = metric.per_example(outputs, labels)
+    assert each is not None
+    assert each.mean() == pytest.approx(metric.value(outputs, labels)) == pytest.approx((2 / 3 + 1 + 1 / 2) / 3)
+
+
+def test_one_logit_has_two_classes_of_which_one_may_be_asked_for() -> None:
+    """`recall:1` of a binary model; there is no class 2."""
+    logits, labels = np.array([[-2.0], [3.0]]), np.array([0, 1])
+    assert metric_of("recall:1").problem(logits, labels, 2) is None
+    assert metric_of("recall:2").problem(logits, labels, 2) == "the model has 2 classes, 0 to 1"
+
+
+def test_r2_is_of_numbers_of_any_size() -> None:
+    """Also where they vary by less than 1; labels of which a column does not vary have none."""
+    random = np.random.default_rng(0)
+    outputs, labels = random.normal(size=(20, 2)), random.normal(size=(20, 2))
+    assert R2.value(2.0**-10 * outputs, 2.0**-10 * labels) == pytest.approx(R2.value(outputs, labels))
+    labels[:, 1] = 3.0
+    assert "all labels are the same, so r2 is undefined" in str(R2.problem(outputs, labels, None))
+
+
+@pytest.mark.parametrize(("wrong", "score"), [(0.0, 1.0), (0.01, 0.0)])
+def test_a_resample_whose_labels_do_not_vary_is_perfect_or_worth_nothing(wrong: float, score: float) -> None:
+    """There is no mean that it could be better than."""
+    assert R2.of_facts(np.array([[[wrong], [5.0]]] * 3)) == score

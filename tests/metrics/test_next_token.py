@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.special import rel_entr, softmax
+from scipy.special import log_softmax, rel_entr, softmax
 
 from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import score_predictions
+from qbench.metrics import next_token
 from qbench.metrics.next_token import MOST_LIKELY, NLL, TOKEN_FLIPS, TOKEN_KL
 
 Array = NDArray[np.float32]
@@ -136,6 +137,7 @@ def test_documents_of_which_no_token_flips_prove_no_zero() -> None:
             np.full((2, 4), 4),
             "the token 4, and the network knows 4 tokens; give `tokenizer:`",
         ),
+        (np.zeros((2, 3, 4), np.float32), np.zeros((2, 4)), "labels are float64"),
         (np.full((2, 3, 4), np.nan, np.float32), np.zeros((2, 4), int), "NaN or infinite"),
         (np.zeros((2, 3, 4), np.float32), None, "no labels"),
     ],
@@ -152,3 +154,75 @@ def test_texts_without_a_token_that_counts_are_refused() -> None:
     labels[:, 1:] = -1
     rows = NLL.summarize([ours], labels)
     assert "no token counts" in str(NLL.problem(rows, labels, None))
+    assert "no token counts" in str(NLL.problem(np.zeros((6, 51)), labels, None))
+    assert NLL.of_facts(np.zeros((2, 2))) == 0.0, "nor of none in a resample"
+
+
+def test_a_summary_holds_the_sixteen_likeliest_tokens_with_what_they_weigh() -> None:
+    """In their order, behind document, vocabulary and what the next token costs; rows of -1 where none counts."""
+    ours, _, labels = draw(6, vocabulary=40)
+    rows, counted = NLL.summarize([ours], labels), labels[:, 1:] >= 0
+    assert (rows.dtype, rows.shape) == (np.float32, (6, 5, 3 + 3 * 16))
+    assert not counted.all()
+    assert (rows[~counted] == -1).all()
+    likeliest = np.argsort(-ours[counted], axis=1, kind="stable")[:, :16]
+    documents = np.broadcast_to(labels[:, :1], counted.shape)[counted]
+    assert (rows[counted][:, :2] == np.stack([documents, np.full(len(documents), 40)], axis=1)).all()
+    assert (rows[counted][:, 3:19] == likeliest).all()
+    logs = np.take_along_axis(log_softmax(ours[counted].astype(np.float64), axis=1), likeliest, axis=1)
+    np.testing.assert_allclose(rows[counted][:, 19:35], logs, rtol=1e-6)
+
+
+def test_of_more_equal_tokens_than_are_kept_the_lowest_is_the_likeliest() -> None:
+    """As argmax decides."""
+    logits = np.random.default_rng(0).integers(0, 2, (200, 1, 60)).astype(np.float32)
+    rows = NLL.summarize([logits], np.stack([np.arange(200), np.zeros(200, int)], axis=1))
+    assert (rows[..., 3] == logits.argmax(axis=2)).all()
+
+
+@pytest.mark.parametrize("vocabulary", [4, 100, 2048])
+def test_tokens_are_drawn_by_splitmix64(vocabulary: int) -> None:
+    """One of each sixteenth of the vocabulary, by the document and the place alone: those of a run of another day are
+    the same."""
+    places = [(0, 0), (0, 5), (7, 31), (70_000, 2)]
+    expected = []
+    for document, place in places:
+        row = []
+        for part in range(16):
+            bits = ((document << 32) + place) * 16 + part
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+                bits = (bits ^ (bits >> shift)) * factor % 2**64
+            row.append(int((part + (bits >> 11) / 2**53) * (vocabulary / 16)))
+        expected.append(row)
+    columns = np.array(places).T
+    assert next_token._draw_tokens(columns[0], columns[1], vocabulary).tolist() == expected
+
+
+def test_so_many_logits_are_in_double_precision_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four million, or a position where that has more."""
+    sizes, summarize = [], next_token._summarize_positions
+    monkeypatch.setattr(
+        next_token, "_summarize_positions", lambda logits, *rest: sizes.append(len(logits)) or summarize(logits, *rest)
+    )
+    NLL.summarize([np.zeros((1, 9, 2**20), np.float32)], np.zeros((1, 10), int))
+    assert sizes == [4, 4, 1]
+    sizes.clear()
+    monkeypatch.setattr(next_token, "BLOCK", 3)
+    NLL.summarize([np.zeros((1, 3, 4), np.float32)], np.zeros((1, 4), int))
+    assert sizes == [1, 1, 1]
+
+
+def test_so_many_positions_are_compared_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each of them every pair of likeliest tokens is held against each other."""
+    sizes, measure = set(), next_token._measure_terms
+    monkeypatch.setattr(next_token, "_measure_terms", lambda q, p: sizes.add(len(q)) or measure(q, p))
+    rows = TOKEN_KL.summarize([np.zeros((1, 5000, 4), np.float32)], np.zeros((1, 5001), int))
+    assert TOKEN_KL.value(rows, rows) == 0
+    assert sizes == {4096, 5000 - 4096}
+
+
+def test_a_document_is_a_unit_where_one_of_its_tokens_counts() -> None:
+    """By the windows in which one does; the first token of a vocabulary is one."""
+    units = NLL.units(np.array([[0, 0, -1], [1, -1, -1], [2, -1, 0], [2, -1, -1]]))
+    assert [places.tolist() for places in units.members] == [[0], [2]]
+    assert units.among.size == 0

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from qbench import registry
+from qbench.datasets import search as search_task
 from qbench.errors import EvaluateError
 from qbench.evaluate.one_output import score_predictions
 from qbench.metrics import retrieval
@@ -116,12 +117,16 @@ LABELS = np.full((3, 2, 2), -1, dtype=np.int64)
         (np.zeros((3, 1)), LABELS, "takes an embedding of each text"),
         (np.zeros((3, 4)), np.zeros(3, int), "takes those of the data sets retrieval and docstrings"),
         (np.zeros((3, 4)), np.zeros((3, 0, 2), int), "takes those of the data sets retrieval and docstrings"),
+        (np.zeros((3, 4)), np.zeros((3, 2, 3), int), "takes those of the data sets retrieval and docstrings"),
+        (np.zeros((3, 4)), np.zeros((3, 2, 2)), "takes those of the data sets retrieval and docstrings"),
+        (np.zeros((3, 4)), LABELS, "^None$"),
+        (np.zeros((3, 2)), LABELS[:, :1], "^None$"),  # documents alone
         (np.full((3, 4), np.nan), LABELS, "3 of 3 outputs are NaN or infinite"),
         (np.zeros((2, 4)), LABELS, "2 outputs for 3 labels"),
     ],
 )
 def test_what_does_not_fit_is_told(outputs: Any, labels: Any, words: str) -> None:
-    """Each with what to do."""
+    """Each with what to do; what fits has no problem."""
     assert re.search(words, str(RankScore("ndcg", 10).problem(outputs, labels, None)))
 
 
@@ -170,3 +175,28 @@ def test_what_moves_documents_alone_changes_nothing_in_an_index_that_stays() -> 
         delta = score_predictions(metric, {**fp32, "outputs": moved}, fp32, None).delta
         assert delta is not None
         assert (delta.value == 0) is unchanged
+
+
+def test_data_sets_and_scores_agree_on_what_stays() -> None:
+    """They do not import each other; of labels that are no judgements nothing stays."""
+    assert BY_FP32 == search_task._BY_FP32 == -2
+    for labels in (np.full(3, -2), np.full((3, 2, 2), -2.0)):
+        assert RankScore("ndcg", 10).find_fixed(labels).size == 0
+
+
+def test_lengths_of_embeddings_do_not_count() -> None:
+    """Short ones are ranked as long ones are."""
+    vectors, labels, _ = search(1)
+    metric = RankScore("ndcg", 10)
+    short = vectors * 2.0**-10
+    assert metric.per_example(short, labels).tolist() == pytest.approx(metric.per_example(vectors, labels).tolist())
+
+
+def test_a_document_that_is_judged_not_to_be_relevant_is_none() -> None:
+    """As one that nobody has judged."""
+    labels = np.full((3, 3, 2), -1, dtype=np.int64)
+    labels[:2, 0, 0] = [5, 6]
+    labels[2, 1:] = [[5, 0], [6, 1]]
+    vectors = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    assert RankScore("recall", 1).value(vectors, labels) == 0.0
+    assert RankScore("recall", 2).value(vectors, labels) == 1.0

@@ -42,6 +42,17 @@ def test_one_channel_is_a_logit() -> None:
     logits = np.array([[[[-1.0, 2.0], [3.0, -4.0]]]], dtype=np.float32)
     assert MIOU.value(logits, masks) == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert PIXEL_ACCURACY.value(logits, masks) == 0.75
+    near = np.array([[[[0.0, 0.5], [0.25, 0.125]]]], dtype=np.float32)
+    assert PIXEL_ACCURACY.value(near, masks) == MIOU.value(near, masks) == 1.0
+    assert MIOU.problem(near, masks, 2) is None
+    assert "a mask holds the class 2; the model has 2, 0 to 1" in str(MIOU.problem(near, 2 * masks, None))
+
+
+def test_a_single_pixel_is_right_or_wrong() -> None:
+    """The fewest that can have a class."""
+    scores, masks = np.array([[[[0.0]], [[1.0]]]]), np.array([[[1]]])
+    assert PIXEL_ACCURACY.value(scores, masks) == MIOU.value(scores, masks) == 1.0
+    assert PIXEL_ACCURACY.value(-scores, masks) == MIOU.value(-scores, masks) == 0.0
 
 
 def test_a_resample_without_a_class_scores_0() -> None:

@@ -130,8 +130,24 @@ LABELS = np.array([[1.0, 2.0], [1.0, 2.0], [2.0, 3.0], [2.0, 3.0]])
         (np.ones((3, 3)), LABELS, "3 outputs for 4 labels"),
         (np.ones((4, 5, 3)), LABELS, "expected the same numbers of values"),
         (np.ones((4, 3)), np.ones(4), "expected the same numbers of values"),
+        (np.ones((4, 1)), LABELS, "expected the same numbers of values"),  # one number is no embedding
     ],
 )
 def test_what_does_not_fit_is_told(outputs: Any, labels: Any, words: str) -> None:
     """Each with what to do."""
     assert re.search(words, str(SPEARMAN.problem(outputs, labels, None)))
+
+
+@pytest.mark.parametrize(("turn", "ranks"), [(6e-7, [0.0, 0.0]), (2e-6, [1.0, 0.0])])
+def test_cosines_tie_to_twelve_decimals(turn: float, ranks: list[float]) -> None:
+    """An embedding that is turned by so little has the cosine 1 - turn^2 / 2."""
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, turn]])
+    assert SPEARMAN.facts(vectors, LABELS)[:, 0].tolist() == ranks
+
+
+def test_lengths_of_embeddings_do_not_count() -> None:
+    """Short ones are compared as long ones are."""
+    vectors, labels, _ = pairs(2)
+    random = np.random.default_rng(0)
+    short = vectors * random.uniform(1e-4, 1e-2, (len(vectors), 1))
+    assert SPEARMAN.value(short, labels) == pytest.approx(SPEARMAN.value(vectors, labels), abs=1e-9)

@@ -28,12 +28,13 @@ def rows(texts: list[str], kind: type = np.int64) -> np.ndarray:
 
 @given(st.lists(st.tuples(TEXT, TEXT.filter(lambda text: bool(text.split()))), min_size=1, max_size=6))
 def test_rates_are_those_of_jiwer(pairs: list[tuple[str, str]]) -> None:
-    """Over all texts, to 1e-9; jiwer takes no empty reference."""
+    """Over all texts, to 1e-9; jiwer takes no empty reference, of which a resample has none to divide by."""
     written, references = ([pair[place] for pair in pairs] for place in (0, 1))
     outputs, labels = rows(written, np.float32), rows(references)
     assert CER.value(outputs, labels) == pytest.approx(jiwer.cer(references, written), abs=1e-9)
     assert WER.value(outputs, labels) == pytest.approx(jiwer.wer(references, written), abs=1e-9)
     assert CER.problem(outputs, labels, None) is None
+    assert CER.of_facts(np.zeros((2, 2))) == 0.0
 
 
 @given(TEXT)
@@ -76,6 +77,7 @@ TEXTS = rows(["ab", "c"])
         (TEXTS + 0.5, TEXTS, "outputs are float64"),
         (TEXTS, np.zeros(2, int), "labels are int64 of shape"),
         (TEXTS - 1, TEXTS, "outputs are int64"),
+        (np.zeros((2, 0)), TEXTS, r"outputs are float64 of shape \(2, 0\)"),
         (TEXTS, np.full((2, 3), -1), "all texts of the labels are empty"),
         (TEXTS, None, "the data set has no labels"),
         (TEXTS, TEXTS[:1], "2 outputs for 1 labels"),

@@ -525,3 +525,96 @@ def test_a_file_of_half_floats_is_widened_though_it_is_called_as_it_was_written(
     """Its data and its answers are float32."""
     session = adapted(relayed(tmp_path, ["n"], TensorProto.FLOAT16))
     assert {port.type for port in (*session.get_inputs(), *session.get_outputs())} == {"tensor(float)"}
+
+
+def test_the_last_axis_of_a_module_is_turned_there_and_back() -> None:
+    """The network sees its examples where it was written for them, and one output is turned as its input was."""
+    sizes: list[tuple[int, ...]] = []
+
+    class Last(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sizes.append(tuple(x.shape))
+            return x * 2
+
+    module = Last()
+    adapt.adapt_module(module, ModelReference(name="mine", inputs={"x": InputForm(axis=2)}, output_axis=2))
+    assert torch.equal(module(torch.from_numpy(STATE)), torch.from_numpy(STATE * 2))
+    assert sizes == [(2, 3, 5)]
+
+
+class Several(nn.Module):
+    """A scaled input, a number, and the input turned."""
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> tuple[torch.Tensor, int, torch.Tensor]:
+        """In a tuple."""
+        return x * scale, 3, x.t().contiguous()
+
+
+class Listed(nn.Module):
+    """The same in a list."""
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """Without names."""
+        return [x * 2.0, x + 1]
+
+
+class Turned(nn.Module):
+    """Examples along the last of three axes."""
+
+    def forward(self, x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        """One output."""
+        return x.permute(1, 2, 0) + offset
+
+
+def script(module: nn.Module, folder: Path, **changes: Any) -> Any:
+    """The adapted TorchScript file, opened."""
+    torch.jit.script(module.eval()).save(str(folder / "net.pt"))
+    network = Network(kind="torchscript", module=torch.jit.load(folder / "net.pt"), path=folder / "net.pt")
+    write = adapt.file_of(network, ModelReference(name="mine", **changes))
+    assert write is not None
+    write(folder / "adapted.pt")
+    return torch.jit.load(folder / "adapted.pt")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_an_output_of_a_torchscript_file_comes_first_with_its_examples(tmp_path: Path) -> None:
+    """The other tensors follow in their order, what is none is left out; a default that nobody names stays."""
+    x = torch.from_numpy(X)
+    counted, other = script(Several(), tmp_path, output=2, output_axis=1)(x)
+    assert torch.equal(counted, x)
+    assert torch.equal(other, x * 2)
+    counted, other = script(Several(), tmp_path, output_axis=1, inputs={"scale": InputForm(constant=3.0)})(x)
+    assert torch.equal(counted, x.t() * 3)
+    assert torch.equal(other, x.t())
+    assert torch.equal(script(Listed(), tmp_path, output=1)(x), x + 1)
+    assert torch.equal(script(Listed(), tmp_path, output_axis=1)(x), x.t() * 2)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("offset", [1, [1.0]])
+def test_axes_and_constants_of_a_torchscript_file(offset: Any, tmp_path: Path) -> None:
+    """The last of three axes is turned to the front; what its schema calls a tensor gets one."""
+    module = script(Turned(), tmp_path, output_axis=2, inputs={"offset": InputForm(constant=offset)})
+    assert torch.equal(module(torch.from_numpy(STATE)), torch.from_numpy(STATE) + 1)
+    assert [name for name, _ in module.named_buffers()] == ["constant_offset"]
+    with pytest.raises(ModelError, match="mine: the network returns one Tensor; remove `output`"):
+        script(Turned(), tmp_path, output=1)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_torchscript_file_of_half_floats_is_widened_though_it_is_called_as_it_was_written(tmp_path: Path) -> None:
+    """One of float32 that is called as it was written stays."""
+    assert script(nn.Linear(3, 2).half(), tmp_path).network.weight.dtype == torch.float32
+    plain = Network(kind="torchscript", module=torch.jit.script(nn.Linear(3, 2)), path=tmp_path / "net.pt")
+    assert adapt.file_of(plain, ModelReference(name="mine")) is None
+
+
+def test_long_lists_of_names_are_cut() -> None:
+    """Twelve outputs, and three weights that float32 does not hold."""
+    module = AnyNumber()
+    module.forward = lambda x: {f"o{number}": x for number in range(14)}
+    with pytest.raises(ModelError, match="it returns o0, .*, o11 and 2 more$"):
+        adapt._chosen(module(TOKENS), "logits")
+    real = nn.ParameterDict({name: nn.Parameter(torch.tensor([0.1], dtype=torch.float64)) for name in "abcd"})
+    with pytest.raises(ModelError, match=r"the values of 4 of 4 of them \(a, b, c\); qbench runs float32"):
+        adapt.to_float32(real, "mine")

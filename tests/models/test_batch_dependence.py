@@ -193,3 +193,26 @@ def test_examples_along_another_axis_are_a_cause_of_several_inputs():
     inputs = tuple(np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in ((4, 4), (4, 4, 2)))
     with pytest.raises(ModelError, match=r"or say where its examples lie along another axis: `inputs: \{state: \{axis"):
         require_independent(network, inputs, try_outputs(network, inputs))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_outputs_of_any_size_are_compared(scale):
+    """By a share of the largest."""
+    with pytest.raises(ModelError, match="another output alone than among 4"):
+        check(Layer(lambda x: scale * (x - x.mean(0))))
+    with pytest.raises(ModelError, match="gives another output each time for the same examples"):
+        check(Layer(lambda x: scale * nn.functional.dropout(x, 0.5, training=True)))
+    check(Layer(lambda x: scale * x.relu()))
+
+
+def test_outputs_that_are_no_numbers_are_told_elsewhere():
+    """Nothing is near to NaN, alone or among others."""
+    check(Layer(lambda x: x * float("nan")))
+
+
+@pytest.mark.parametrize(("count", "named"), [(3, "0, 1, 2 normalizes"), (4, "0, 1, 2 and 1 more normalizes")])
+def test_the_first_three_layers_that_normalize_by_the_batch_are_named(count, named):
+    """And how many more there are."""
+    layers = [nn.BatchNorm2d(3, track_running_stats=False) for _ in range(count)]
+    with pytest.raises(ModelError, match=f"would depend on the batch: {named} by the batch"):
+        check(nn.Sequential(*layers))

@@ -467,3 +467,67 @@ def test_a_run_takes_the_one_tensor_of_a_dict(tmp_path):
     reference = ModelReference(name="mine", source="python", path=tmp_path / "net.py", attribute="build")
     arrays = {"inputs": np.random.default_rng(0).random((4, 6), dtype=np.float32), "labels": np.arange(4)}
     assert prepared(tmp_path, arrays, reference).outputs == ("logits",)
+
+
+def test_a_file_of_any_batch_is_tried_on_single_examples(tmp_path, monkeypatch):
+    """As little as it can be."""
+    sizes = []
+    for name in ("run", "run_all"):
+        plain = getattr(dry_run.onnxruntime_session, name)
+        monkeypatch.setattr(
+            dry_run.onnxruntime_session,
+            name,
+            lambda path, inputs, plain=plain: sizes.append(len(inputs[0])) or plain(path, inputs),
+        )
+    network = Network(kind="onnx", path=onnx_file(tmp_path / "m.onnx", kind=TensorProto.FLOAT).path)
+    rows = np.random.default_rng(0).random((2, 6), dtype=np.float32)
+    outputs = dry_run.try_outputs(network, (rows,))
+    (every,) = dry_run.try_all_outputs(network, (rows,))
+    assert np.array_equal(every, outputs)
+    assert sizes == [1, 1, 1, 1]
+
+
+def test_a_network_of_torch_is_tried_on_one_thread(monkeypatch):
+    """As it is measured and built."""
+    threads = []
+    monkeypatch.setattr(dry_run, "set_torch", threads.append)
+    dry_run.try_outputs(Network(kind="torch", module=Returning(lambda x: x)), (np.ones((2, 3), np.float32),))
+    assert threads == [1]
+
+
+def test_a_call_of_any_number_of_arrays_that_fails_is_shown_without_names():
+    """There are none."""
+
+    class Failing(torch.nn.Module):
+        def forward(self, *arrays):
+            return arrays[7]
+
+    with pytest.raises(dry_run.Misfit, match=r"; it was called as forward\(int64\[4, 6\], int64\[4, 6\]\); `inputs:`"):
+        dry_run.try_outputs(Network(kind="torch", module=Failing()), (IDS, IDS))
+
+
+def run_out(*_):
+    """As torch says it."""
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+
+def test_memory_that_runs_out_is_told_wherever_it_does():
+    """While the first output is looked for, and while the heads of a detector are tried."""
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        dry_run.find_first_output(Network(kind="torch", module=Returning(run_out)), IMAGES)
+    detector = OneStage()
+    detector.head = run_out
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        dry_run.try_outputs(Network(kind="torch", module=detector), IMAGES)
+
+
+def test_images_beside_other_inputs_are_turned_alone():
+    """With channels last for a network that takes them first."""
+
+    class Both(torch.nn.Module):
+        def forward(self, images, values):
+            return torch.nn.functional.conv2d(images, torch.ones(4, 3, 1, 1)).mean((2, 3)) + values
+
+    network = Network(kind="torch", module=Both())
+    hint = dry_run.find_hint(network, (np.zeros((2, 8, 8, 3), np.uint8), np.zeros((2, 4), np.float32)))
+    assert "channels last, the network takes them first" in hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from pathlib import Path
@@ -254,3 +255,27 @@ def test_the_real_encoder_puts_like_sentences_together():
     with torch.inference_mode():
         film, movie, invoice = nn.functional.normalize(module.embed(ids, mask))
     assert film @ movie > 0.5 > 0.2 > max(film @ invoice, movie @ invoice)
+
+
+def test_the_real_network_is_of_the_published_size():
+    """22.6 million weights without the head, of which the heads of attention are no part."""
+    module = minilm.build().eval()
+    assert sum(weight.numel() for weight in module.parameters()) == 22_564_608 + 2 * 384 + 2
+    assert outputs(module, *texts(4, 2)).shape == (2, 2)
+    assert isinstance(minilm.build_encoder().head, nn.Identity)
+
+
+def test_what_the_head_is_fitted_on_decides_its_figures():
+    """Whoever changes one of these changes what is published of it: sentences, seed, penalty, texts at a time."""
+    assert (minilm.SAMPLES, minilm.SEED, minilm.INVERSE_PENALTY, minilm.BATCH) == (2000, 0, 1e-3, 32)
+
+
+def test_the_regression_runs_on_one_thread(monkeypatch):
+    """Sums in another order would be another head."""
+    threads = []
+    monkeypatch.setattr(
+        "threadpoolctl.threadpool_limits", lambda count: threads.append(count) or contextlib.nullcontext()
+    )
+    ids, mask = texts(*[3] * 20)
+    minilm.fit_head(network(), (ids, mask), (ids[:, 0] > 5).astype(np.int64), lambda *_: None)
+    assert threads == [1]

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from qbench.data import request_of
 from qbench.data_preparation import prepare_data
 from qbench.errors import ModelError
 from qbench.metrics.topk import TOP1
+from qbench.models import magika, sharded_gradients, trainer
 from qbench.models import onnx as onnx_source
-from qbench.models import trainer
 from qbench.models.base import KIND_OF_SOURCE, BuiltIn, ModelReference, Network, Training
 from qbench.models.sharded_gradients import Shards
 from qbench.models.weights import code_digest, load_weights, read_state, save_weights, weights_digest
@@ -433,6 +434,131 @@ def test_training_leaves_threads_and_random_state_as_they_were() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time as trainings read it: a step that ``timed`` sees takes a second, and nothing else takes any."""
+    now = [0.0]
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def timed(clock: list[float], losses: list[float]) -> Any:
+    """A loss that takes a second and is noted."""
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        clock[0] += 1
+        value = nn.functional.cross_entropy(outputs, labels)
+        losses.append(float(value.detach()))
+        return value
+
+    return loss
+
+
+def test_the_outcome_is_of_the_last_epoch_and_of_all_the_time(clock: list[float]) -> None:
+    """Its mean loss; what is left is told by the time that the share before it took."""
+    images, labels = lesson()
+    losses, left = list[float](), list[str]()
+    schedule = Training(epochs=3, batch_size=4, learning_rate=0.01)
+    outcome = trainer.train(
+        small(), (images,), labels, schedule, lambda text, _: left.append(text.rpartition(", ")[2]), cores=1,
+        loss=timed(clock, losses),
+    )  # fmt: skip
+    assert (outcome.seconds, outcome.resumed, outcome.accuracy, len(losses)) == (48.0, 0.0, None, 3 * 16)
+    assert outcome.loss == pytest.approx(np.mean(losses[-16:]), rel=1e-5)
+    assert left[:5] == ["40 s left", "32 s left", "24 s left", "16 s left", "8 s left"]
+    assert left[5].startswith("epoch 3/3: loss ")
+    assert len(left) == 6
+
+
+def test_a_state_is_kept_as_soon_as_its_time_has_come(clock: list[float], tmp_path: Path) -> None:
+    """Two seconds after the one before."""
+    kept, counts = trainer.Checkpoints(folder=tmp_path, key="k", seconds=2), list[list[int]]()
+    watching = replace(kept)
+
+    def save(state: dict[str, Any]) -> None:
+        counts.append(state["counts"][:2])
+        kept.save(state)
+
+    object.__setattr__(watching, "save", save)
+    trained_small(checkpoints=watching, loss=timed(clock, []))
+    assert counts == [[1, 0], [2, 0], [3, 0]]
+
+
+def test_the_time_of_a_training_is_that_of_all_its_attempts(clock: list[float], tmp_path: Path) -> None:
+    """One that was stopped after two of eight steps had done a quarter."""
+    kept = trainer.Checkpoints(folder=tmp_path, key="k", seconds=2)
+    stopping = replace(kept)
+
+    def stop(state: dict[str, Any]) -> None:
+        kept.save(state)
+        raise Stop
+
+    object.__setattr__(stopping, "save", stop)
+    images, labels = lesson()
+    schedule = Training(epochs=4, batch_size=32, learning_rate=0.01)
+    options: dict[str, Any] = {"cores": 1, "loss": timed(clock, [])}
+    with pytest.raises(Stop):
+        trainer.train(small(), (images,), labels, schedule, lambda *_: None, checkpoints=stopping, **options)
+    outcome = trainer.train(small(), (images,), labels, schedule, lambda *_: None, checkpoints=kept, **options)
+    assert (outcome.seconds, outcome.resumed) == (8.0, 0.25)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_network_is_trained_in_its_memory_format_and_left_as_it_is_used(channels_last: bool) -> None:
+    """In train mode, images and weights as channels last where that is asked for; then in eval mode, contiguous."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)).eval()
+    formats = list[tuple[bool, bool, bool]]()
+
+    def watch(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        arrays = (inputs[0], module[0].weight)  # type: ignore[index]
+        formats.append((module.training, *(x.is_contiguous(memory_format=torch.channels_last) for x in arrays)))
+
+    network.register_forward_pre_hook(watch)
+    schedule = Training(epochs=2, batch_size=4, learning_rate=0.01, channels_last=channels_last)
+    images = np.random.default_rng(0).normal(size=(8, 2, 8, 8)).astype(np.float32)
+    labels = (np.arange(8) % 3).astype(np.int32)
+    trainer.train(network, (images,), labels, schedule, lambda *_: None, cores=1)
+    assert formats == [(True, channels_last, channels_last)] * 4
+    assert not any(part.training for part in network.modules())
+    assert all(weight.is_contiguous() for weight in network.parameters())
+    assert network[1].running_mean.abs().sum() > 0
+
+
+def test_inputs_that_are_no_images_have_no_memory_format() -> None:
+    """They stand beside images, or alone."""
+    feed = trainer._Feed((np.ones((3, 4, 2, 2)), np.ones((3, 4))), lambda arrays: arrays, channels_last=True)
+    images, values = feed(torch.tensor([0, 2]))
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert values.shape == (2, 4)
+
+
+def test_a_loss_of_its_own_is_given_labels_as_they_are() -> None:
+    """Boxes are no class numbers."""
+    kinds = set[torch.dtype]()
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        kinds.add(labels.dtype)
+        return outputs.sum() * 0
+
+    images, _ = lesson()
+    schedule = Training(epochs=1, batch_size=32, learning_rate=0.01)
+    labels = np.full(65, 0.5, np.float32)
+    trainer.train(small(), (images,), labels, schedule, lambda *_: None, cores=1, loss=loss)
+    assert kinds == {torch.float32}
+
+
+def test_each_part_of_a_batch_is_computed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever computes it, and nobody does behind the training."""
+    threads: list[int] = []
+    monkeypatch.setattr(sharded_gradients, "set_torch", threads.append)
+    with Shards(nn.Linear(2, 3), 2, 2) as shards:
+        shards.gradients([torch.ones(4, 2)], torch.zeros(4, dtype=torch.long))
+    assert set(threads) == {1}
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        shards._pool.submit(int)
+
+
 def test_training_that_diverges_is_an_error() -> None:
     """A loss that is not finite stops training with what to change."""
     images = np.ones((4, 1, 8, 8), dtype=np.float32)
@@ -529,6 +655,61 @@ def test_an_onnx_file_that_is_quantized_already_is_no_fp32(operator: str, place:
         onnx_source._refuse_quantized(model, tmp_path / "int8.onnx")
 
 
+def test_a_quantized_onnx_file_is_refused_before_it_is_checked(tmp_path: Path) -> None:
+    """Of its operators the checker knows but a few; its weights, which may be large, are not read."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy"]
+    scale = numpy_helper.from_array(np.float32(0.1), "s")
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["y"]),
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], [scale]), ir_version=10)
+    save(model, tmp_path / "int8.onnx")
+    with pytest.raises(ModelError, match="already quantized"):
+        load(ModelReference(name="mine", source="onnx", path=tmp_path / "int8.onnx"))
+
+
+def test_an_onnx_file_is_checked_and_then_loaded_on_one_thread_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is told by the checker first; the weights beside a file are left where they are."""
+    import onnxruntime
+    from onnx import TensorProto, helper, save
+
+    file, read, opened = saved_onnx(small(), tmp_path / "net.onnx"), list[Any](), list[Any]()
+    plain = onnx_source.onnx_check.load
+    monkeypatch.setattr(
+        onnx_source.onnx_check, "load", lambda path, **options: read.append(options) or plain(path, **options)
+    )
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda path, options, providers: opened.append(options))
+    load(ModelReference(name="mine", source="onnx", path=file))
+    assert read == [{"weights": False, "valid": False}]
+    (options,) = opened
+    level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert (options.log_severity_level, options.intra_op_num_threads, options.graph_optimization_level) == (4, 1, level)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Frobnicate", ["x"], ["y"])], "net", ends[:1], ends[1:])
+    save(helper.make_model(graph, ir_version=10), tmp_path / "odd.onnx")
+    with pytest.raises(ModelError, match="not a valid ONNX model: .*Frobnicate"):
+        load(ModelReference(name="mine", source="onnx", path=tmp_path / "odd.onnx"))
+
+
+def test_a_package_without_its_onnx_file_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where it is not installed, or carries another one."""
+    specs = [None, SimpleNamespace(submodule_search_locations=None), SimpleNamespace(submodule_search_locations=["no"])]
+    for spec in specs:
+        monkeypatch.setattr(magika.importlib.util, "find_spec", lambda name, spec=spec: spec)
+        with pytest.raises(ModelError, match=r"magika: its package has no models/.*pip install 'magika==1\.0\.3'"):
+            magika.weights()
+    (tmp_path / magika.FILE).parent.mkdir(parents=True)
+    (tmp_path / magika.FILE).touch()
+    places = SimpleNamespace(submodule_search_locations=["no", str(tmp_path)])
+    monkeypatch.setattr(magika.importlib.util, "find_spec", lambda name: places)
+    assert magika.weights() == tmp_path / magika.FILE
+
+
 def test_the_digest_of_an_onnx_file_counts_its_external_data(tmp_path: Path) -> None:
     """Weights beside the file are part of the model; another byte there is another model."""
     import onnx
@@ -564,6 +745,15 @@ def test_the_worked_example_is_a_good_model() -> None:
     with torch.no_grad():
         outputs = network.module(torch.from_numpy(dataset.preprocessing(examples.inputs)[0])).numpy()
     assert TOP1.value(outputs, examples.labels) >= 0.96
+
+
+def test_a_network_without_weights_has_those_of_the_seed_0(tmp_path: Path) -> None:
+    """Whatever was drawn before it."""
+    (tmp_path / "net.py").write_text("import torch\ndef build(): return torch.nn.Linear(3, 2)\n", encoding="utf-8")
+    torch.manual_seed(5)
+    network = load(user_model(path=tmp_path / "net.py", args={}))
+    torch.manual_seed(0)
+    assert torch.equal(network.module.weight, nn.Linear(3, 2).weight)
 
 
 @pytest.mark.parametrize(
@@ -752,6 +942,27 @@ def test_tied_weights_are_stored_once_and_stay_tied(tmp_path: Path) -> None:
     assert digest(first) == digest(second)
     assert second["out"].weight is second["embed"].weight
     assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+@pytest.mark.parametrize(("size", "stands"), [(1, True), (0, False)])
+def test_one_name_stands_for_another_of_the_same_memory(size: int, stands: bool, tmp_path: Path) -> None:
+    """Of which there is some: all empty tensors lie at the same place."""
+
+    class Twins(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            values = torch.zeros(size)
+            self.register_buffer("first", values)
+            self.register_buffer("second", values if size else torch.zeros(size))
+
+    module = Twins()
+    save_file({"first": torch.ones(size)}, tmp_path / "w.safetensors")
+    if stands:
+        load_weights(module, tmp_path / "w.safetensors")
+        assert module.second.tolist() == [1.0]
+        return
+    with pytest.raises(ModelError, match="1 missing: second$"):
+        load_weights(module, tmp_path / "w.safetensors")
 
 
 def test_old_files_without_batch_counters_load(tmp_path: Path) -> None:

@@ -31,6 +31,26 @@ def test_a_part_of_the_map_becomes_a_widened_box() -> None:
     assert none.shape == (0, 6)
 
 
+def test_what_is_just_high_and_sure_enough_is_a_box() -> None:
+    """Three pixels, and a mean of a half; a share of 0.3 is none of it."""
+    shares = np.zeros((1, 1, 32, 96), dtype=np.float32)
+    shares[0, 0, 10:13, 20:60] = 0.5
+    shares[0, 0, 9, 20:60] = 0.3
+    margin = 1.6 * 3 * 40 / (2 * 43)
+    (boxes,) = ppocr.find_boxes(shares)
+    expected = [20 - margin, 10 - margin, 60 + margin, 13 + margin, 0.5, 0]
+    assert boxes.tolist() == [pytest.approx(expected, abs=1e-5)]
+
+
+def test_a_box_ends_with_the_page() -> None:
+    """To the right and below, as to the left and above."""
+    shares = np.zeros((1, 1, 32, 96), dtype=np.float32)
+    shares[0, 0, 26:32, 88:96] = 1.0
+    margin = 1.6 * 6 * 8 / (2 * 14)
+    (boxes,) = ppocr.find_boxes(shares)
+    assert boxes.tolist() == [pytest.approx([88 - margin, 26 - margin, 96, 32, 1.0, 0], abs=1e-5)]
+
+
 def test_another_version_of_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that downloads its networks, or carries others."""
     monkeypatch.setattr(ppocr.importlib.util, "find_spec", lambda name: None)

@@ -139,3 +139,14 @@ def test_a_qconfig_of_the_author_is_told_of() -> None:
     assert str(describe_own_qconfig(module)).startswith(
         "the qconfig that the code gives the network is used by `recipe: {qconfig: own}` alone"
     )
+
+
+def test_the_first_three_are_named() -> None:
+    """Of layers that are quantized, or have a qconfig; and how many more there are."""
+    layers = nn.Sequential(*(torch.ao.nn.quantized.dynamic.Linear(2, 2) for _ in range(2)))
+    names = "0: Linear, 0._packed_params: LinearPackedParams, 1: Linear and 1 more"
+    assert why_not_float(layers) == f"already quantized ({names})"
+    plain = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4)))
+    for part in plain:
+        part.qconfig = object()
+    assert "that the code gives 0, 1, 2 and 1 more is used by" in str(describe_own_qconfig(plain))

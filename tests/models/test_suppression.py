@@ -88,3 +88,12 @@ def test_boxes_smaller_than_a_pixel_overlap_as_others_do(side: float) -> None:
     box = (0.0, 0.0, side, side)
     assert len(kept(box, box, scores=[0.5, 0.4])) == 1
     assert len(kept(box, (side, side, 0.0, 0.0), scores=[0.5, 0.4])) == 2
+
+
+@pytest.mark.parametrize(("place", "count"), [(29_999, 2), (30_000, 1)])
+def test_of_an_image_30_000_candidates_are_looked_at(place: int, count: int) -> None:
+    """The best ones: all the others are of one object here, and one apart from it is found where it is among them."""
+    boxes = np.tile(np.array(BASE), (30_001, 1))
+    boxes[place] = (20, 20, 30, 30)
+    scores = np.linspace(0.9, 0.1, 30_001)[:, None]
+    assert len(suppress_overlaps(boxes, scores)) == count

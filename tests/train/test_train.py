@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from qbench import network as fp32_network
-from qbench import suite
+from qbench import registry, suite
 from qbench.cache import store
 from qbench.cli import main
 from qbench.data import Data, DataRequest, request_of
@@ -27,6 +27,8 @@ from qbench.machine import fingerprint
 from qbench.metrics.spec import MetricSpec
 from qbench.models import trainer
 from qbench.models.base import ModelReference
+from qbench.models.trainer import TrainingOutcome
+from qbench.models.weights import save_weights
 from qbench.process.child_process import Limits, call
 from qbench.progress.live import Silent
 from qbench.suite import Suite
@@ -446,3 +448,80 @@ def test_weights_are_copied_to_the_users_file_or_it_is_said_why_not(tmp_path: Pa
     train.require_writable(tmp_path / "w.safetensors")
     with pytest.raises(UsageError, match="none/w.safetensors: cannot be written: No such file or directory"):
         train.write(report, tmp_path / "none/w.safetensors")
+
+
+@pytest.mark.parametrize("cores", [None, 3])
+def test_a_training_in_a_process_of_its_own_has_two_weeks_and_the_memory_of_the_suite(
+    cores: int | None, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells how far it is, so no stage's limit ends it; what the command changes goes before the suite."""
+    calls: list[Any] = []
+
+    def answer(*arguments: Any, limits: Limits, progress: Any) -> str:
+        calls.append((*arguments, limits))
+        return "report"
+
+    monkeypatch.setattr(train, "call", answer)
+    models = "[{name: digits-lstm, train: {epochs: 2, seed: 3}}]"
+    text = f"suite: s\nmodels: {models}\ndata: {DIGITS}\nmatrix: {{}}\nlimits: {{memory_bytes: 12345}}\n"
+    of = suite.parse(text, file="s.yaml")
+    changes = {"learning_rate": 0.5, "seed": 4}
+    report: Any = train.train(of, "digits-lstm", changes=changes, cores=cores, progress=Silent())
+    ((function, reference, request, place, given, limits),) = calls
+    assert (report, function, place, given) == ("report", train._report, own_cache, cores)
+    assert reference.training == {"epochs": 2, "seed": 4, "learning_rate": 0.5}
+    assert request == request_of(of.data, of.base, train=False)
+    assert (limits.seconds, limits.memory_bytes) == (14 * 24 * 60 * 60, 12_345)
+
+
+@pytest.mark.parametrize("cores", [None, 3])
+def test_as_many_cores_work_on_a_batch_as_are_asked_for_or_there(
+    cores: int | None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which changes no weight, so that nobody has to say it."""
+    asked: list[int] = []
+
+    def learn(*_: Any, cores: int, checkpoints: trainer.Checkpoints, **__: Any) -> TrainingOutcome:
+        asked.append(cores)
+        assert checkpoints.seconds == 10.0, "as much work is lost with a training that is killed"
+        return TrainingOutcome(loss=1.0, accuracy=0.5, seconds=2.0, resumed=0.0)
+
+    monkeypatch.setattr(trainer, "train", learn)
+    assert trained(CNN, root, cores=cores).outcome.seconds == 2.0
+    assert asked == [cores or len(fingerprint.allowed_cores())]
+
+
+def test_held_out_examples_are_predicted_in_blocks_on_one_thread_a_core(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large split need not fit into memory as activations; those behind the last block count, too."""
+    blocks, threads = list[tuple[int, int]](), list[int]()
+    save_weights(trainer.fresh(registry.load("model", "digits-cnn"), classes=10), tmp_path / "w.safetensors")
+    done = SimpleNamespace(
+        reference=ModelReference(name="digits-cnn", args={"classes": 10}), file=tmp_path / "w.safetensors"
+    )
+
+    def evaluation(start: int, stop: int) -> tuple[np.ndarray]:
+        blocks.append((start, stop))
+        return (np.zeros((min(stop, 300) - start, 1, 8, 8), np.float32),)
+
+    data: Any = SimpleNamespace(evaluation_count=300, evaluation=evaluation, evaluation_digest="e")
+    monkeypatch.setattr(train, "set_torch", threads.append)
+    counts = [train._right(done, data, np.full(300, label), root, 1) for label in (0, 0)]  # type: ignore[arg-type]
+    assert counts[0] in (0, 300)
+    assert counts[0] == counts[1]
+    assert (blocks, threads) == ([(0, 256), (256, 512)], [1]), "the second time they are known"
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_trained"),
+    [
+        (ModelReference(name="digits-cnn"), True),
+        (ModelReference(name="digits-cnn", weights=Path("w.safetensors")), False),
+        (ModelReference(name="digits-cnn", source="python"), False),
+        (ModelReference(name="magika"), False),
+    ],
+)
+def test_a_built_in_is_trained_here_unless_it_has_weights(reference: ModelReference, is_trained: bool) -> None:
+    """Of its own, or given ones; a network of the user's may have any name."""
+    assert train.is_trained(reference) is is_trained
