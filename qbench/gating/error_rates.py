@@ -278,5 +278,7 @@ def wrong_means(rate: Rate, tolerance: float) -> str:
 
 
 def _percent(share: Interval) -> str:
-    low, high = share.low or 0.0, share.high if share.high is not None else 1.0
+    low, high = share.low, share.high
+    assert low is not None
+    assert high is not None
     return f"{share.value * 100:.2f} [{low * 100:.2f}, {high * 100:.2f}]"

@@ -29,7 +29,7 @@ def estimate_sample_factor(p_value: float, rules: int) -> float:
     """
     from scipy.special import ndtri
 
-    reached = -float(ndtri(p_value)) if p_value > 0 else math.inf
+    reached = -float(ndtri(p_value))
     needed = -float(ndtri(FAMILY_ERROR / rules)) + DECIDING_Z - 1.645
     return max(1.0, (needed / reached) ** 2) if reached > 0 else math.inf
 

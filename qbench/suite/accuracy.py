@@ -183,8 +183,10 @@ class AccuracyGate(Section):
     @property
     def floor(self) -> float | None:
         """``at_least``, but where an override gives a case a margin in its place."""
-        perfect = None if self.at_least is None else _perfect_score(self.metric)
-        return self.at_least if perfect is not None and self.margin == perfect - (self.at_least or 0.0) else None
+        if self.at_least is None:
+            return None
+        perfect = _perfect_score(self.metric)
+        return self.at_least if perfect is not None and self.margin == perfect - self.at_least else None
 
     @property
     def in_percent(self) -> bool:

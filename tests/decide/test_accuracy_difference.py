@@ -111,3 +111,47 @@ def test_damaged_predictions_are_named_once() -> None:
     known = differences([fp32(), int8(), int8(QAT)], read)
     assert known.compare(int8(QAT), int8()) is not None
     assert set(known.problems) == {QAT, int8().case.id}
+
+
+@pytest.mark.parametrize("values", [right(range(9), 999), np.ones((1000, 2)), np.full(1000, 1e100), np.ones(0)])
+def test_values_that_cannot_be_held_against_each_other_leave_it_to_the_scores(values: Any) -> None:
+    """Of other examples, of several for each, beyond what has a square, or none."""
+    stored = {int8().case.id: np.ones(len(values)) if not len(values) else np.ones(1000), QAT: values}
+    known = differences([fp32(), int8(), int8(QAT)], lambda record, base: stored[record.case.id])
+    difference = known.compare(int8(QAT), int8())
+    assert difference is not None
+    assert difference.lost is None
+    assert known.problems == {}
+
+
+def test_values_just_below_what_has_no_square_are_compared() -> None:
+    """As any others."""
+    values = np.full(1000, 9.9e99)
+    stored = {int8().case.id: values, QAT: values}
+    difference = differences([fp32(), int8(), int8(QAT)], lambda record, base: stored[record.case.id]).compare(
+        int8(QAT), int8()
+    )
+    assert difference is not None
+    assert (difference.value, difference.error) == (0.0, 1e-12)
+
+
+def test_what_every_example_loses_alike_is_beyond_chance() -> None:
+    """No spread tells how far it may be off."""
+    base = np.linspace(0.25, 1, 50)
+    worse = difference_of_values(np.round(base * 64) / 64 - 0.5, np.round(base * 64) / 64)
+    assert (worse.value, worse.error, worse.beyond_chance) == (-0.5, 1e-12, True)
+
+
+@pytest.mark.parametrize(("errors", "beyond"), [(1.9, False), (2.0, True), (-2.0, True), (-1.9, False)])
+def test_scores_differ_beyond_chance_from_twice_their_error_on(errors: float, beyond: bool) -> None:
+    """1.96 of it, either way."""
+    plain = int8(QAT)
+    assert plain.accuracy is not None
+    known = differences([fp32(), int8(), plain], lambda record, base: None)
+    same = known.compare(plain, int8())
+    assert same is not None
+    moved = replace(plain, accuracy=replace(plain.accuracy, value=plain.accuracy.value + errors * same.error))
+    difference = differences([fp32(), int8(), moved], lambda record, base: None).compare(moved, int8())
+    assert difference is not None
+    assert difference.error == same.error
+    assert difference.beyond_chance is beyond

@@ -795,3 +795,34 @@ def test_a_margin_that_flips_the_choice_is_told_on_the_side_where_it_lies() -> N
     assert told.headline == "Ship static int8 on x86 (PyTorch)."
     margins = [text for text in told.would_change if "at a margin of" in text]
     assert margins == ["at a margin of 0.8 points: static int8 on oneDNN (PyTorch)"]
+
+
+def test_how_often_the_same_is_decided_again_is_of_what_is_shipped_or_kept() -> None:
+    """Of a ship by its draws, of an fp32 that stays by what another measurement may show; of nothing else."""
+    kept, shipped = only([fp32(), measured(STATIC, 0.8)]), only([fp32(), measured(STATIC, 2.5)])
+    assert (kept.verdict, shipped.verdict) == ("keep fp32", "ship")
+    assert kept.probability == pytest.approx(1.0, abs=1e-3)
+    assert shipped.probability == 1.0
+    near = only([fp32(), measured(STATIC, 1.0)])
+    assert near.verdict == "keep fp32"
+    assert near.probability is not None
+    assert 0.8 < near.probability < 0.99
+    assert only([fp32(), int8(accuracy=LOSSY)]).probability is None
+
+
+def test_what_is_shipped_for_its_size_and_as_fast_as_fp32_is_not_called_slower() -> None:
+    """Where both times are alike."""
+    notes = only([fp32(), measured(STATIC, 1.0)], rules(minimize="size")).notes
+    assert not any("slower" in note for note in notes)
+    notes = only([fp32(), measured(STATIC, 0.999)], rules(minimize="size")).notes
+    assert any(note.startswith("It may be slower than fp32") for note in notes)
+
+
+def test_what_is_ahead_and_ruled_out_is_named_behind_what_is_ahead_and_was_not_preferred() -> None:
+    """A training that ties is passed over; what is wrong and ahead of the pick is said all the same."""
+    tied = int8(QAT, latency=latency(0.0025 / 4.0), speedup=speedup(4.0, 0.0005))
+    wrong = int8(X86, latency=latency(0.0025 / 3.98), speedup=speedup(3.98, 0.0005), accuracy=LOSSY)
+    picked = int8(STATIC, latency=latency(0.0025 / 3.95), speedup=speedup(3.95, 0.0005))
+    decision = only([fp32(), tied, wrong, picked])
+    assert decision.headline == f"Ship static int8 {ONEDNN}."
+    assert any(note.startswith(f"Faster, but wrong: static int8 {ON_X86}") for note in decision.notes)

@@ -119,3 +119,11 @@ def test_the_file_of_what_is_shipped_is_named() -> None:
     }
     assert read(fp32(), record)["file"]["cache"] is None
     assert read(fp32())["file"] is None
+
+
+def test_a_number_that_json_has_not_is_no_json() -> None:
+    """Whoever reads it would choke on it."""
+    judged = judge([fp32(), int8()], MetricInfo(name="top1"), SuiteRules())
+    (decision,) = decide(judged)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json("demo", [replace(decision, capped=float("nan"))])  # type: ignore[arg-type]

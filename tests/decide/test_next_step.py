@@ -16,6 +16,7 @@ from qbench.record.schema import HostFacts, Record
 from qbench.record.stored_run import MetricInfo
 from qbench.stats.interval_type import Interval
 from qbench.suite.gate import GateSpec
+from qbench.suite.settings import DecideSpec
 
 X86 = "net/static/x86/t1/b1"
 RUN = "`qbench run s.yaml"
@@ -156,3 +157,25 @@ def test_a_limit_on_time_that_is_open_asks_for_four_times_the_processes() -> Non
     assert decision.verdict == "undecided"
     keys = "--set measure.processes=12 --set measure.max_seconds=60"
     assert decision.next_step == f"{RUN} {keys}` about halves its limits."
+
+
+@pytest.mark.parametrize(
+    ("measured", "processes", "seconds"),
+    [(12.0, 3, 30), (12.0, 6, 30), (12.0, 7, 40), (12.0, 25, 120), (None, 3, 40), (0.0, 10, 120), (3.0, 1, 30)],
+)
+def test_the_seconds_of_a_case_are_those_that_its_processes_took(
+    measured: float | None, processes: int, seconds: int
+) -> None:
+    """A fifth more, in tens, at least what a run takes anyway; ten for each process where that is not known."""
+    record = int8(speedup=replace(speedup(processes=3), measured_seconds=measured))
+    assert next_step._expect_seconds(record, processes) == seconds
+    assert next_step._expect_seconds(int8(speedup=None), 10) == 120
+
+
+def test_a_latency_that_is_open_without_a_speed_up_asks_for_four_processes() -> None:
+    """As many as four times one."""
+    rules = SuiteRules(decide=DecideSpec.model_validate({"max_latency": "1 ms"}))
+    judged = judge([int8(speedup=None)], MetricInfo(name="top1"), rules, source=Source(suite="s.yaml"))
+    (decision,) = decide(judged)
+    assert decision.verdict == "undecided"
+    assert decision.next_step.startswith(f"{RUN} --set measure.processes=4 --set measure.max_seconds=50`")

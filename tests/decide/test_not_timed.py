@@ -143,3 +143,11 @@ def test_the_terminal_says_it_first() -> None:
     assert "1.00 ms a call" in rest[0]
     assert "repeated" not in first
     assert FP32.split("/")[0] in first
+
+
+def test_what_may_not_be_shipped_hides_no_leader_behind_it() -> None:
+    """Whatever the order of the records."""
+    leader, lossy = other_fp32(0.0005), timed(int8(ORT, accuracy=LOSES), 0.0008)
+    records = [TORCH, leader, STATIC, lossy, on_avx2(TORCH), on_avx2(STATIC)]
+    for rest in ([predicted(lossy), predicted(leader)], [predicted(leader), predicted(lossy)]):
+        assert there([*records, *rest]).headline.startswith("Undecided: fp32 on ONNX Runtime leads on native")

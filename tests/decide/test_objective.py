@@ -63,3 +63,16 @@ def test_what_is_minimized_is_shown_in_its_unit(name: ObjectiveName, shown: str,
     assert (objective.title, objective.better, objective.worse) == words
     bare = int8(latency=None, artifact=None)
     assert (objective.value(bare), objective.show(bare)) == (None, DASH)
+
+
+@pytest.mark.parametrize(("name", "spread"), [("size", 1e-9), ("memory", 0.01), ("cold_start", 0.1 * math.sqrt(2))])
+def test_how_far_a_figure_may_be_off_that_has_no_limits(name: ObjectiveName, spread: float) -> None:
+    """Bytes are exact, memory moves by a per cent and a start by ten; by the normal distribution, of one measurement
+    that nothing makes coarser."""
+    record = replace(start(), memory=Memory(loaded_rss_bytes=1_000_000, peak_rss_bytes=None))
+    objective = Objective(name=name, times=PairedTimes(records={}, read=lambda record: {}))
+    comparison = objective.compare(record, record)
+    difference = comparison.difference
+    assert (difference.value, difference.error) == (0.0, pytest.approx(spread))
+    assert (difference.generations, difference.coarse, comparison.evidence) == (1, False, "recorded")
+    assert difference.freedom == 1000

@@ -279,3 +279,12 @@ def test_times_as_fast_is_the_ratio_of_times_turned_round() -> None:
     comparison = SimpleNamespace(ratio=lambda: Interval(value=0.5, low=0.4, high=0.6))
     faster = as_ratio(comparison)  # type: ignore[arg-type]
     assert (faster.value, faster.low, faster.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
+
+
+def test_what_the_records_alone_tell_is_coarse_and_of_one_generation() -> None:
+    """Speed-ups and typical calls do not say how processes differed."""
+    alone = [int8(case, speedup=None) for case in (STATIC, QAT)]
+    for pair in ((int8(STATIC), fp32()), (int8(STATIC), int8(QAT)), alone):
+        difference = compare(*pair, {}).difference
+        assert (difference.generations, difference.coarse) == (1, True)
+    assert compare(*alone, {}).difference.freedom == 1000

@@ -180,3 +180,22 @@ def test_what_is_minimized_is_no_preference_among_the_tied(minimize: str, prefer
     spec = DecideSpec.model_validate({"minimize": minimize, "prefer": [prefer]})
     contest = make_contest(judge(arms, None, SuiteRules(decide=spec)), arms)
     assert probability._apply_rule(arms, level, every, level, contest)[:, 0].astype(int).tolist() == left
+
+
+def test_what_is_never_best_is_no_rival() -> None:
+    """Far behind the pick, or where there is no other."""
+    far = estimate(case(STATIC, 2.5), case(X86, 1.5))
+    assert (far.pick, far.rival) == (1.0, None)
+    assert estimate(case(STATIC, 2.5)).rival is None
+
+
+def test_draws_are_four_thousand_of_one_seed() -> None:
+    """So that one run has one answer."""
+    records = [fp32(), case(STATIC, 2.5, 0.2), case(X86, 2.35, 0.2)]
+    judged = judge(records, MetricInfo(name="top1"), SuiteRules())
+    contest = make_contest(judged, records)
+    choice = choose(records, judged.checks, contest)
+    plain = estimate_probability(choice, judged, contest)
+    assert plain == estimate_probability(choice, judged, contest, draws=4000, seed=0)
+    assert plain != estimate_probability(choice, judged, contest, seed=1)
+    assert (plain.pick * 4000).is_integer()

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from made_records import accuracy, fp32, int8, latency, list_outputs, speedup
 
-from qbench.decide.decision import Decision, decide
+from qbench.decide import sureness
+from qbench.decide.decision import Decision, decide, make_contest
 from qbench.decide.judged import SuiteRules, judge
 from qbench.decide.sureness import say_chance
 from qbench.record.schema import Record
@@ -97,3 +98,53 @@ def test_fp32_that_stays_has_a_sureness_of_its_own() -> None:
 def test_a_probability_is_said_coarsely(probability: float, words: str) -> None:
     """No finer than a few generations of processes can tell, and never certain."""
     assert say_chance(probability) == words
+
+
+@pytest.mark.parametrize(
+    ("least", "words", "below"),
+    [
+        (0.925, "about 19 times in 20", "about 9 times in 10"),
+        (0.85, "about 9 times in 10", "about 4 times in 5"),
+        (0.775, "about 4 times in 5", "about 3 times in 4"),
+        (0.7, "about 3 times in 4", "about 2 times in 3"),
+        (0.58, "about 2 times in 3", "about every other time"),
+        (0.42, "about every other time", "less than every other time"),
+    ],
+)
+def test_words_hold_from_half_way_to_the_next(least: float, words: str, below: str) -> None:
+    """That share itself among them."""
+    assert (say_chance(least), say_chance(least - 1e-9)) == (words, below)
+
+
+@pytest.mark.parametrize(
+    ("noise", "room", "most"),
+    [
+        (0.02, 0.04, 1.0),
+        (0.0201, 0.04, 0.9),
+        (0.04, 0.04, 0.9),
+        (0.0401, 0.04, 0.75),
+        (0.08, 0.04, 0.75),
+        (0.0801, 0.04, 0.66),
+        (0.05, 1.0, 1.0),
+        (0.0501, 1.0, 0.9),
+    ],
+)
+def test_noise_bounds_by_its_share_of_the_room(noise: float, room: float, most: float) -> None:
+    """Half of it, all and twice; beyond 5 % nobody is sure, whatever the room."""
+    assert sureness._cap_noise(noise, room, "since").probability == most
+
+
+def test_of_several_caps_the_least_counts() -> None:
+    """With what it rests on; an answer that is less sure by itself is bounded by none."""
+    noisy = int8(
+        speedup=speedup(control=Interval(value=1.0, low=0.6, high=1.2), steady=False),
+        accuracy=replace(accuracy(), outputs=list_outputs("boxes")),
+    )
+    decision = decided(fp32(), noisy)
+    assert decision.probability == 0.5
+    assert decision.capped == "1 of its 2 outputs was judged"
+    judged = judge([fp32(), noisy], MetricInfo(name="top1"), SuiteRules())
+    contest = make_contest(judged, judged.records)
+    assert sureness.limit_sureness(0.3, noisy, None, contest) == sureness.Sureness(probability=0.3)
+    assert sureness.limit_sureness(0.5, noisy, None, contest).because is None
+    assert sureness.limit_sureness(0.6, noisy, None, contest).because is not None

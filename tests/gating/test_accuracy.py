@@ -253,6 +253,17 @@ def test_equal_values_leave_the_room_that_so_few_examples_may_hide() -> None:
     assert told.outcome == "PASS"
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_flips_are_told_where_both_sides_are_right_or_wrong(swap: bool) -> None:
+    """Where one of them is a number of each example, on either side, no example flips."""
+    answers, numbers = np.tile([0.0, 1.0], 50), np.tile([0.0, 0.5], 50)
+    held, kept = (numbers, answers) if swap else (answers, numbers)
+    verdict = judge("metric: mae, margin: 1.0", ERROR, ERROR, metric=MAE, held=keep(held), kept=keep(kept))
+    assert verdict["mae regression"].mcnemar_p is None
+    both = judge("metric: mae, margin: 1.0", ERROR, ERROR, metric=MAE, held=keep(answers), kept=keep(1 - answers))
+    assert both["mae regression"].mcnemar_p == mcnemar.midp(50, 50)
+
+
 @pytest.mark.parametrize("changed", [0, intervals.FEW_CHANGED - 1, intervals.FEW_CHANGED])
 def test_few_changes_of_a_score_of_all_examples_leave_room_for_those_that_were_not_drawn(changed: int) -> None:
     """Limits of fewer than 30 changed examples are widened, as far as an example may move the score; of 30 they stand

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from made_wheels import make_wheel, use_index
 
 from qbench.environments.environment import Environment, find_present
+from qbench.environments.making import Wanted
+from qbench.environments.pip import Unreachable
 from qbench.errors import NotComparable, UsageError
 from qbench.gating import against
 from qbench.gating.against import Request, Side, build_side, gate_against
@@ -187,6 +191,9 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
     monkeypatch.setattr(against, "make_environment", lambda tree, tell: made)
     here = find_present()
     assert ask() == ([], [here, here, here])
+    assert Request(suite=Path("s.yaml"), ref="before") == Request(
+        suite=Path("s.yaml"), ref="before", out=None, only=None, same_environment=False, quiet=False
+    )
     (repository / "requirements.txt").write_text("numpy\nscipy\n")
     commit(repository, "scipy")
     notes, environments = ask()
@@ -203,6 +210,11 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
         ("pyproject.toml", "[tool.ruff]\nx = 1\n", "[tool.ruff]\nx = 2\n", False),
         ("pyproject.toml", '[project]\ndependencies = ["a"]\n', '[project]\ndependencies = ["a>1"]\n', True),
         ("requirements-dev.txt", "a\n", "b\n", True),
+        ("pyproject.toml", '[project]\nrequires-python = ">=3.11"\n', "", True),
+        ("pyproject.toml", '[project]\nname = "a"\n', '[project]\nname = "b"\n', False),
+        ("pyproject.toml", '[tool.poetry.dependencies]\na = "1"\n', '[tool.poetry.dependencies]\na = "2"\n', True),
+        ("pyproject.toml", "not TOML", "not TOML either", True),
+        ("pyproject.toml", "not TOML", "not TOML", False),
         ("uv.lock", "a", "b", True),
         ("notes.txt", "a", "b", False),
     ],
@@ -265,3 +277,147 @@ def test_hooks_of_the_repository_do_not_run(repository: Path) -> None:
         assert (folder / "ml/small.yaml").is_file()
         assert not list(folder.glob("**/ran"))
     assert not folder.exists()
+
+
+def test_what_is_judged_is_named_and_lands_where_that_is_asked(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other commit by its ref and the first 12 signs of its sha; its own run goes with it, that of HEAD stays."""
+    outs: list[Path] = []
+
+    def judge(folders: list[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:
+        assert outs[0].is_relative_to(home)
+        assert rerunner.suite_file is not None
+        assert rerunner.suite_file.name == "small.yaml"
+        return Gated(suite="small", folder=folders[1], baseline=None, verdicts=())
+
+    monkeypatch.setattr(against, "_judge", judge)
+    for out, lands in ((None, repository / "reports"), (tmp_path / "out", tmp_path / "out")):
+        outs.clear()
+        request = Request(suite=Path("ml/small.yaml"), ref="before", out=out)
+        gated = gate_against(
+            request,
+            Rerunner(progress=Silent()),
+            build=lambda side, request: outs.append(side.out) or side.out,  # type: ignore[func-returns-value]
+        )
+        assert (outs[1], gated.folder) == (lands, lands)
+        assert gated.baseline == Path(f"before@{git(repository, 'rev-parse', 'before')[:12]}")
+
+
+@pytest.mark.parametrize(
+    ("where", "works", "names"), [("", "", "ml/small.yaml"), ("ml", "ml", "small.yaml"), ("new", "", "ml/small.yaml")]
+)
+def test_a_side_is_built_in_the_folder_where_the_gate_was_called(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, works: str, names: str
+) -> None:
+    """That of its own commit, or its top where it has no such folder; with the cases that are asked for."""
+    (tree := tmp_path / "tree").joinpath("ml").mkdir(parents=True)
+    (repository / where).mkdir(exist_ok=True)
+    monkeypatch.chdir(repository / where)
+    environment = _listen(tmp_path)
+    side = Side(name="before", tree=tree, suite=tree / "ml/small.yaml", out=tmp_path, environment=environment)
+    asked = Request(suite=repository / "ml/small.yaml", ref="before")
+    assert build_side(side, asked) == Path("/a/run")
+    folder, words = (tmp_path / "heard").read_text().splitlines()
+    assert Path(folder) == tree / works
+    assert words.startswith(f"-m qbench run {names} --out {tmp_path} --set ")
+    assert "--quiet" not in words
+    build_side(side, replace(asked, only="*/static/*", quiet=True))
+    folder, words = (tmp_path / "heard").read_text().splitlines()
+    assert " --filter */static/* --set " in words
+    assert words.endswith(" --quiet")
+
+
+def test_a_side_is_built_at_the_top_where_the_gate_is_called_from_elsewhere(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder outside the repository has no place in a commit."""
+    monkeypatch.chdir(tmp_path)
+    side = Side(
+        name="before", tree=repository, suite=repository / "ml/small.yaml", out=tmp_path, environment=_listen(tmp_path)
+    )
+    build_side(side, Request(suite=repository / "ml/small.yaml", ref="before"))
+    assert Path((tmp_path / "heard").read_text().splitlines()[0]) == repository
+
+
+def _listen(folder: Path) -> Environment:
+    """An environment whose Python notes where it works and what it is told, and says that it made a run."""
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\npwd > {folder}/heard\necho "$@" >> {folder}/heard\necho \'{{"folder": "/a/run"}}\'\n'
+    )
+    python.chmod(0o755)
+    return Environment(digest="0" * 64, python=python)
+
+
+def test_the_run_of_head_is_judged_by_its_own_rules_against_that_of_the_other_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases of the other commit that failed are no error; a side without a case that is ok is not comparable."""
+    asked: list[object] = []
+    gated = Gated(suite="small", folder=tmp_path, baseline=None, verdicts=())
+
+    def write(folder: Path, target: Path, *, allow_failed: bool) -> Path:
+        asked.append((folder, target, allow_failed))
+        return target / "small.jsonl"
+
+    def judge(folder: Path, baseline: Path, **options: object) -> Gated:
+        asked.append((folder, baseline, options))
+        return gated
+
+    monkeypatch.setattr(against, "write_baseline", write)
+    monkeypatch.setattr(against, "gate_run", judge)
+    side = Side(name="before", tree=tmp_path, suite=tmp_path, out=tmp_path, environment=find_present())
+    request, rerunner = Request(suite=Path("s.yaml"), ref="main", only="a/*"), Rerunner(progress=Silent())
+    folders = [tmp_path / "old", tmp_path / "new"]
+    assert against._judge(folders, side, rerunner, tmp_path, request) is gated
+    assert asked == [
+        (folders[0], tmp_path / "baseline", True),
+        (
+            folders[1],
+            tmp_path / "baseline" / "small.jsonl",
+            {"rerun": rerunner, "only": "a/*", "as_run": True, "ref": "main"},
+        ),
+    ]
+
+    def refuse(folder: Path, target: Path, *, allow_failed: bool) -> Path:
+        raise UsageError("no case of this run is ok")
+
+    monkeypatch.setattr(against, "write_baseline", refuse)
+    with pytest.raises(NotComparable, match="before: no case of this run is ok"):
+        against._judge(folders, side, rerunner, tmp_path, request)
+
+
+def test_a_project_without_a_list_of_requirements_is_installed_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together with what qbench requires, of which extras are no part, nor anything where it is not installed; what
+    has no wheel is built."""
+    asked: list[tuple[Wanted, bool]] = []
+    here = find_present()
+
+    def make(wanted: Wanted, tell: object, *, wheels_only: bool) -> Environment:
+        asked.append((wanted, wheels_only))
+        return here
+
+    monkeypatch.setattr(against, "make_for", make)
+    for required, own in ((["numpy>=1", "ray ; extra == 'ray'"], ("numpy>=1",)), (None, ())):
+        monkeypatch.setattr(importlib.metadata, "requires", lambda name, required=required: required)
+        assert against.make_environment(tmp_path, print) is here
+        wanted, wheels_only = asked.pop()
+        assert (wanted.requirements, wanted.folder, wheels_only) == ((str(tmp_path), *own), tmp_path, False)
+
+    def not_installed(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", not_installed)
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    against.make_environment(tmp_path, print)
+    assert asked[0][0].requirements == ("-r", str(tmp_path / "requirements.txt"))
+
+    def unreachable(wanted: Wanted, tell: object, *, wheels_only: bool) -> Environment:
+        raise Unreachable("nobody answers")
+
+    monkeypatch.setattr(against, "make_for", unreachable)
+    with pytest.raises(UsageError, match="cannot be installed: nobody answers; --same-environment builds both sides"):
+        against.make_environment(tmp_path, print)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from made_runs import run_folder
 
 from qbench.cache import store
 from qbench.errors import UsageError
+from qbench.gating import baseline
 from qbench.gating.baseline import artifact_file, info_file, locate_artifacts, read_baseline, to_text, write_baseline
 from qbench.record import jsonl
 from qbench.record.locate import committed_baseline
@@ -196,6 +198,32 @@ def test_a_new_baseline_takes_its_former_artifacts_away(tmp_path: Path, cached: 
     assert {path.name for path in (file.parent / "demo").iterdir()} == {record.artifact.sha256, "notes.txt"}
 
 
+def test_each_artifact_is_copied_that_does_not_lie_there_yet(tmp_path: Path, cached: Cached) -> None:
+    """Also behind one that does; both are counted, with their size and the folder to commit."""
+    first, second = cached(int8(), "one"), cached(int8("net/qat/x86/t1/b1"), "two")
+    locate_artifacts(written(tmp_path, [second]), keep=True)
+    stored = locate_artifacts(written(tmp_path, [first, second]), keep=True)
+    folder = tmp_path / "baselines" / "demo"
+    names = {record.artifact.sha256 for record in (first, second) if record.artifact is not None}
+    assert {path.name for path in folder.iterdir()} == names
+    text = to_text(stored)
+    assert f"again: 2 of 2, in {folder} (" in text
+    assert "; commit them, or let CI cache them" in text
+
+
+def test_the_description_is_made_to_be_read_in_a_review(tmp_path: Path) -> None:
+    """Sorted keys on lines of their own, by one blank a level; letters are letters, and NaN is an error."""
+    described = info((CASE,), environment={"cpu": "Prozessor für Öfen"})
+    text = info_file(write_baseline(run_folder(tmp_path / "run", [int8()], described), tmp_path)).read_text()
+    assert '\n "environment": {\n  "cpu": "Prozessor für Öfen"\n },\n' in text
+    keys = list(json.loads(text))
+    assert keys == sorted(keys)
+    run = read_run(tmp_path / "run")
+    unreal = replace(run, info=replace(run.info, environment={"share": float("nan")}))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        baseline._write_info(tmp_path / "x.run.json", unreal)
+
+
 def test_only_copies_that_qbench_made_go(tmp_path: Path, cached: Cached) -> None:
     """A folder beside the baseline that has a manifest.json, one named like a hash, and what a link leads to are not
     former copies; nor is a former copy in which somebody has put a file."""
@@ -225,8 +253,11 @@ def test_a_damaged_copy_is_made_again_unless_somebody_put_a_file_there(tmp_path:
     assert (copy / "weights.bin").read_text() == "weights of one"
     (copy / "weights.bin").write_text("damaged")
     (copy / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"did not put there; move it away \(notes\.txt does not belong to it\)"):
+    with pytest.raises(
+        UsageError, match=r"did not put there; move it away \(notes\.txt does not belong to it\)"
+    ) as raised:
         locate_artifacts(file, keep=True)
+    assert str(raised.value).startswith(f"{copy}: cannot be written: ")
     assert (copy / "weights.bin").read_text() == "damaged"
 
 

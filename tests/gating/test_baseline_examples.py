@@ -132,6 +132,45 @@ def test_examples_of_a_case_that_differ_or_have_no_number_are_not_kept() -> None
     assert list(json.loads(text)["cases"]) == cases[:1]
 
 
+def test_examples_are_those_of_the_first_case_by_number_and_by_name() -> None:
+    """Fewer examples, other names, or keys where the first case has none are other examples; equal ones are kept. The
+    file has a field a line, and letters are letters."""
+    values, ids = np.array([1.0, 0.0, 1.0]), np.arange(3, dtype=np.uint64)
+    others = {
+        "net/static/a/t1/b1": ExampleScores(values=values, ids=ids),
+        "net/static/b/t1/b1": ExampleScores(values=values[:2], ids=ids[:2]),
+        "net/static/c/t1/b1": ExampleScores(values=values, ids=ids + 1),
+        "net/static/d/t1/b1": ExampleScores(values=values),
+        "net/static/e/t1/b1": ExampleScores(values=values, ids=ids, contents=ids),
+        "nét/static/f/t1/b1": ExampleScores(values=1 - values, ids=ids.copy()),
+    }
+
+    def keep(*cases: str) -> str:
+        records = [int8(case) for case in cases]
+        run: Any = SimpleNamespace(records=records, examples=lambda record, fp32: others[record.case.id])
+        return str(baseline_examples.to_text(run))
+
+    first, *rest = others
+    assert list(json.loads(keep(*others))["cases"]) == [first, rest[-1]]
+    assert list(json.loads(keep(rest[2], rest[0]))["cases"]) == [rest[0]]
+    assert keep(*others).startswith('{\n "schema": 1,\n "n": 3,\n "contents": null,\n "ids": "')
+    assert "nét" in keep(*others)
+
+
+def test_a_file_may_hold_as_many_numbers_as_anybody_has(tmp_path: Path) -> None:
+    """A hundred million: for so many the bytes are missed; of more nothing is unpacked."""
+    file = tmp_path / "demo.examples.json"
+    for shape, words in (
+        ([2, 50_000_000], "has 0 bytes of values, expected 400000000 for"),
+        ([2, 50_000_001], "more numbers than anybody has"),
+        ([2, 100_000_001], "less than or equal to 100000000;"),
+    ):
+        case = {"form": "f4", "shape": shape, "facts": True, "values": ""}
+        file.write_text(damaged(lambda content, case=case: content["cases"].update({CASE: case})))
+        with pytest.raises(UsageError, match=words):
+            baseline_examples.read(file)
+
+
 @pytest.mark.parametrize(
     ("values", "facts", "form"),
     [

@@ -90,3 +90,20 @@ def test_what_stands_in_a_list_is_kept_as_what_stands_alone() -> None:
     assert [set(each) - {"judged"} for each in kept] == [{"name", "metric", "value"}] * 2
     alone = json.loads(to_line(int8(accuracy=replace(accuracy(), value=31.123456789))))["accuracy"]["value"]
     assert kept[1]["value"] == alone != 31.123456789
+
+
+def test_a_line_has_these_parts_and_is_strict() -> None:
+    """A reference is a case like any other; letters are letters, and a number that JSON does not have is an error."""
+    record = int8(reference=True, recipe={"flow": "fx"}, coverage=0.5)
+    assert set(json.loads(to_line(record))) == {
+        "schema",
+        "case",
+        "status",
+        "artifact",
+        "accuracy",
+        "latency",
+        "speedup",
+    }
+    assert "é" in to_line(failed(reason="é"))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_line(int8(latency=latency(float("nan"))))

@@ -90,6 +90,15 @@ def test_a_case_that_only_has_a_record_is_one_that_an_override_may_be_for(file: 
     assert note_idle_overrides(run, read_rules(run)[0]) == ()
 
 
+def test_an_id_that_is_no_case_s_is_one_that_no_override_is_for(file: Path) -> None:
+    """A plan is data of whoever made the run: what stands there is passed over, and the others are looked at."""
+    run = run_of()
+    run = replace(run, records=(), info=replace(run.info, plan=PlanInfo(cases=("odd", "net/static/fbgemm/t1/b1"))))
+    assert note_idle_overrides(run, read_rules(run)[0]) == ()
+    odd = replace(run, info=replace(run.info, plan=PlanInfo(cases=("odd",))))
+    assert len(note_idle_overrides(odd, read_rules(odd)[0])) == 1
+
+
 def test_what_was_set_for_the_run_stays_set(file: Path) -> None:
     """``--set`` on a rule outlives an edit of the file, as it would if the suite were run again."""
     suite, notes = read_rules(run_of("reports/demo/x", "demo.yaml", "gate.latency.max_regression=20%"))

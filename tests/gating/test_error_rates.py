@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -18,6 +20,7 @@ import pytest
 from qbench.errors import WorkerError
 from qbench.gating import error_rates
 from qbench.gating.error_rates import CHANGES, NOISES, NoiseTrace, Rate
+from qbench.measure.worker import WorkerSpec
 from qbench.network import prepare_model
 from qbench.progress.live import Silent
 from qbench.stats import intervals
@@ -91,6 +94,19 @@ def test_the_interval_covers_what_it_says():
         drawn = (intervals.t_interval(np.array([generator.choice(logs) for _ in range(9)]), 0.95) for _ in range(4000))
         hits = sum(each.low <= truth <= each.high for each in drawn)
         assert 0.93 <= hits / 4000 <= 0.97, trace.name
+
+
+def test_rates_are_simulated_for_every_trace_and_change_at_5_percent(monkeypatch):
+    """2,000 gates each, unless fewer are asked for; the seed is 0."""
+    trace, asked = made(spread=0.03), []
+    plain = error_rates.simulated(trace, 0.05, gates=80)
+    assert plain == error_rates.simulated(trace, 0.05, gates=80, tolerance=0.05, seed=0)
+    assert plain != error_rates.simulated(trace, 0.05, gates=80, seed=1)
+    monkeypatch.setattr(error_rates, "traces", lambda: [trace])
+    monkeypatch.setattr(error_rates, "simulated", lambda *what, gates: asked.append((*what, gates)))
+    error_rates.simulations()
+    error_rates.simulations(gates=7)
+    assert asked == [(trace, change, gates) for gates in (2000, 7) for change in (0.0, 0.05, 0.075, 0.1)]
 
 
 def test_a_simulation_can_fail():
@@ -197,3 +213,112 @@ def test_every_condition_and_change_is_gated_at_least_once(monkeypatch):
     monkeypatch.setattr(error_rates, "NOISES", {"quiet": None})
     rates = error_rates.real(0.0, progress=Silent(), changes=(0.0, 0.2))
     assert [(rate.change, dict(rate.outcomes)) for rate in rates] == [(0.0, {"PASS": 1}), (0.2, {"FAIL": 1})]
+
+
+def test_rates_are_held_against_a_tolerance_of_5_percent():
+    """The change is told with its sign, and what would be wrong about it; as JSON a field a line."""
+    rates = [Rate(condition="quiet", change=change, outcomes={"PASS": 3, "FAIL": 1}) for change in (0.04, 0.075)]
+    assert [row[1:5] for row in error_rates.rows(rates)] == [
+        ("+4.0 %", "4", "25.00 [0.63, 80.59]", "false alarm"),
+        ("+7.5 %", "4", "75.00 [19.41, 99.37]", "missed"),
+    ]
+    assert error_rates.as_json(rates).startswith('[\n {\n  "condition": "quiet",\n  "change": 0.04,\n  "gates": 4,')
+
+
+class Broken(Instant):
+    """A gate whose process died."""
+
+    def rerun_case(self, case, baseline, contender, *, suite):
+        from qbench.gating.sequential_test import Rerun
+
+        return Rerun(pairs=(), analysis=None, reason="it died")
+
+
+class Told(Silent):
+    """What was reported."""
+
+    def __init__(self):
+        self.lines = []
+
+    def stage(self, name, total):
+        self.lines.append((name, total))
+
+    def advance(self, text, share=None):
+        self.lines.append(text)
+
+
+def test_gates_go_on_in_turn_until_the_time_is_over(monkeypatch):
+    """One that cannot be judged is INVALID; each gate is told with how many there were of its kind."""
+    spec = WorkerSpec(case="baseline", backend="fake", file=None, threads=1, batch_size=1, cores=(0,), inputs=())
+    monkeypatch.setattr(error_rates, "_artifact", lambda progress: (None, spec))
+    monkeypatch.setattr(error_rates, "Rerunner", Broken)
+    monkeypatch.setattr(error_rates, "NOISES", {"quiet": None})
+    monkeypatch.setattr(error_rates, "time", SimpleNamespace(monotonic=itertools.count(100.0).__next__))
+    told = Told()
+    rates = error_rates.real(3.0, progress=told, changes=(0.0, 0.2))
+    assert [dict(rate.outcomes) for rate in rates] == [{"INVALID": 2}, {"INVALID": 2}]
+    gates = [f"quiet, {change}: gate {number}" for number in (1, 2) for change in ("+0.0%", "+20.0%")]
+    assert told.lines == [("build", None), ("control", None), *gates]
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "cores"),
+    [
+        ("busy neighbour", (0, 1, 2), "(0, 1)"),
+        ("memory hog", (2,), "(2,)"),
+        ("bursts", (0, 1, 2), "(2,)"),
+    ],
+)
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_a_noise_runs_beside_the_gate_or_on_its_core(monkeypatch, system, name, allowed, cores):
+    """Bursts on the measured core, the others elsewhere where there is another one; on one core each; on Linux it ends
+    with its parent. It is ended and waited for."""
+    started, acts = [], []
+
+    def start(command, env):
+        started.append((command, env))
+        return SimpleNamespace(kill=lambda: acts.append("kill"), wait=lambda: acts.append("wait"))
+
+    monkeypatch.setattr(error_rates, "subprocess", SimpleNamespace(Popen=start))
+    monkeypatch.setattr(error_rates.fingerprint, "allowed_cores", lambda: allowed)
+    monkeypatch.setattr(error_rates, "sys", SimpleNamespace(executable="python", platform=system))
+    with error_rates._noise(name, (2,)):
+        assert acts == []
+    assert acts == ["kill", "wait"]
+    (((python, flag, code), environment),) = started
+    assert (python, flag, code.endswith(NOISES[name])) == ("python", "-c", True)
+    assert f"os.sched_setaffinity(0, {cores})" in code
+    assert (f"os.getppid() != {os.getpid()}" in code) is (system == "linux")
+    assert (environment["OPENBLAS_NUM_THREADS"], environment["OMP_NUM_THREADS"]) == ("1", "1")
+
+
+def test_the_artifact_of_real_gates_is_the_int8_on_one_core(monkeypatch):
+    """Of one thread and one example a call, on the last core that may be used, with real examples; labels decide the
+    metric, and nothing is trained."""
+    asked = []
+    data = SimpleNamespace(evaluation=lambda start, stop: ("examples", start, stop))
+
+    def call(function, *arguments, **options):
+        asked.append(arguments[0])
+        return "network" if function is prepare_model else data
+
+    def build(variant, **options):
+        asked.append((variant.mode, options["model"], options["data"]))
+        return SimpleNamespace(file="a file")
+
+    monkeypatch.setattr(error_rates, "call", call)
+    monkeypatch.setattr(error_rates, "build", build)
+    monkeypatch.setattr(error_rates.fingerprint, "allowed_cores", lambda: (0, 3, 5))
+    suite, spec = error_rates._artifact(Silent())
+    assert spec == WorkerSpec(
+        case="baseline",
+        backend="onednn",
+        file="a file",
+        threads=1,
+        batch_size=1,
+        cores=(5,),
+        inputs=("examples", 0, 8),
+    )
+    assert asked[0].train is False
+    assert asked[-1] == ("static", "network", data)
+    assert suite.suite == "control"

@@ -39,3 +39,15 @@ def test_a_glob_may_match_what_only_the_plan_or_the_baseline_has() -> None:
     assert keep_cases(run(), None, LIKE_FP32)[1] is None
     with pytest.raises(UsageError, match=r"--filter 'nothing' matches no case; there are "):
         keep_cases(run(), None, "*, nothing")
+
+
+def test_a_filter_without_a_match_names_five_cases() -> None:
+    """And says how many more there are; what contradicts itself in the baseline is kept of the cases that match."""
+    others = tuple(int8(f"net/static/{name}/t1/b1") for name in ("a", "b"))
+    texts = {CASE: "its examples score 1", X86: "its examples score 2"}
+    baseline = Baseline(info=info(), records=others, contradictions=texts)
+    with pytest.raises(UsageError, match=rf"there are {FP32}, net/static/a/t1/b1, net/static/b/t1/b1, .* and 1 more$"):
+        keep_cases(run(), baseline, "nothing")
+    held = keep_cases(run(), baseline, CASE)[1]
+    assert held is not None
+    assert held.contradictions == {CASE: "its examples score 1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from made_records import same_as_golden
@@ -38,3 +39,19 @@ def test_what_github_would_not_show_is_counted() -> None:
     assert [line.startswith("::error") for line in lines].count(True) == MOST
     assert "and 16 more" in lines[MOST - 1]
     assert [line.startswith("::notice") for line in lines].count(True) == MOST
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        ("/abs/demo.yaml:6", "file=/abs/demo.yaml,line=6,"),
+        ("demo.yaml:6", "file=ml/demo.yaml,line=6,"),
+        ("demo.yaml", ""),
+        ("demo.yaml:gate", ""),
+        (":6", ""),
+        ("", ""),
+    ],
+)
+def test_a_place_is_told_where_it_is_a_file_and_a_line(place: str, where: str) -> None:
+    """A whole path is not taken for one below the folder; of what is no such place nothing is told."""
+    assert github(make_gated([replace(SLOW, place=place)]), "ml").startswith(f"::error {where}title=qbench FAIL")

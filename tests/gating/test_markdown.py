@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,11 +124,27 @@ def test_a_table_has_the_rows_that_fit() -> None:
     assert markdown._draw_table(rows, len(whole) - 1).startswith(whole.rpartition("\n")[0])
 
 
-@pytest.mark.parametrize(("length", "cut"), [(markdown._CELL, False), (markdown._CELL + 1, True)])
+def test_the_rows_that_are_open_take_their_share_of_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """42,000 of 60,000 characters; those that are folded take what is left but a thousand for what frames them."""
+    asked: list[int] = []
+
+    def draw(verdicts: Sequence[Verdict], characters: int) -> str:
+        asked.append(characters)
+        return "rows"
+
+    monkeypatch.setattr(markdown, "_draw_table", draw)
+    comment = markdown.markdown(make_gated([SLOW, SAME]))
+    head, rows, folded = comment.rstrip("\n").split("\n\n", 2)
+    assert rows == "rows"
+    assert folded.startswith("<details>")
+    assert asked == [42_000, 60_000 - len(head) - len(rows) - 1000]
+
+
+@pytest.mark.parametrize(("length", "cut"), [(600, False), (601, True)])
 def test_a_cell_is_cut_where_it_is_too_long(length: int, cut: bool) -> None:
-    """To as long as a cell may be, with a mark."""
+    """To 600 characters, with a mark."""
     text = markdown._cut("x" * length)
-    assert (len(text), text.endswith("…")) == (markdown._CELL, cut)
+    assert (len(text), text.endswith("…")) == (600, cut)
 
 
 def test_a_baseline_that_is_a_commit_is_named_whole() -> None:

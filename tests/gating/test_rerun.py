@@ -26,6 +26,7 @@ from qbench.machine import fingerprint
 from qbench.measure.pairing import PairedBlocks
 from qbench.measure.samples import BlockTiming
 from qbench.measure.worker import WorkerFacts, WorkerSpec
+from qbench.process.child_process import Limits
 from qbench.progress.live import Silent
 from qbench.record.schema import Accuracy, ArtifactFacts, HostFacts, OutputScore, Record
 from qbench.record.stored_run import POSTPROCESS, RunInfo, StoredRun, SuiteInfo
@@ -445,7 +446,7 @@ def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
         assert isinstance(result, Rerun)
         assert result.analysis is not None
         assert result.cut is not result.analysis.decided
-    for budget, pairs in ((-1e-9, 0), (1e-9, 1)):
+    for budget, pairs in ((-1e-9, 0), (0.0, 1), (1e-9, 1)):
         (nothing,) = rerunner(Arms(), most_seconds=budget)(*pair_of()).values()
         assert isinstance(nothing, Rerun)
         assert (nothing.cut, nothing.analysis, len(nothing.pairs)) == (True, None, pairs)
@@ -642,3 +643,36 @@ def test_a_case_tells_what_its_pairs_took(monkeypatch: pytest.MonkeyPatch) -> No
     live.run_pair()
     assert (live.conclude().spent, live.conclude().reason, live.is_open) == (3.0, "it died", False)
     assert live.conclude().cut is False
+
+
+def test_a_case_that_cannot_be_run_keeps_no_other_from_it() -> None:
+    """The first one says why; the second is judged."""
+    first, second = built(int8(), "old one"), built(int8(OTHER), "old two")
+    assert first.artifact is not None
+    lost = replace(first, artifact=replace(first.artifact, key="0" * 64))
+    reruns = rerunner()(stored([built(int8(), "new one"), built(int8(OTHER), "new two")]), SUITE, held([lost, second]))
+    assert list(reruns) == [CASE, OTHER]
+    assert isinstance(reruns[CASE], NotRun)
+    assert isinstance(reruns[OTHER], Rerun)
+
+
+def test_a_batch_rotates_through_as_many_examples_a_place() -> None:
+    """Eight batches of two are sixteen real examples."""
+    case, arms = "net/static/onednn/t1/b2", Arms()
+    rerunner(arms)(*pair_of(int8(case)))
+    assert {(spec.batch_size, spec.inputs[0].shape) for spec in arms.specs} == {(2, (16, 1, 8, 8))}
+
+
+def test_one_case_is_run_by_the_limits_and_the_seed_of_its_suite() -> None:
+    """Its tolerance decides; the worker is held to the suite's time and memory; the order of a round is its seed's."""
+    arms = Arms(0.1)
+    limits = "limits: {stage_seconds: 77, memory_bytes: 3000000000}\n"
+    demo = suite.parse(f"{SUITE.text}gate: {{latency: {{max_regression: 30%}}}}\n{limits}")
+    specs = [
+        WorkerSpec(case=arm, backend="onednn", file=None, threads=1, batch_size=1, cores=(0,), inputs=())
+        for arm in ("baseline", "contender")
+    ]
+    result = rerunner(arms).rerun_case("a case", *specs, suite=demo)
+    assert result.analysis is not None
+    assert (result.analysis.outcome, result.analysis.slowdown.value) == ("PASS", pytest.approx(1.1, rel=0.02))
+    assert {options["limits"] for options in arms.options} == {Limits(seconds=77, memory_bytes=3_000_000_000)}

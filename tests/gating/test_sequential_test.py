@@ -82,6 +82,10 @@ def test_a_control_that_is_off_withholds_pass_and_fail(change: float) -> None:
     assert (last.outcome, last.decided) == ("INCONCLUSIVE", True)
     assert last.doubt is not None
     assert "within 2.5 %, half of what is to be told apart" in last.doubt
+    assert last.control.low is not None
+    assert last.control.high is not None
+    low, high = (limit * 100 - 100 for limit in (last.control.low, last.control.high))
+    assert f"(a second copy of the baseline) reads {low:+.1f} to {high:+.1f} %, at 90%," in last.doubt
 
 
 @pytest.mark.parametrize("drift", [0.04, -0.04])
@@ -90,6 +94,10 @@ def test_a_series_that_drifts_is_not_trusted(drift: float) -> None:
     analysis = analyze(pairs(around(0.2, 12), drift=drift), TOLERANCE)
     assert analysis.outcome == "INCONCLUSIVE"
     assert "not steady" in str(analysis.doubt)
+    moved = "+4.1" if drift > 0 else "-3.9"
+    assert f"moved by {moved} % from the first to the last third of a process, more than 2.5 %" in str(analysis.doubt)
+    room = math.copysign(math.log1p(TOLERANCE / 2), drift)
+    assert analyze(pairs(around(0.2, 12), drift=room * (1 - 1e-12)), TOLERANCE).doubt is None
     assert analyze(pairs(around(0.2, 12), drift=drift / 2), TOLERANCE).outcome == "FAIL"
 
 
@@ -147,7 +155,8 @@ def test_so_many_pairs_as_the_square_of_the_distance_in_limits(reach: float, nee
     )
     assert estimate_pairs(analysis, math.exp(0.01)) == needed
     assert estimate_pairs(analysis, math.exp(-0.01)) == needed
-    assert estimate_pairs(replace(analysis, slowdown=Interval(value=1.0)), math.exp(0.01)) is None
+    for bare in (Interval(value=1.0), Interval(value=1.0, high=1.1), Interval(value=1.0, low=0.9)):
+        assert estimate_pairs(replace(analysis, slowdown=bare), math.exp(0.01)) is None
 
 
 def find_reach(control: Interval) -> float:
@@ -199,6 +208,9 @@ def test_a_process_pair_is_the_medians_of_its_blocks() -> None:
     analysis = process_pair([0.1, 0.1, 0.2, 0.2, 9.0, 0.2], [0.0, 0.01, 0.02])
     assert analysis is not None
     assert (analysis.ratio, analysis.control, analysis.drift) == pytest.approx((0.2, 0.01, 4.5))
+    third = process_pair([0.1, 0.2, 0.4], [0.0])
+    assert third is not None
+    assert third.drift == pytest.approx(0.3)
     assert process_pair([0.1], [0.0]) == ProcessPair(ratio=0.1, control=0.0, drift=0.0)
 
 

@@ -55,7 +55,9 @@ def test_notes_stand_in_every_output() -> None:
 
 def test_json_is_strict_and_keeps_names_readable() -> None:
     """Letters are letters; a number that JSON does not have is an error, not another format."""
-    assert '"case": "é/x"' in text.as_json(make_gated([replace(SIZE, case="é/x")]))
+    shown = text.as_json(make_gated([replace(SIZE, case="é/x")]))
+    assert '"case": "é/x"' in shown
+    assert shown.startswith('{\n "schema": 1,\n "suite": "demo",\n')
     with pytest.raises(ValueError, match="not JSON compliant"):
         text.as_json(make_gated([replace(SIZE, value=float("nan"))]))
 

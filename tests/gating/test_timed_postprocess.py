@@ -37,3 +37,13 @@ def test_it_is_given_outputs_by_name_where_there_are_several_and_the_suite_names
         assert isinstance(alone, Postprocess)
         assert alone.names == ()
     assert found(timed="false") is None
+
+
+def test_nothing_is_timed_with_a_network_that_the_suite_does_not_have() -> None:
+    """As of a run whose suite was edited since; nor where a network has no postprocess."""
+    run = StoredRun(folder=Path("r"), info=info(), records=(fp32(), int8()))
+    demo = suite.parse(TEXT.format(timed="true", more=""))
+    assert isinstance(find_timed(demo, run, int8()), Postprocess)
+    assert find_timed(demo, run, int8("gone/static/onednn/t1/b1")) is None
+    bare = suite.parse("suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n")
+    assert find_timed(bare, run, int8("digits-cnn/static/onednn/t1/b1")) is None

@@ -68,6 +68,18 @@ def test_overrides_of_what_decides_are_counted() -> None:
         suite("gate: {overrides: [{mode: static, accuracy: {margin: 2}}, {mode: qat, latency: {max_regression: 10%}}]}")
     )
     assert describe(rule)[1].endswith("; 1 of gate.overrides gives some cases other limits")
+    rule = make_decision_rule(
+        suite("gate: {overrides: [{mode: static, size: {max_ratio: 30%}}, {mode: qat, latency: {min_speedup: 2}}]}")
+    )
+    assert describe(rule)[1].endswith("; 2 of gate.overrides give some cases other limits")
+    assert "overrides" not in describe(make_decision_rule(suite()))[1]
+
+
+def test_a_margin_of_what_is_no_share_has_no_points() -> None:
+    """It is in the metric's own unit, and a hundred of those may be little."""
+    named = suite("gate: {accuracy: {metric: mae, margin: 100}}")
+    assert describe(make_decision_rule(named))[1] == "limits: mae at most 100 worse than fp32"
+    assert note_idle_keys(named, memory_bytes=None) == []
 
 
 def test_a_smallest_score_in_place_of_a_margin() -> None:
@@ -153,6 +165,9 @@ def test_what_has_no_effect_is_a_note_at_its_place(lines: list[str], told: str) 
         ["measure: {protocol: sequential}"],
         ["decide: {max_latency: 5 ms, max_memory: 1 GB, tie: 2%}", "gate: {size: {max_ratio: 25%}}"],
         ["decide: {max_memory: 30 MB}"],
+        ["measure: {precision: 5%}", "decide: {tie: 0}"],
+        ["measure: {precision: 5%}", "decide: {minimize: size, tie: 1%}"],
+        ["measure: {spend: all}"],
     ],
 )
 def test_a_sensible_suite_gets_no_note(lines: list[str]) -> None:

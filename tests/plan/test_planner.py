@@ -170,10 +170,15 @@ def test_an_emulated_host_alone_has_the_native_case_that_it_is_held_against(monk
     """The suite need not name native for it: int8 there is compared with the same artifact's answers here."""
     monkeypatch.setattr("qbench.hosts.emulated.Emulated.missing", lambda self: None)
     plan = make_plan(suite("{modes: [static], backends: [onnxruntime]}", more="hosts: ['qemu:max']"), stands(), cores=1)
-    assert [planned.case.host for planned in plan.cases if planned.case.variant.mode == "static"] == [
-        "native",
-        "qemu:max",
+    assert [(planned.case.id, reference_of(planned), planned.added) for planned in plan.cases] == [
+        ("digits-cnn/fp32/onnxruntime/t1/b1", None, True),
+        ("digits-cnn/static/onnxruntime/t1/b1", "digits-cnn/fp32/onnxruntime/t1/b1", True),
+        ("digits-cnn/static/onnxruntime/t1/b1/qemu:max", "digits-cnn/static/onnxruntime/t1/b1", False),
     ]
+    assert plan.notes[:2] == (
+        "added 1 reference case: fp32 on onnxruntime, as the baseline",
+        "added 1 reference case: int8 on onnxruntime, as the baseline",
+    )
 
 
 @pytest.mark.usefixtures("_new_cpu")
@@ -278,6 +283,14 @@ def test_filter_keeps_matches_and_the_baselines_they_need() -> None:
         "--filter '*/static/x86/*, */fp32/onnx*' keeps 2 of 8 cells",
         "added 1 reference case: fp32 on torch, as the baseline",
     )
+
+
+def test_a_filter_that_keeps_every_cell_is_not_told() -> None:
+    """And one of a matrix without any says that there is none."""
+    plan = make_plan(suite("{modes: [fp32, static], backends: [torch, x86]}"), stands(), cores=1, only="*")
+    assert not any("--filter" in note for note in plan.notes)
+    with pytest.raises(UsageError, match="matches no case; ids are .*: none$"):
+        make_plan(suite("{modes: [static], backends: [torch]}"), stands(), cores=1, only="*")
 
 
 @pytest.mark.parametrize("only", ["nothing*", "*/static/*,DIGITS-CNN*", "", "*,", "*/fp32/x86/*"])
@@ -459,6 +472,11 @@ def test_a_matrix_beyond_all_reason_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert len(expand_matrix(wanted)[0]) == 4
     monkeypatch.setattr("qbench.plan.matrix.MAX_CELLS", 3)
     with pytest.raises(UsageError, match=r"s\.yaml:4: the matrix has 4 cells; qbench plans up to 3"):
+        expand_matrix(wanted)
+    monkeypatch.undo()
+    sizes = [[*range(1, 1001)], [*range(1, 1002)]]
+    wanted = suite(f"{{modes: [fp32], backends: [torch], threads: {sizes[0]}, batch_sizes: {sizes[1]}}}")
+    with pytest.raises(UsageError, match=r"the matrix has 1,001,000 cells; qbench plans up to 1,000,000$"):
         expand_matrix(wanted)
 
 

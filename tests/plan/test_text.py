@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from qbench.models.base import ModelReference
 from qbench.plan.decision_rule import DecisionRule
 from qbench.plan.planner import Case, Plan, PlannedCase, Skip, Variant
 from qbench.plan.text import as_json, text
 from qbench.quant.recipe import Recipe
+from qbench.quant.target import name_cpus
 
 
 def case(mode: str, backend: str) -> Case:
@@ -87,3 +89,36 @@ def test_json_holds_what_the_text_says_and_the_recipe() -> None:
         "metric": "top1",
         "limits": {"gate.accuracy.margin": 1.0, "gate.size.max_ratio": None},
     }
+
+
+def test_json_is_written_for_people_too() -> None:
+    """A line for each field below the number of its form; letters as they are."""
+    written = as_json(replace(PLAN, suite="größe"))
+    assert written.startswith('{\n "schema": 1,\n "suite": "größe",\n')
+    data = json.loads(as_json(Plan(suite="empty", cases=(), skipped=(), notes=())))
+    assert (data["decide"], data["cases"], data["skipped"]) == (None, [], [])
+    assert [each["twin"] for each in json.loads(written)["cases"]] == [None, None, None]
+
+
+def test_a_case_says_its_twin_and_the_cpus_that_it_is_for() -> None:
+    """Behind what it is compared with; one case and one skip are one."""
+    fp32 = case("fp32", "torch").key
+    twin = replace(case("fp32", "torch"), threads=3).key
+    qat = case("qat", "onednn")
+    targeted = replace(qat, variant=replace(qat.variant, recipe=Recipe(target=("avx2",))))
+    lines = text(
+        Plan(
+            suite="s",
+            cases=(PlannedCase(case=targeted, reference=fp32, twin=twin),),
+            skipped=PLAN.skipped[:1],
+            notes=(),
+        )
+    ).splitlines()
+    assert lines[0].startswith("s: 1 case, 1 skipped; more may be")
+    assert lines[1] == (
+        "  m/qat/onednn/t1/b1  against m/fp32/torch/t1/b1; its fp32 twin is m/fp32/torch/t3/b1; for "
+        f"{name_cpus(('avx2',))}"
+    )
+    data = json.loads(as_json(Plan(suite="s", cases=(PlannedCase(case=qat, reference=fp32, twin=twin),),
+                                   skipped=(), notes=())))  # fmt: skip
+    assert data["cases"][0]["twin"] == twin.id

@@ -123,3 +123,92 @@ def test_joins_in_float_are_no_recipe_where_a_framework_cannot_be_told() -> None
     static = [planned.case.id for planned in found.cases if planned.case.key.mode == "static"]
     assert static == ["digits-cnn/static@framework-default+float_joins/onednn/t1/b1"]
     assert any("its framework cannot be told to join in float" in note for note in found.notes)
+
+
+def recipes(*overrides: str) -> dict[str, Recipe]:
+    """The recipe of each case of the plan, by the case's id without model, threads and batch size."""
+    found = plan("quantize.qat.fp32_twin=false", *overrides)
+    ids = {planned.case.id.removeprefix("digits-cnn/").removesuffix("/t1/b1"): planned.case for planned in found.cases}
+    return {name: case.variant.recipe for name, case in ids.items()}
+
+
+def test_the_flow_is_the_one_that_is_asked_for_or_the_backends_own() -> None:
+    """``auto`` asks for nothing."""
+    found = recipes(
+        "recipe=[{name: a, flow: auto, calibrator: minmax}, {name: e, flow: eager}]", "matrix.modes=[static]"
+    )
+    plain = recipes("matrix.modes=[static]")
+    assert found["static@e/fbgemm"].flow == "eager"
+    assert found["static@a/fbgemm"].flow == plain["static/fbgemm"].flow
+    assert found["static@a/inductor"].flow == plain["static/inductor"].flow == "pt2e"
+
+
+def test_what_counts_as_int8_is_the_suites_to_say_of_dynamic_variants() -> None:
+    """A recipe changes no file by it there, so it is the same case; of a static one it is the recipe's."""
+    found = recipes(
+        "recipe=[default, {name: strict, min_coverage: 0.75}]",
+        "matrix.modes=[dynamic, static]",
+        "matrix.backends=[fbgemm]",
+    )
+    assert list(found) == ["fp32/torch", "dynamic/fbgemm", "static/fbgemm", "static@strict/fbgemm"]
+    assert found["static@strict/fbgemm"].min_coverage == 0.75
+    assert found["static/fbgemm"].min_coverage != 0.75
+
+
+def test_a_recipe_is_held_against_each_earlier_one_that_the_backend_can_take() -> None:
+    """One of another flow is passed over; one behind it may be the same."""
+    found = plan(
+        "quantize.qat.fp32_twin=false",
+        "recipe=[{name: first, flow: eager}, {name: second, calibrator: minmax}, {name: third, calibrator: minmax}]",
+        "matrix.modes=[static]",
+        "matrix.backends=[inductor]",
+    )
+    assert [planned.case.id for planned in found.cases if planned.case.key.mode == "static"] == [
+        "digits-cnn/static@second/inductor/t1/b1"
+    ]
+    assert "inductor: static with the recipe first is no case: its flow is pt2e" in found.notes
+    assert "inductor: static with the recipe third is no case: it is the same as second" in found.notes
+
+
+def test_only_what_holds_machine_code_has_a_target_without_int8() -> None:
+    """fp32 and 16-bit floats of torch run anywhere; those of Inductor are compiled for a CPU, as is its twin."""
+    overrides = ("quantize.target=avx2", "matrix.backends=[torch, inductor]", "matrix.modes=[fp32, bf16, qat]")
+    found = {planned.case.id.split("/", 1)[1]: planned.case.variant for planned in plan(*overrides).cases}
+    targets = {name.removesuffix("/t1/b1"): variant.recipe.target for name, variant in found.items()}
+    assert {name: targets[name] for name in ("fp32/torch", "fp32/inductor", "fp32@twin/inductor")} == {
+        "fp32/torch": (),
+        "fp32/inductor": ("avx2",),
+        "fp32@twin/inductor": ("avx2",),
+    }
+    assert {name: target for name, target in targets.items() if name.startswith("bf16")} == {
+        "bf16/torch": (),
+        "bf16/inductor": ("avx2",),
+    }
+
+
+def test_a_file_of_the_users_is_neither_rewritten_nor_clipped() -> None:
+    """Its recipe says nothing but where it is and how much of it has to be int8; it is trained by nobody."""
+    found = plan(
+        "quantize.qat.fp32_twin=false",
+        "models=[{name: digits-cnn, int8: {v: {file: a.pt, mode: static, engine: fbgemm}}}]",
+        "matrix.modes=[fp32]",
+    )
+    (own,) = [planned for planned in found.cases if planned.case.variant.recipe.file]
+    recipe = own.case.variant.recipe
+    assert (recipe.canonicalize, recipe.clip_ranges, recipe.file, recipe.name) == (False, False, "a.pt", "file-v")
+    assert own.twin is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ("{name: n, balance: 0.5, flow: onnx}", "balance is for static on onnxruntime and openvino alone"),
+        ("{name: n, bits: 4}", "bits is for weight_only alone"),
+        ("{name: n, bits: 4, group: 32}", "bits and group are for weight_only alone"),
+    ],
+)
+def test_keys_of_one_mode_alone_are_no_recipe_of_another(recipe: str, told: str) -> None:
+    """The note names them all."""
+    asked = ("quantize.qat.fp32_twin=false", "matrix.modes=[dynamic]", "matrix.backends=[onnxruntime]")
+    found = plan(f"recipe=[default, {recipe}]", *asked)
+    assert [note for note in found.notes if note.endswith(told)], found.notes

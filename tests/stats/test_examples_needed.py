@@ -120,5 +120,6 @@ def test_of_what_is_no_number_nothing_is_known(value: float, low: float, spread:
     fine = Interval(value=0.0, low=-0.1, high=0.1)
     assert examples_needed.for_mean(fine, 0.1, 0, 0.01, 0.9) is None
     assert examples_needed.for_mean(fine, 0.1, 1, 0.01, 0.9) is not None
+    assert examples_needed.for_mean(fine, 0.0, 9, 0.01, 0.9) is not None  # all values are equal, the limits are not
     for half in (Interval(value=0.0, low=-0.1), Interval(value=0.0, high=0.1)):
         assert examples_needed.for_mean(half, 0.1, 9, 0.01, 0.9) is None

@@ -185,3 +185,87 @@ def test_the_effective_size_lies_between_one_and_n(values: list[float]) -> None:
     interval = intervals.effective_size(values)
     assert interval is not None
     assert 1 <= interval <= len(values)
+
+
+@pytest.mark.parametrize("correlation", [0.95, 0.5, -0.9])
+@pytest.mark.parametrize("n", [8, 9, 30, 31])
+def test_what_neighbours_have_in_common_counts_once(n: int, correlation: float) -> None:
+    """n / (1 + 2 sum of autocorrelations), to the first pair of lags whose sum is not positive; at most n, at least
+    1."""
+    rng, values = np.random.default_rng(n), [0.0]
+    for step in rng.normal(size=n - 1):
+        values.append(correlation * values[-1] + step)
+    centred = np.array(values) - np.mean(values)
+    of_lags = [float((centred[: n - lag] * centred[lag:]).sum() / (centred**2).sum()) for lag in range(n)]
+    total = 0.0
+    for lag in range(1, n - 1, 2):
+        pair = of_lags[lag] + of_lags[lag + 1]
+        if pair <= 0:
+            break
+        total += pair
+    assert intervals.effective_size(values) == pytest.approx(min(n, max(1.0, n / (1 + 2 * total))))
+    assert intervals.effective_size(values[:7]) is None
+
+
+def test_a_series_of_two_levels_is_worth_three_values() -> None:
+    """However long it is alike."""
+    for count in (40, 200):
+        assert intervals.effective_size(np.repeat([0.0, 1.0], count)) == pytest.approx(3.0, abs=0.01)
+
+
+def test_where_nothing_can_vary_a_change_is_what_it_is_or_impossible() -> None:
+    """Without a flip the statistic of no change is 0, that of a change of all or none endless."""
+    assert intervals.score_statistic(0, 0, 10, 0.0) == 0.0
+    assert intervals.score_statistic(0, 0, 10, 1.0) == -math.inf
+    assert intervals.score_statistic(0, 0, 10, -1.0) == math.inf
+
+
+def test_a_bootstrap_of_what_cannot_be_resampled() -> None:
+    """One example tells no spread, none is a caller's error, and neither is a score that is no number a limit."""
+    assert intervals.paired_bootstrap(lambda index: 1.0, 1) == Interval(value=1.0)
+    with pytest.raises(ValueError, match="no values"):
+        intervals.paired_bootstrap(lambda index: 1.0, 0)
+    scores = iter([1.0, math.nan, *[2.0] * 2000])
+    assert intervals.paired_bootstrap(lambda index: next(scores), 5) == Interval(value=1.0)
+
+
+def test_the_limits_of_a_bootstrap_hold_its_estimate() -> None:
+    """Of a score that every resample lowers, or raises; each of 2,000 is drawn once, from the seed 0 unless another is
+    given."""
+    calls = []
+
+    def count_distinct(index: np.ndarray) -> float:
+        calls.append(len(index))
+        return float(len(set(index.tolist())))
+
+    falling = intervals.paired_bootstrap(count_distinct, 20)
+    assert (falling.value, falling.high) == (20.0, 20.0)
+    assert calls == [20] * 2001
+    rising = intervals.paired_bootstrap(lambda index: -count_distinct(index), 20)
+    assert (rising.value, rising.low) == (-20.0, -20.0)
+    assert falling == intervals.paired_bootstrap(count_distinct, 20, seed=0, level=0.95, resamples=2000)
+    draws = np.random.default_rng(0)
+    numbers = [len(set(draws.integers(0, 20, size=20).tolist())) for _ in range(2000)]
+    assert falling.low == np.quantile(numbers, 0.025)
+
+
+def test_a_change_that_nothing_shows_is_as_wide_as_so_few_examples_leave_it() -> None:
+    """z^2 / (n + z^2) of the examples may lose ``size`` each; limits that reach further stay."""
+    z2 = scipy_stats.norm.ppf(0.975) ** 2
+    reach = z2 / (50 + z2) * 3
+    none = intervals.widen_for_unseen(Interval(value=0.5), 50, 3.0, 0.95)
+    assert (none.value, none.low, none.high) == pytest.approx((0.5, 0.5 - reach, 0.5 + reach))
+    wide = Interval(value=0.5, low=-9.0, high=0.6)
+    assert intervals.widen_for_unseen(wide, 50, 3.0, 0.95) == Interval(value=0.5, low=-9.0, high=none.high)
+    wide = Interval(value=0.5, low=0.4, high=9.0)
+    assert intervals.widen_for_unseen(wide, 50, 3.0, 0.95) == Interval(value=0.5, low=none.low, high=9.0)
+
+
+@pytest.mark.parametrize("half", [Interval(value=1.0, low=0.5), Interval(value=1.0, high=1.5)])
+def test_a_difference_has_limits_where_all_four_are_known(half: Interval) -> None:
+    """A limit that one side has not is none of the difference's."""
+    whole = Interval(value=3.0, low=2.5, high=3.5)
+    assert intervals.difference(whole, half) == Interval(value=2.0)
+    assert intervals.difference(half, whole) == Interval(value=-2.0)
+    skewed = intervals.difference(Interval(value=3.0, low=2.0, high=3.5), Interval(value=1.0, low=0.5, high=3.0))
+    assert (skewed.value, skewed.low, skewed.high) == pytest.approx((2.0, 2 - 5**0.5, 2 + 0.5**0.5))

@@ -170,3 +170,30 @@ def test_a_score_that_moves_in_steps_is_limited_by_parts_of_the_examples() -> No
     assert by_each <= 60
     turned = FactScore(of=middle, groups=20).turn(-1.0)
     assert (turned.groups, turned(np.array([1.0, 2.0, 3.0]))) == (20, -2.0)
+
+
+def test_of_many_labels_the_ten_that_occur_least_are_added() -> None:
+    """Each once wrong and once right."""
+    labels = np.repeat(np.arange(12), np.arange(1, 13))
+    facts = np.stack([labels, labels], axis=1)
+    added = [row.tolist()[0] for row in jackknife._add_unseen(facts[:, None])]
+    assert [label for _, label in added] == [label for label in range(10) for _ in range(2)]
+    assert [given == label for given, label in added] == [False, True] * 10
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [np.zeros((4, 1, 2)), np.zeros((4, 1, 3), dtype=int), np.zeros((4, 2), dtype=int), np.zeros((4, 1, 2, 2), int)],
+)
+def test_nothing_is_added_to_what_is_not_an_answer_and_a_label(rows: np.ndarray) -> None:
+    """Floats, other numbers of facts, and tables are other scores' facts."""
+    assert list(jackknife._add_unseen(rows)) == []
+    assert len(list(jackknife._add_unseen(np.zeros((4, 1, 2), dtype=np.uint8)))) == 2
+
+
+def test_limits_are_at_95_percent_unless_another_level_is_asked_for() -> None:
+    """Of a score, and of a change."""
+    new, old = answers(60, 0.7, 5), answers(60, 0.9, 5)
+    assert jackknife.limit_score(F1.fact_score, new) == jackknife.limit_score(F1.fact_score, new, 0.95)
+    assert jackknife.limit_change(F1.fact_score, new, old) == jackknife.limit_change(F1.fact_score, new, old, 0.95)
+    assert jackknife.limit_score(F1.fact_score, new) != jackknife.limit_score(F1.fact_score, new, 0.9)

@@ -17,6 +17,14 @@ def test_samples_that_let_a_fail_stand_among_many_rules() -> None:
     assert multiple_testing.estimate_sample_factor(float(scipy_stats.norm.sf(z / 3)), 10) == pytest.approx(9, rel=1e-3)
     assert multiple_testing.estimate_sample_factor(1e-12, 10) == 1.0
     assert multiple_testing.estimate_sample_factor(0.6, 10) == math.inf
+    assert multiple_testing.estimate_sample_factor(0.5, 10) == math.inf
+    assert multiple_testing.estimate_sample_factor(0.0, 10) == 1.0
+
+
+@pytest.mark.parametrize(("level", "p_value", "scaled"), [(0.9, 0.05, 0.05), (0.95, 0.025, 0.05), (0.95, 0.6, 1.0)])
+def test_a_p_value_is_that_of_a_test_at_five_percent(level: float, p_value: float, scaled: float) -> None:
+    """What is left out on one side of the interval becomes 5 %, and nothing more than 1."""
+    assert multiple_testing.scale_p_value(p_value, level) == pytest.approx(scaled)
 
 
 def test_holm_adjusts_in_the_given_order() -> None:

@@ -96,3 +96,26 @@ def test_the_error_of_a_drift_is_how_much_it_differs_from_series_to_series(proce
     errors, tilted_errors = ([drift.error for drift in many if drift is not None] for many in (drifts, tilted))
     assert np.mean(errors) == pytest.approx(spread, rel=0.2)
     assert tilted_errors == pytest.approx(errors)
+
+
+def test_three_processes_tell_by_themselves_how_far_their_drifts_differ() -> None:
+    """The error is that of the mean of their drifts, with one degree of freedom less than there are processes; two are
+    too few for that, and have those of the values that they are worth."""
+    series = [np.repeat([0.0, 0.0, drift], 6) for drift in (0.01, 0.02, 0.06)]
+    three = stationarity.measure_drift(series)
+    assert three is not None
+    assert (three.value, three.freedom) == (pytest.approx(0.03), 2)
+    assert three.error == pytest.approx(np.std([0.01, 0.02, 0.06], ddof=1) / np.sqrt(3))
+    for blocks, freedom in (((18,), 17), ((18, 18), 34), ((18, 5), 21), ((18, 3), 19)):
+        drift = stationarity.measure_drift([np.zeros(count) for count in blocks])
+        assert drift is not None
+        assert drift.freedom == freedom
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "exceeds"),
+    [(0.02, 0.0, False), (0.0201, 0.0, True), (-0.0201, 0.0, True), (0.28, 0.1, True), (0.27, 0.1, False)],
+)
+def test_a_drift_is_one_where_it_is_larger_than_room_and_chance(value: float, error: float, exceeds: bool) -> None:
+    """By Student's t at 95 %: 2.776 errors with 4 degrees of freedom."""
+    assert stationarity.Drift(value=value, error=error, freedom=4).exceeds(ROOM) is exceeds

@@ -174,3 +174,55 @@ def test_all_problems_of_a_data_set_are_told_at_once(tmp_path: Path) -> None:
     """One reading of the suite is enough to mend every option."""
     said = problem(tmp_path, data="{npz: x.npz, classes: 1, seed: -1, sclae: 2}")
     assert [words in said for words in ("dataset.classes: ", "dataset.seed: ", "no option 'sclae'")] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_there"),
+    [
+        ("import a.b", "a", True),
+        ("import a.b", "b", False),
+        ("try:\n    import a.b\nexcept ImportError:\n    from c import d as e", "a", True),
+        ("try:\n    import a.b\nexcept ImportError:\n    from c import d as e", "e", True),
+        ("try:\n    import a.b\nexcept ImportError:\n    from c import d as e", "d", False),
+        ("import a\nif a.here:\n    def f(): ...", "f", True),
+        ("import a\nif a.here:\n    class F: ...", "F", True),
+        ("import a\nif flag: pass", "flag", False),
+        ("with a as b: c = 1", "c", True),
+        ("def outer():\n    inner = 1", "inner", False),
+    ],
+)
+def test_a_name_is_there_where_a_statement_at_the_top_binds_it(
+    code: str, name: str, is_there: bool, tmp_path: Path
+) -> None:
+    """Also inside of conditions and attempts; what is only read, or bound inside of a function, is not."""
+    message = problem(tmp_path, model=name, code=f"{code}\n")
+    assert (f"no '{name}' in my.py" in message) != is_there
+    assert bool(message) != is_there
+
+
+def test_an_error_of_syntax_stands_in_its_line(tmp_path: Path) -> None:
+    """Not in the first one."""
+    assert "/my.py:3: SyntaxError: " in problem(tmp_path, code="x = 1\n\ndef build(:\n")
+
+
+def test_what_is_no_name_of_a_function_is_told_once(tmp_path: Path) -> None:
+    """That the file has none such is not told beside it."""
+    said = problem(tmp_path, model="3x")
+    assert said.count("\n") == 0
+    assert "models[0].source.python: expected file.py:function, got 'my.py:3x'" in said
+
+
+def test_the_first_parameter_of_a_data_set_is_the_split_and_the_others_are_arguments(tmp_path: Path) -> None:
+    """Which the suite may give."""
+    data = "{{python: my.py:load, args: {{{}: 4}}}}"
+    splits = ", evaluate: {split: val}"
+    assert problem(tmp_path, data=data.format("count"), more=splits) == ""
+    assert "no argument 'split'; it takes count" in problem(tmp_path, data=data.format("split"), more=splits)
+
+
+def test_a_file_of_four_megabytes_is_read_and_no_larger_one(tmp_path: Path) -> None:
+    """No source code is larger; it is left to the run."""
+    code = "def biuld(): ...\n"
+    largest = code + "#" * (4 * 2**20 - len(code))
+    assert "no 'build' in my.py" in problem(tmp_path, code=largest)
+    assert problem(tmp_path, code=largest + "#") == ""

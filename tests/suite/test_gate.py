@@ -110,3 +110,31 @@ def test_rules_of_accuracy_follow_the_metric_only_where_nobody_wrote_any() -> No
     assert not settled.has_rules
     for gate, metric in ((plain, None), (plain, "top1"), (written, OF_ANY_OUTPUTS)):
         assert gate.settle_metric(metric) is gate
+
+
+@pytest.mark.parametrize(
+    ("rules", "has_rules"),
+    [
+        ("", False),
+        ("gate: {latency: {max_regression: null}}\n", False),
+        ("gate: {latency: {max_regression: 5%}}\n", True),
+        ("gate: {overrides: [{mode: static, size: {max_growth: 2%}}]}\n", True),
+        ("gate: {overrides: [{mode: static, size: {max_growth: null}}]}\n", False),
+        ("gate: {overrides: [{mode: static, inconclusive: fail}]}\n", False),
+    ],
+)
+def test_a_gate_has_rules_where_one_is_written(rules: str, has_rules: bool) -> None:
+    """For every case or for some; a rule that is switched off is none."""
+    assert policy(rules).gate.has_rules == has_rules
+
+
+def test_an_override_for_other_cases_hides_none_that_stands_behind_it() -> None:
+    """Nor does a margin that is left open hide what else one gives."""
+    rules = policy(
+        "gate:\n  overrides:\n    - {mode: dynamic, size: {max_growth: 2%}}\n"
+        "    - {mode: static, accuracy: {margin: null, max_regression: 3}, size: {max_growth: 4%}}\n"
+    )
+    resolved, place = resolve(rules, CASE)
+    assert (resolved.accuracy.margin, resolved.accuracy.max_regression, resolved.size.max_growth) == (1.0, 3.0, 0.04)
+    assert place("gate.accuracy.max_regression").endswith(":8")
+    assert resolved.inconclusive == "hold"

@@ -48,6 +48,13 @@ def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
         ("3", "3:28: models[0].int8: expected a path, or {file: path, mode: static or dynamic}, got 3"),
         ("[]", "models[0].int8: expected at least one file, got an empty list"),
         (
+            "{}",
+            "models[0].int8: expected a path, or {file: path, mode: static or dynamic}, got an empty mapping; leave",
+        ),
+        ("{name: mine}", "models[0].int8.file: expected the path of an int8 file, got nothing"),
+        ("[[a.onnx]]", "models[0].int8[0]: expected a path, or {file: path, mode: static or dynamic}, got a list"),
+        ("{file: ' '}", "models[0].int8.file: expected the path of an int8 file, got ' '"),
+        (
             "a.bin",
             "models[0].int8: expected ONNX, TorchScript or OpenVINO (.onnx, .pt, .pth, .xml), got 'a.bin'",
         ),
@@ -237,3 +244,28 @@ def test_a_recipe_is_not_called_as_a_file_is():
     with pytest.raises(SuiteError, match="names that begin with 'file' are those of int8 files of your own"):
         parse("suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
               "recipe: {name: file-x, calibrator: mse}\n")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "recipe"),
+    [
+        (f"[{'a' * 41}.onnx]", f"file-{'a' * 40}"),
+        (f"[{{file: a.onnx, name: {'b' * 40}}}]", f"file-{'b' * 40}"),
+        ("[---.onnx]", "file"),
+    ],
+)
+def test_a_file_of_a_list_is_named_by_its_stem_as_far_as_a_name_may_go(written, recipe):
+    """Forty letters; a stem without any is no name."""
+    (model,) = suite(written).models
+    assert [own.recipe for own in model.int8] == [recipe]
+    with pytest.raises(SuiteError, match="expected a short name of letters"):
+        suite(f"{{file: a.onnx, name: {'b' * 41}}}")
+
+
+@pytest.mark.parametrize(("machine", "engine"), [("x86_64", "x86"), ("AMD64", "x86"), ("aarch64", "qnnpack")])
+def test_the_engine_of_a_file_is_the_one_that_torch_takes_on_this_cpu(machine, engine, monkeypatch):
+    """Where nobody names one."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    (model,) = suite("a.pt").models
+    assert model.int8[0].choose_backends(("torch",)) == ("torch", engine)
+    assert model.int8[0].choose_backends(("torch", "fbgemm")) == ("torch", "fbgemm")

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.errors import SuiteError
 from qbench.files import npz_file
-from qbench.suite import parse, read
+from qbench.suite import npz_checks, parse, read
 from qbench.suite.npz_checks import lacks_labels
 
 SUITE = """suite: s
@@ -162,3 +162,38 @@ def test_shapes_come_from_headers_without_numpy(tmp_path: Path, monkeypatch: pyt
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros((3, 2)), b=np.int64(1))
     monkeypatch.setitem(sys.modules, "numpy", ModuleType("no numpy here"))
     assert npz_file.shapes(tmp_path / "x.npz") == {"a": (3, 2), "b": ()}
+
+
+def test_every_network_from_a_file_is_held_against_the_examples(tmp_path: Path) -> None:
+    """Whatever stands before it: a built-in, one that is called in its own way."""
+    np.savez(tmp_path / "x.npz", **{f"{split}_inputs": np.zeros((4, 8)) for split in ("train", "test")})
+    write_network(tmp_path, ["n", 9])
+    models = "digits-cnn, {name: a, source: {onnx: m.onnx}, inputs: {x0: {axis: 0}}}, {name: b, source: {onnx: m.onnx}}"
+    text = f"suite: s\nmodels: [{models}]\ndata: {{dataset: {{npz: x.npz}}}}\nmatrix: {{}}\n"
+    (said,) = read_problems(tmp_path, text).splitlines()
+    assert "models[2].source.onnx: its input x0 is [n, 9], examples (test_inputs) are [n, 8]" in said
+
+
+@pytest.mark.parametrize(("splits", "told"), [(("train", "val"), "train_inputs"), (("a", "b"), "a_inputs")])
+def test_without_test_examples_those_that_there_are_tell_the_shape(
+    splits: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    """Those to train on, else the first of the file."""
+    np.savez(tmp_path / "x.npz", **{f"{split}_inputs": np.zeros((4, 8)) for split in splits})
+    write_network(tmp_path, ["n", 9])
+    more = f", calibrate: {{split: {splits[0]}}}, evaluate: {{split: {splits[1]}}}"
+    assert f"examples ({told}) are [n, 8]" in read_problems(tmp_path, SUITE.format(options="", more=more))
+
+
+def test_a_network_whose_file_tells_no_shape_takes_any(tmp_path: Path) -> None:
+    """As one that some exporters write."""
+    np.savez(tmp_path / "x.npz", **{f"{split}_inputs": np.zeros((4, 8)) for split in ("train", "test")})
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    assert read_problems(tmp_path, SUITE.format(options="", more="")) == ""
+
+
+def test_a_network_of_up_to_64_mebibytes_is_read_for_a_plan() -> None:
+    """A larger one would take longer than a plan may."""
+    assert npz_checks.LARGEST_ONNX == 67_108_864

@@ -719,3 +719,88 @@ def test_suites_are_suggested_where_there_are_some(tmp_path: Path) -> None:
 def test_a_number_with_a_unit_is_told_as_one_without(value, key, hint):
     """Where the key has a unit of its own; nothing is guessed of any other text."""
     assert messages._drop_unit(value, key) == hint
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("suite=3", "expected text, got 3; write '3' in quotes if it is meant as text"),
+        ("suite=true", "expected text, got true; write 'true' in quotes if it is meant as text"),
+        ("suite=[a]", "expected text, got a list"),
+        ("suite=", "expected text, got nothing; leave the key out for its default"),
+        ("measure.protocol=3", "expected 'paired', 'sequential' or 'both', got 3"),
+        ("measure.calls=[3]", "expected a whole number, got a list"),
+        ("measure.calls=", "expected a whole number, got nothing; leave the key out for its default"),
+        ("models=[]", "expected at least one item, got an empty list"),
+        ("quantize.adaround=true", "unknown key 'adaround'; it is a key of `recipe:`; available: "),
+        ("measure.adaround=true", "unknown key 'adaround'; available: "),
+        ("quantize.qat.backends.x86.epoch=1", "quantize.qat.backends.x86: unknown key 'epoch'; did you mean 'epochs'?"),
+        ("models=[{nmae: a}]", "models[0]: unknown key 'nmae'; did you mean 'name'?"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_with_what_to_write(value: str, hint: str) -> None:
+    """Where something is to be said; a hint that is none is left out."""
+    said = problems(SMALL, value)
+    assert any(line.endswith(hint) or (hint.endswith(("?", ": ")) and hint in line) for line in said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\ufeff" + SMALL, []),
+        ("\x00" + SMALL, ["s.yaml:1:1: YAML allows no character U+0000; remove it"]),
+        ("\ufeff\x00" + SMALL, ["s.yaml:1:2: YAML allows no character U+0000; remove it"]),
+        (SMALL + "#" * (2**20 - len(SMALL)), []),
+        (SMALL + "#" * (2**20 - len(SMALL) + 1), ["s.yaml:1:1: larger than 1 MiB; a suite is a few lines of YAML"]),
+        (SMALL + "#" + "\u00e9" * 2**19, ["s.yaml:1:1: larger than 1 MiB; a suite is a few lines of YAML"]),
+        (SMALL + "gate: {&a size: {}}\n", ["s.yaml:5:8: expected plain text as a key"]),
+        (
+            SMALL + "gate: {!mine size: {}}\n",
+            ["s.yaml:5:8: expected plain text as a key", "s.yaml:5:8: the tag !mine is not allowed"],
+        ),
+        (SMALL + "gate: {!!str size: {}}\n", []),
+        (SMALL + "gate: {'<<': 3}\n", ["s.yaml:5:8: gate: unknown key '<<'; available: "]),
+        (SMALL + "gate: {<<: [{size: {}}, {memory: {}}], size: {max_ratio: 2}}\n", []),
+    ],
+)
+def test_a_text_is_read_as_far_as_it_is_plain(text: str, said: list[str]) -> None:
+    """Up to a size in bytes, whatever its letters; a mark of the byte order is none of them, nor is a merge key in
+    quotes one."""
+    given = problems(text)
+    assert len(given) == len(said)
+    assert all(line.startswith(start) for line, start in zip(given, said, strict=True))
+
+
+def test_values_are_counted_up_to_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list is one, and so is each of its items; what an alias stands for is counted each time."""
+    for most, text in ((5, "[1, 1, 1, 1]"), (5, "{a: 1, b: [1, 1]}"), (8, "[&a [1, 1], *a, 1]")):
+        monkeypatch.setattr(yaml_text, "MAX_NODES", most)
+        yaml_text.read_value(text, file="f")
+        monkeypatch.setattr(yaml_text, "MAX_NODES", most - 1)
+        with pytest.raises(SuiteError, match="values once every alias is expanded"):
+            yaml_text.read_value(text, file="f")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("! 3", "3"),
+        ("!!str 3", "3"),
+        ("'3'", "3"),
+        ("3", 3),
+        ("!!int 3", 3),
+        ("", None),
+        ("[1, '1', ~]", [1, "1", None]),
+    ],
+)
+def test_a_value_in_quotes_or_tagged_as_text_is_text(text: str, value: object) -> None:
+    """Any other means what it says."""
+    node, said = yaml_text.read_value(text, file="f")
+    assert (node.plain(), said) == (value, [])
+    assert str(node.mark) == "f"
+
+
+def test_a_suite_that_is_made_by_hand_is_no_quick_look_and_may_have_labels() -> None:
+    """It stands in no file."""
+    suite = Suite.model_validate({"suite": "s", "models": ["digits-cnn"], "data": {"dataset": "digits"}, "matrix": {}})
+    assert (suite.quick, suite.labelled, suite.file, suite.overrides) == (False, True, "<text>", ())

@@ -89,9 +89,25 @@ def test_names_with_their_keys_become_a_recipe(folder: Path) -> None:
         ("optimizer: {name: sgd, lr: .inf}", "quantize.qat.optimizer.lr: expected a finite number, got inf"),
         ("optimizer: {name: adam, betas: [0.9]}", "quantize.qat.optimizer.betas: expected two numbers, such as [0.9"),
         ("optimizer: {name: sgd, nesterov: true}", "Nesterov momentum needs a momentum above 0, and no dampening"),
+        ("optimizer: {name: sgd, momentum: 0.9, dampening: 0.1, nesterov: true}", "Nesterov momentum needs a momentum"),
+        ("optimizer: {name: sgd, momentum: 0.0, nesterov: true}", "quantize.qat.optimizer.nesterov: Nesterov momentum"),
+        (
+            "schedule: ",
+            "quantize.qat.schedule: expected the name of a schedule, got nothing; leave the key out for its default",
+        ),
+        (
+            "backends: {x86: {epochs: 1, schedule: {name: cosine, warmup: 1}}}",
+            "there is 1 epoch; raise epochs, or warm",
+        ),
+        ("loss: ':f'", "quantize.qat.loss: no loss named ':f'; available: cross_entropy"),
+        ("loss: {}", "quantize.qat.loss: expected {python: file.py:function}; python is missing"),
         ("schedule: cosin", "8:15: quantize.qat.schedule: no schedule named 'cosin'; did you mean 'cosine'? available"),
         ("schedule: step", "8:15: quantize.qat.schedule: step needs every, such as {name: step, every: 2}"),
         ("schedule: {name: step, every: 4}", "schedule.every: the rate would never fall: there are 4 epochs; raise ep"),
+        (
+            "schedule: {name: step, every: 3, warmup: 1}",
+            "schedule.every: the rate would never fall: there are 4 epochs",
+        ),
         ("schedule: {name: cosine, warmup: 4}", "schedule.warmup: all epochs would be warm-up: there are 4 epochs"),
         ("backends: {x86: {epochs: 1, schedule: {name: step, every: 1}}}", "x86.schedule.every: the rate would never"),
         (
@@ -132,3 +148,19 @@ def test_two_keys_that_say_one_thing_are_refused(lines: tuple[str, str], said: s
     with pytest.raises(SuiteError) as raised:
         read(*lines)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("schedule: {name: step, every: 3}",),
+        ("schedule: {name: step, every: 2, warmup: 1}",),
+        ("schedule: {name: cosine, warmup: 3}",),
+        ("optimizer: {name: sgd, momentum: 0.9, dampening: 0, nesterov: true}",),
+        ("train: {python: 'own.py:train'}", "distill: null"),
+        ("learning_rate: 0.1", "optimizer: {name: sgd, momentum: 0.9}"),
+    ],
+)
+def test_what_just_fits_is_taken(lines: tuple[str, ...], folder: Path) -> None:
+    """A rate that falls once, a warm-up that leaves an epoch, and keys that say nothing twice."""
+    assert read(*lines).suite == "s"

@@ -98,5 +98,9 @@ def test_a_run_is_the_old_side_with_the_versions_that_it_had(suite: suites.Suite
     assert read_run_request(folder, TO, parse_pins(["onnxruntime==1.5"]), only=None).since == request.since
     with pytest.raises(UsageError, match=r"was made under onnxruntime 1\.5; leave it out, or name the suite"):
         read_run_request(folder, TO, parse_pins(["onnxruntime==1.4"]), only=None)
+    numpy = parse_pins(["numpy==1"])  # of which the run says nothing, so that nothing speaks against it
+    assert read_run_request(folder, TO, numpy, only=None).since == (*numpy, *request.since)
+    assert read_run_request(folder, TO, (), only="*/qat/*").only == "*/qat/*"
+    assert (request.quiet, read_run_request(folder, TO, (), only=None, quiet=True).quiet) == (False, True)
     with pytest.raises(NotComparable, match="does not say in which version it had openvino"):
         read_run_request(folder, parse_pins(["openvino==2"]), (), only=None)

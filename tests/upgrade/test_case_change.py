@@ -59,6 +59,17 @@ def test_a_case_without_a_new_side_says_why(tmp_path: Path, after: Record | None
     old = stored(tmp_path / "old", int8(), [0, 1, 2, 3])
     change = describe_change("anew", "a name", (old, old.records[1]), (old, after), None)
     assert (change.reason, change.time, change.outputs, change.case) == (reason, None, None, CASE)
+    assert not change.same_file
+
+
+def test_of_cases_without_a_file_nothing_is_told_of_it(tmp_path: Path) -> None:
+    """Nor are two that both have none the same file; what was not run again has no time."""
+    bare = replace(int8(), artifact=None)
+    old = stored(tmp_path / "old", bare, [0, 1, 2, 3])
+    change = describe_change("kept", "a name", (old, old.records[1]), (old, old.records[1]), None)
+    assert (change.same_file, change.bytes_before, change.bytes_after) == (False, None, None)
+    assert (change.peak_before, change.peak_after, change.time, change.start) == (None, None, None, None)
+    assert change.reason is None
 
 
 def test_layers_by_name() -> None:
@@ -115,5 +126,7 @@ def test_the_file_by_itself() -> None:
     assert change.high is not None
     assert change.low < np.exp(0.02) < change.high
     assert change.value == pytest.approx(np.exp(0.02), rel=1e-3)
+    assert compare_files(anew, kept[:2]) == compare_files(anew[:2], kept)
+    assert compare_files(anew[:2], kept) is not None
     assert compare_files(anew[:1], kept[:1]) is None
     assert compare_files(kept, kept) is None

@@ -54,6 +54,36 @@ def test_each_layer_has_a_digest_in_the_order_of_the_graph(file: Path) -> None:
     assert list(digests) == ["layer1", "layer2", "relu"]
     assert len(set(digests.values())) >= 2
     assert file.read_bytes() == before
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        digest_layers(file, INPUTS * 2, progress=lambda text, share: None)
+
+
+def test_each_version_runs_in_a_new_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None that was forked from one with another version loaded; each is ready before it is asked, and ended."""
+    told: list[object] = []
+
+    class Pretended:
+        def __init__(self, *session: object, **options: object) -> None:
+            told.append((options["fresh"], options["limits"], options["environment"]))
+
+        def __enter__(self) -> Pretended:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            told.append("ended")
+
+        def ready(self) -> None:
+            told.append("ready")
+
+        def ask(self, *words: object) -> dict[str, str]:
+            told.append(words)
+            return {}
+
+    monkeypatch.setattr(first_layer, "Worker", Pretended)
+    here = find_present()
+    assert find_first_layer(Path("model.onnx"), INPUTS, here, here, LIMITS) is None
+    asked = ("run", (Path("model.onnx"), INPUTS))
+    assert told == [(True, LIMITS, here.worker_variables), "ready", asked, "ended"] * 2
 
 
 def test_the_first_layer_that_differs(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

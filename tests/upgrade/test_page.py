@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from made_changes import CHANGE, make_upgraded
 from made_runs import HOSTILE, Page
 from made_verdicts import FASTER, GONE, SAME, SIZE, SLOW, UNSURE
 
 from qbench.foreign_text import CONTROL
 from qbench.gating.verdict import Verdict
+from qbench.report.plots import canvas
 from qbench.report.plots.canvas import MARKERS
 from qbench.stats.interval_type import Interval
 from qbench.upgrade import page, picture
@@ -137,3 +139,56 @@ def test_words_stand_to_the_left_and_figures_to_the_right() -> None:
     assert [row[1] for row in cases.rows] == ["not judged"] * 2
     assert [cases.columns[place] for place in cases.words] == ["case", "gate", "file", "answers", "layers"]
     assert [verdicts.columns[place] for place in verdicts.words] == ["case", "outcome", "rule", "why", "where"]
+
+
+def test_verdicts_that_hold_are_folded_away_below_those_that_do_not() -> None:
+    """Each stands in one of the two tables, and what is not told apart by a verdict has no colour."""
+    source = page.render(judge([SLOW], [replace(SAME, rule="held")]))
+    shown, held = source.index("Verdicts that are no PASS"), source.index("1 that hold")
+    assert shown < source.index("latency (same file)") < held < source.index("held (built anew)")
+    pills = [cell["class"] for cell in Page(source).all("span") if str(cell.get("class")).startswith("pill")]
+    assert pills == ["pill bad", "pill good"]
+    assert "Every rule holds." in page.render(judge([SAME], [SAME]))
+
+
+def test_the_picture_is_laid_out_in_points() -> None:
+    """Rows of 24 points below 8 and above 40 for the axis; names of cases begin at the left edge, ways end before the
+    axes; marks lie above intervals and these above limits."""
+    rows = picture.list_rows(judge([SLOW], [SAME], CHANGES[:1]))
+    figure = picture.draw(rows)
+    (axes,) = figure.axes
+    assert (figure.get_size_inches() * 72).tolist() == pytest.approx([338, 8 + 2 * 24 + 40])
+    box = axes.get_position()
+    places = (338 * box.x0, 96 * box.y0, 338 * box.width, 96 * box.height)
+    assert places == pytest.approx((84, 40, 338 - 84 - 12, 2 * 24 + 8))
+    assert axes.get_ylim() == pytest.approx((1.5, -0.5 - 8 / 24))
+    assert axes.get_yticks().tolist() == []
+    assert not axes.spines["top"].get_visible()
+    low, high = axes.get_xlim()
+    assert (low, high) == pytest.approx((-0.4, 5.4), abs=0.01)
+    case, way = axes.texts
+    assert [(each.get_position(), each.get_ha(), each.get_va()) for each in (case, way)] == [
+        ((4 - 84, 0), "left", "center"),
+        ((-8, 1), "right", "center"),
+    ]
+    assert case.get_text() == CHANGE.case
+    assert case.get_weight() == "bold"
+    left = axes.transAxes.transform((0, 0))[0]
+    shifts = [each.get_transform().transform((each.get_position()[0], 0))[0] - left for each in (case, way)]
+    assert shifts == pytest.approx([4 - 84, -8])
+    drawn = [
+        (line.get_zorder(), line.get_linewidth(), [round(float(y), 2) for y in line.get_ydata()])
+        for line in axes.lines[:3]
+    ]
+    assert drawn == [(1, 1, [0.58, 1.42]), (1, 1, [0.58, 1.42]), (2, 2, [1, 1])]
+    mark = axes.lines[3]
+    assert (mark.get_zorder(), mark.get_markersize()) == (3, 7)
+    assert axes.lines[1]._unscaled_dash_pattern == (0, (3, 3))
+
+
+def test_a_name_that_is_too_long_for_the_picture_is_cut() -> None:
+    """It ends at the right edge less the room that is left there and at the left."""
+    long = "a" * 200
+    (axes,) = picture.draw([picture.Row(label=long)]).axes
+    assert axes.texts[0].get_text() == canvas.fit_text(long, 338 - 12 - 4, bold=True)
+    assert axes.texts[0].get_text() != long

@@ -64,6 +64,10 @@ def test_where_one_way_holds_it_is_named_and_why_not_the_other() -> None:
             "as long",
         ),
         (
+            replace(CHANGE, now_float=("a", "b")),
+            f"Do not: a, b of {NAME} (digits-cnn) now run in float, 1.040 [1.030, 1.050] times as long",
+        ),
+        (
             replace(CHANGE, now_float=("a", "b", "c")),
             f"Do not: a, b, c of {NAME} (digits-cnn) now run in float, 1.040 [1.030, 1.050] times as long",
         ),
@@ -149,6 +153,10 @@ OTHER_BITS = OutputChange(n=450, differing=9, largest=0.1, agreement=1.0)
         ),
         ([replace(CHANGE, outputs=None), replace(CHANGE, outputs=OTHER_BITS)], "answer the same on all 450 examples"),
         (
+            [replace(CHANGE, outputs=OTHER_BITS, flips=Flips(harmful=2, beneficial=2))],
+            "answers otherwise on 4 of 450 (2 worse, 2 better)",
+        ),
+        (
             [replace(CHANGE, outputs=replace(OTHER_BITS, n=2000), flips=Flips(harmful=0, beneficial=1200))],
             "answers otherwise on 1,200 of 2,000 (0 worse, 1,200 better)",
         ),
@@ -179,3 +187,26 @@ def test_an_open_time_is_told_with_what_leaves_it_open() -> None:
     assert write_sentence(make_upgraded([SAME], [SAME], changes=two)).startswith(
         "Upgrade: 2 int8 cases were not timed again; answer the same"
     )
+
+
+def test_the_change_of_the_way_that_fails_is_told() -> None:
+    """Of its own case, whatever else the two ways do to it and to others."""
+    other = replace(CHANGE, case="other", name="another", way="anew", now_float=("x",))
+    kept, anew = replace(CHANGE, name="as it was", now_float=("y",)), replace(ANEW, name="as it is now")
+    slow, same = of_case(SLOW), of_case(SAME)
+    said = write_sentence(make_upgraded([same], [slow], changes=[kept, other, anew]))  # type: ignore[list-item]
+    assert said.endswith("; with files built anew, as it is now (digits-cnn): 1.040 [1.030, 1.050] times as long")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"outcome": "INCONCLUSIVE", "kind": "case"}, "Undecided: net/fp32/onnxruntime/t1/b1: why"),
+        ({"outcome": "FAIL", "kind": "size"}, "Do not: net/fp32/onnxruntime/t1/b1: why"),
+        ({"outcome": "INVALID", "kind": "case"}, "Do not: net/fp32/onnxruntime/t1/b1: why"),
+    ],
+)
+def test_what_is_not_known_to_fail_is_not_said_not_to_run(changes: dict[str, str], said: str) -> None:
+    """A case outside the upgrade is told by its id and the reason, with what the whole comes to."""
+    verdict = replace(UNSURE, case="net/fp32/onnxruntime/t1/b1", reason="why", **changes)  # type: ignore[arg-type]
+    assert write_sentence(make_upgraded([verdict], [verdict])) == said

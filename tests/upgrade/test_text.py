@@ -84,6 +84,7 @@ def test_what_was_not_measured_is_a_dash() -> None:
     assert cells[1] == "anew (the same bytes)"
     assert [cells[place] for place in (2, 3, 5, 6, 7, 8)] == ["—", "—", "—", "as before", "—", "—"]
     assert text.list_cells(replace(bare, same_file=False))[1] == "anew"
+    assert text.list_cells(CHANGE)[1] == "same"
     assert text.list_cells(replace(CHANGE, peak_before=2000, peak_after=2000))[8] == "2.00 kB"
 
 
@@ -98,8 +99,24 @@ def test_markdown_has_a_mark_of_its_own_and_holds_what_is_hostile() -> None:
 
 def test_json_holds_everything() -> None:
     """Raw numbers, both gates."""
-    data = json.loads(text.as_json(make_upgraded([SAME], [SLOW])))
+    written = text.as_json(make_upgraded([SAME], [SLOW]))
+    assert written.startswith('{\n "schema": 1,\n "suite": "demo",\n')
+    assert "µs" in written
+    data = json.loads(written)
     assert data["way"] == "kept"
     assert data["exit_code"] == 0
     assert data["changes"][0]["time"]["value"] == 1.04
     assert {way: gate["exit_code"] for way, gate in data["gates"].items()} == {"kept": 0, "anew": 1}
+
+
+def test_a_number_that_json_has_not_is_no_json() -> None:
+    """Whoever reads it would choke on it."""
+    endless = replace(CHANGE, outputs=replace(OTHER_BITS, largest=float("nan")))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        text.as_json(make_upgraded([SAME], [SAME], changes=[endless]))
+
+
+def test_an_upgrade_of_no_case_is_told_without_a_level() -> None:
+    """The columns are named all the same."""
+    lines = text.text(make_upgraded([SAME], [SAME], changes=[])).splitlines()
+    assert any("new over old, with limits ; of it the file" in line for line in lines)

@@ -13,7 +13,7 @@ import pytest
 from made_changes import CHANGE
 from made_records import CASE, FP32, failed, fp32, info, int8, skipped
 from made_runs import run_folder
-from made_verdicts import IDENTICAL, SAME, SIZE, SLOW, UNSURE, make_gated
+from made_verdicts import IDENTICAL, OTHER_CPU, SAME, SIZE, SLOW, UNSURE, make_gated
 from made_wheels import FAILS, FLIPS, use_index, wrap_onnxruntime
 
 from qbench import suite as suites
@@ -175,6 +175,8 @@ def made(kept: Sequence[object], anew: Sequence[object]) -> Upgraded:
         ([SLOW], [UNSURE], ANEW, 4),
         ([SLOW], [SLOW], KEPT, 1),
         ([UNSURE], [SLOW], KEPT, 4),
+        ([OTHER_CPU], [SLOW], ANEW, 1),
+        ([OTHER_CPU], [OTHER_CPU], KEPT, 3),
     ],
 )
 def test_the_better_way_decides(kept: list[object], anew: list[object], way: str, code: int) -> None:
@@ -184,6 +186,21 @@ def test_the_better_way_decides(kept: list[object], anew: list[object], way: str
     assert upgraded.joined.exit_code == code
     rules = [verdict.rule for verdict in upgraded.joined.verdicts]
     assert rules == [f"{kept[0].rule} (same file)", f"{anew[0].rule} (built anew)"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kept", "anew", "effects"),
+    [
+        ([SAME], [SLOW, SAME], ["pass", "note", "pass"]),
+        ([SLOW], [SLOW], ["fail", "fail"]),
+        ([UNSURE], [SLOW, UNSURE, SAME], ["hold", "note", "hold", "pass"]),
+    ],
+)
+def test_of_the_other_way_only_what_is_worse_than_all_is_set_aside(
+    kept: list[object], anew: list[object], effects: list[str]
+) -> None:
+    """What is as bad as the better way weighs as it does there; what passes, passes."""
+    assert [verdict.effect for verdict in made(kept, anew).joined.verdicts] == effects
 
 
 def test_both_gates_as_one_keep_their_notes_once() -> None:
@@ -328,3 +345,65 @@ def test_layers_stay_untold_where_the_file_or_the_data_is_gone(tmp_path: Path, m
     for file in (None, Path("/cache/model.onnx")):
         monkeypatch.setattr(story, "find_in_cache", lambda record, file=file: file)
         assert story._with_first_layer(change, old, SIDES, suites.parse(RULES)) == change
+
+
+def test_a_side_is_run_by_a_program_that_looks_for_nothing_where_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the cases that are concerned, with the suite's overrides, as a first look; not quietly unless that was asked
+    for."""
+    asked: list[tuple[Any, ...]] = []
+
+    def run_suite(*words: Any, **options: Any) -> Path:
+        asked.append((words, options))
+        return tmp_path / "run"
+
+    monkeypatch.setattr(story, "run_suite", run_suite)
+    suite = suites.parse(RULES, file="demo.yaml", overrides=["measure.processes=2"])
+    for request in (Request(suite=suite, to=(), since=()), Request(suite=suite, to=(), since=(), quiet=True)):
+        folder = story._build(request, SIDES, ["--artifacts", "x"], "a side", NEW)
+        assert folder == tmp_path / "run"
+    words, options = asked[0]
+    assert words == (suite.file, ["--artifacts", "x", "--filter", ",".join(SIDES.cases)])
+    assert options.pop("quiet") is False
+    assert asked[1][1].pop("quiet") is True
+    assert options == asked[1][1]
+    assert options == {
+        "name": "a side",
+        "out": Request(suite=suite, to=(), since=()).out,
+        "settings": ["measure.processes=2", "measure.spend=screening"],
+        "environment": NEW,
+        "from_here": False,
+    }
+
+
+def test_the_old_files_are_not_run_again_where_the_new_ones_brought_them_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One session times all three arms; what only the old files have is timed alone. Each gate is asked as the run was
+    made, for the cases that are concerned."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    old = store(tmp_path, "old", fp32(), int8(), int8("net/qat/onednn/t1/b1"))
+    runs = {KEPT: read_run(old), ANEW: read_run(old)}
+    both, alone = pairs(0.1, 0.2), pairs(0.3)
+    timed: list[list[str]] = []
+
+    class Arms:
+        def run_arms(self, run: StoredRun, suite: object, held: object, *others: StoredRun) -> Any:
+            timed.append([record.case.id for record in run.records])
+            if others:
+                assert others == (runs[KEPT],)
+                return {CASE: both}, {CASE: both}
+            return ({record.case.id: alone for record in run.records},)
+
+    def gate_run(folder: Path, baseline: Path, *, rerun: Any, **options: Any) -> Any:
+        assert options == {"only": ",".join(SIDES.cases), "as_run": True, "ref": "the old side"}
+        rerun(runs[KEPT], None, None)
+        return make_gated([SAME])
+
+    monkeypatch.setattr(story, "gate_run", gate_run)
+    gates, measured = story._judge(old, runs, SIDES, Arms(), tmp_path)  # type: ignore[arg-type]
+    assert timed == [[FP32, CASE, "net/qat/onednn/t1/b1"], [FP32, "net/qat/onednn/t1/b1"]]
+    assert list(gates) == [KEPT, ANEW]
+    assert measured[KEPT] == {CASE: both, FP32: alone, "net/qat/onednn/t1/b1": alone}
+    assert measured[ANEW] == {CASE: both}
