@@ -55,6 +55,7 @@ def test_it_is_fetched_once_and_other_versions_are_another(root, monkeypatch):
     assert steps == ["fetched"]
     assert open_environment(root, HOST) == environment
     assert (environment.system / "file").read_text() == "1"
+    assert environment.python == environment.system / "usr" / "bin" / "python3"
     assert environment.facts["libc6"] == "2.36-9"
     monkeypatch.setattr(arm_environment, "list_versions", lambda: {"numpy": "0.1"})
     assert explain_missing(root, HOST) is not None
