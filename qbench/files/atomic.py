@@ -116,11 +116,8 @@ def remove_marked(folder: Path) -> None:
 
 def is_marked(folder: Path) -> bool:
     """Whether qbench made this very folder and marked it."""
-    mark = folder / MARK
     try:
-        if folder.is_symlink() or mark.is_symlink() or not mark.is_file():
-            return False
-        return mark.read_text(encoding="utf-8") == _describe(folder)
+        return regular_file.read_text(folder / MARK) == _describe(folder)
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -140,7 +140,7 @@ def _require_sound(stream: IO[bytes], size: int, key: str) -> None:
     claimed = math.prod(shape) * dtype.itemsize
     there = size - stream.tell()
     empty_words = dtype.itemsize == 0 and math.prod(shape) > 0  # any number of them would fit into no bytes
-    if min(shape, default=0) < 0 or claimed != there or empty_words:
+    if any(side < 0 for side in shape) or claimed != there or empty_words:
         raise BadNpz(f"its header says {dtype}{list(shape)}, {claimed:,} bytes, but {there:,} are there", key=key)
 
 

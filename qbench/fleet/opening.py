@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ def open_fleet(on: str, root: Path, note: Note) -> Iterator[Fleet]:
     Raises ``UsageError`` before anything runs where a node has other versions, or none can work.
     """
     with engine.connect(on, root) as ray:
-        importlib.import_module("ray.exceptions")  # so that the attribute is there
         own = nodes.read_facts(name="", address="here", label=None, niceness=0)
         fleet = Fleet(ray=ray, root=root, own=own, note=note)
         watcher = threading.Thread(target=fleet.watch, name="fleet-watch", daemon=True)

@@ -62,7 +62,6 @@ class Schedule:
             known = self._nodes.pop(name, None)
             if known is not None:
                 self._on_machine[known.machine].discard(name)
-            self._changed.notify_all()
             return known is not None
 
     def close(self) -> None:
@@ -140,14 +139,13 @@ class Schedule:
 
     def _list(self, node: FleetNode) -> None:
         """Lists a node by what it does now."""
-        if node.name in self._nodes and node.machine not in self._measured:
-            heap = self._by_load[node.group]
-            heapq.heappush(heap, (self._load(node), next(self._numbers), node.name))
-            if len(heap) > _STALE * len(self._nodes):
-                heap[:] = [(self._load(each), next(self._numbers), each.name) for each in self._free(node.group)]
-                heapq.heapify(heap)
-            if not self._of_machine[node.machine]:
-                self._idle[node.group][node.name] = None
+        heap = self._by_load[node.group]
+        heapq.heappush(heap, (self._load(node), next(self._numbers), node.name))
+        if len(heap) > _STALE * len(self._nodes):
+            heap[:] = [(self._load(each), next(self._numbers), each.name) for each in self._free(node.group)]
+            heapq.heapify(heap)
+        if not self._of_machine[node.machine]:
+            self._idle[node.group][node.name] = None
 
     def _free(self, group: str) -> list[FleetNode]:
         return [node for node in self._nodes.values() if node.group == group and node.machine not in self._measured]

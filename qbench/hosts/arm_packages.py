@@ -77,8 +77,6 @@ def _fetch_debian(work: Path) -> dict[str, str]:
 def _copy_system(unpacked: Path, system: Path) -> None:
     """What a Python process opens: the interpreter, its library and the shared libraries, as plain files."""
     libraries = system / _LIBRARIES
-    libraries.mkdir(parents=True)
-    (system / PYTHON).parent.mkdir(parents=True)
     for path in unpacked.glob("**/aarch64-linux-gnu/*.so*"):
         _copy(unpacked, path, libraries / path.name)
     shutil.copy2(libraries / _LOADER, system / "lib" / _LOADER)

@@ -125,15 +125,19 @@ class EmulatedArm(Host):
         names = list(arm_environment.list_versions())
         with tempfile.TemporaryDirectory(prefix="qbench-arm64-") as folder:
             python = self._start(environment, Path(folder))
-            answer = subprocess.run(
-                [*python.command, "-P", "-c", _LIST_VERSIONS, *names],
-                env={**os.environ, **python.variables},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_IMPORT_SECONDS,
-            )
+            try:
+                answer = subprocess.run(
+                    [*python.command, "-P", "-c", _LIST_VERSIONS, *names],
+                    env={**os.environ, **python.variables},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_IMPORT_SECONDS,
+                )
+            except subprocess.TimeoutExpired as error:
+                late = f"it took more than {_IMPORT_SECONDS:.0f} s"
+                raise UsageError(f"{self.name} does not import {', '.join(names)}: {late}") from error
         if answer.returncode:
             last = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
             raise UsageError(f"{self.name} does not import {', '.join(names)}: {last}")
-        return dict(line.split(" ", 1) for line in answer.stdout.splitlines() if line.count(" ") == 1)
+        return dict(line.split(" ") for line in answer.stdout.splitlines() if line.count(" ") == 1)

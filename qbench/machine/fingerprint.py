@@ -272,10 +272,9 @@ def _text(path: Path) -> str | None:
 
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """One mapping per core of ``/proc/cpuinfo``; empty where there is none."""
+    """One mapping per core of ``/proc/cpuinfo``, and for what else it tells; empty ones where there is none."""
     blocks = (_text(root / "proc/cpuinfo") or "").split("\n\n")
-    cores = [dict(_pair(line) for line in block.splitlines() if ":" in line) for block in blocks]
-    return [core for core in cores if core]
+    return [dict(_pair(line) for line in block.splitlines()) for block in blocks]
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -43,7 +43,7 @@ def _list_rooms(mount: Path, group: str, limit: str, usage: str, reclaimed: str)
         most, used = (_number(level / name) for name in (limit, usage))
         if most is not None and used is not None and most < _NO_LIMIT:
             given_back = [int(line.split()[1]) for line in _lines(level / "memory.stat") if line.startswith(reclaimed)]
-            rooms.append(max(0, most - used + sum(given_back[:1])))
+            rooms.append(max(0, most - used + sum(given_back)))
     return rooms
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -180,8 +181,9 @@ def test_a_download_that_goes_on_is_left_alone(root: Path) -> None:
 
 
 def test_a_cache_without_locks_has_no_entries(tmp_path: Path) -> None:
-    """An empty folder, and one of which only the tag and somebody's files are left."""
-    assert clean(tmp_path) == Cleaned(folder=tmp_path, removed=0, freed_bytes=0)
+    """An empty folder, of which nothing is told, and one of which only the tag and somebody's files are left."""
+    empty = clean(tmp_path)
+    assert (empty.removed, empty.freed_bytes, empty.kept, empty.in_use, empty.foreign) == (0, 0, 0, 0, 0)
     root = store.open_cache(tmp_path)
     (root / "locks").rmdir()
     (root / "mine").write_text("")
@@ -229,7 +231,7 @@ def test_nobody_begins_to_use_a_cache_that_is_being_emptied(root: Path, monkeypa
 
 def test_no_cache_is_nothing_to_do(tmp_path: Path) -> None:
     """A cache that does not exist yet frees nothing and is not made."""
-    assert clean(tmp_path / "none").freed_bytes == 0
+    assert clean(tmp_path / "none") == Cleaned(folder=tmp_path / "none", removed=0, freed_bytes=0)
     assert not (tmp_path / "none").exists()
 
 
@@ -269,3 +271,49 @@ def test_what_cannot_be_removed_is_named_with_the_reason(
     monkeypatch.setattr(shutil, "rmtree", refuse)
     with pytest.raises(UsageError, match=re.escape(told)):
         clean(root)
+
+
+def test_an_age_counts_until_now(root: Path) -> None:
+    """Where no other moment is given."""
+    made = entry(root, KEYS[0]).stat().st_mtime
+    os.utime(entry(root, KEYS[1]), (made, made - 3 * 86_400))
+    done = clean(root, older_than_days=2)
+    assert (done.removed, done.kept) == (1, 1)
+
+
+def test_a_link_in_the_place_of_a_kind_is_not_followed(root: Path, tmp_path: Path) -> None:
+    """Nor is what it points at counted: somebody has moved a part of the cache, or has another cache there."""
+    outside = tmp_path / "outside"
+    (outside / KEYS[0]).mkdir(parents=True)
+    (outside / "mine").mkdir()
+    (root / "data").symlink_to(outside)
+    done = clean(root)
+    assert (done.removed, done.foreign) == (2, 0)
+    assert {path.name for path in outside.iterdir()} == {KEYS[0], "mine"}
+
+
+def test_a_file_with_the_name_of_an_entry_is_none(root: Path) -> None:
+    """An entry is a folder."""
+    (root / "artifacts" / ("c" * 64)).write_text("mine")
+    done = clean(root)
+    assert (done.removed, done.foreign) == (2, 1)
+    assert (root / "artifacts" / ("c" * 64)).read_text() == "mine"
+
+
+def test_only_a_run_that_begins_waits_for_a_lock(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes, while the cache is emptied; whoever empties it, or wants a folder that another has, is told at
+    once."""
+    waits: dict[str, float] = {}
+
+    class Lock(filelock.FileLock):  # type: ignore[misc,valid-type]  # of this system
+        def acquire(self, *words: Any, **options: Any) -> Any:
+            waits[Path(self.lock_file).name.split("-")[0]] = self.timeout
+            return super().acquire(*words, **options)
+
+    (root / "locks" / "user-999999-abcd1234.lock").write_text("")
+    monkeypatch.setattr(filelock, "FileLock", Lock)
+    clean(root, dry_run=True)
+    with store.hold_folder(root, root):
+        assert waits == {"clean.lock": 0, "user": 0, "artifacts": 0, "folder": 0}
+    with store.in_use(root):
+        assert waits["clean.lock"] == 600.0

@@ -64,9 +64,11 @@ def test_the_root_is_private_and_tagged(root):
     """Mode 0700, since an artifact can hold native code; the tag keeps backups out."""
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert (root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    store.fetch(root, "artifacts", KEY, fill)
+    assert {stat.S_IMODE((root / name).stat().st_mode) for name in ("locks", "artifacts")} == {0o700}
 
 
-@pytest.mark.parametrize("damage", ["change", "delete", "add", "link", "file", *MANIFESTS])
+@pytest.mark.parametrize("damage", ["change", "delete", "add", "link", "file", "folder linked", *MANIFESTS])
 def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     """Every hit is verified against the manifest; what differs is rebuilt with a note."""
     folder = store.fetch(root, "artifacts", KEY, fill).folder
@@ -79,6 +81,9 @@ def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     elif damage == "link":
         (folder / "model").rename(root / "elsewhere")
         (folder / "model").symlink_to(root / "elsewhere")
+    elif damage == "folder linked":
+        folder.rename(root / "elsewhere")
+        folder.symlink_to(root / "elsewhere")
     elif damage == "file":
         shutil.rmtree(folder)
         folder.write_text("a file in the place of the folder")
@@ -88,6 +93,7 @@ def test_a_damaged_entry_is_made_again_and_said_so(root, damage):
     assert again.fresh
     assert "was damaged" in (again.note or "")
     assert (again.folder / "model").read_bytes() == b"weights"
+    assert not folder.is_symlink()
 
 
 DIGEST = "0" * 64
@@ -128,6 +134,26 @@ def test_a_manifest_is_read_up_to_a_length(tmp_path, monkeypatch):
     (tmp_path / "manifest.json").rename(tmp_path.parent / "elsewhere.json")
     (tmp_path / "manifest.json").symlink_to(tmp_path.parent / "elsewhere.json")
     with pytest.raises(manifest.Damaged, match=r"^manifest\.json is a link$"):
+        manifest.read(tmp_path)
+
+
+def test_a_manifest_has_64_mib_at_most(tmp_path):
+    """One that long is read, whatever it holds."""
+    for size, why in ((64 * 2**20, "cannot be read"), (64 * 2**20 + 1, "is too long")):
+        with (tmp_path / "manifest.json").open("wb") as file:
+            file.truncate(size)
+        with pytest.raises(manifest.Damaged, match=f"^manifest.json {why}$"):
+            manifest.read(tmp_path)
+
+
+def test_a_manifest_is_written_for_people_too(tmp_path):
+    """A line for each file; a long name that is none is shown by its beginning."""
+    (tmp_path / "model").write_bytes(b"weights")
+    manifest.write(tmp_path, {})
+    digest = hashlib.sha256(b"weights").hexdigest()
+    assert f'{{\n "files": {{\n  "model": "{digest}"\n }},\n' in (tmp_path / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {f"/{'x' * 300}": digest}, "facts": {}}))
+    with pytest.raises(manifest.Damaged, match=f"lists '/{'x' * 79}', which is no file of it"):
         manifest.read(tmp_path)
 
 
@@ -254,9 +280,11 @@ def test_a_pipe_with_the_name_of_the_tag_is_not_waited_for(tmp_path):
 
 
 def test_an_empty_folder_is_taken_and_opened_again(tmp_path):
-    """A folder made for it is fine, also one that a qbench was killed in while it wrote the tag."""
+    """A folder made for it is fine, also one that a qbench was killed in while it wrote the tag; one that is not there
+    is made with those above it."""
     (tmp_path / "empty").mkdir(mode=0o755)
     root = store.open_cache(tmp_path / "empty")
+    assert (store.open_cache(tmp_path / "above" / "cache") / "CACHEDIR.TAG").exists()
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert store.open_cache(root) == root
     (tmp_path / "cut").mkdir()
@@ -299,7 +327,7 @@ def test_a_full_disk_is_one_case_not_the_run(root):
     def full(folder):
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(CaseError, match="No space left on device.*qbench clean"):
+    with pytest.raises(CaseError, match=r"cannot be written \(No space left on device\); make room with `qbench"):
         store.fetch(root, "artifacts", KEY, full)
 
 
@@ -404,3 +432,44 @@ def test_a_digest_of_source_follows_its_text_and_every_module_of_a_package(tmp_p
     changed = store.source_digest(package)
     (tmp_path / "there" / "more.py").write_text("")
     assert len({digest, changed, store.source_digest(package)}) == 3
+
+
+def test_a_digest_of_a_module_is_that_of_its_file_alone(tmp_path):
+    """What lies beside it is no code of it."""
+    (tmp_path / "part.py").write_text("value = 1\n")
+    module = ModuleType("part")
+    module.__file__ = str(tmp_path / "part.py")
+    digest = store.source_digest(module)
+    (tmp_path / "more.py").write_text("")
+    assert store.source_digest(module) == digest
+    (tmp_path / "part.py").write_text("value = 2\n")
+    assert store.source_digest(module) != digest
+
+
+def test_an_entry_in_the_making_has_a_name_of_qbenchs(root):
+    """So that ``qbench clean`` removes what a killed process leaves of it."""
+    folders = []
+    store.fetch(root, "artifacts", KEY, lambda folder: (folders.append(folder), fill(folder))[1])
+    assert [cache_root.is_entry(folder.name) for folder in folders] == [True]
+
+
+def test_why_facts_cannot_be_read_is_cut(root):
+    """What a check says of them may be as long as they are."""
+
+    def check(entry):
+        raise ValueError("x" * 300)
+
+    store.fetch(root, "artifacts", KEY, fill)
+    note = store.fetch(root, "artifacts", KEY, fill, check).note
+    assert note == (
+        f"the cached copy was damaged (manifest.json says what cannot be: ValueError: {'x' * 200}) and was made again"
+    )
+
+
+def test_an_empty_folder_that_another_process_takes_first_is_taken(tmp_path, monkeypatch):
+    """Its files are there by then."""
+    root = store.open_cache(tmp_path / "cache")
+    looks = iter((False, True))
+    monkeypatch.setattr(cache_root, "is_own", lambda folder: next(looks))
+    assert store.open_cache(root) == root
+    assert list(looks) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from qbench.files import atomic
@@ -71,7 +73,7 @@ def test_a_folder_takes_the_place_of_a_marked_one_alone(tmp_path: Path) -> None:
 
 
 def test_only_the_very_folder_that_was_marked_is_removed(tmp_path: Path) -> None:
-    """A copy of it, a link to it, one whose mark is a link or another text, and any name are no proof."""
+    """A copy of it, a link to it, one whose mark is a link, a pipe or another text, and any name are no proof."""
     with atomic.replace_folder(tmp_path / "made"):
         pass
     marked, mark = tmp_path / "made", tmp_path / "made" / atomic.MARK
@@ -82,7 +84,9 @@ def test_only_the_very_folder_that_was_marked_is_removed(tmp_path: Path) -> None
     (tmp_path / "linked" / atomic.MARK).symlink_to(mark)
     (tmp_path / "binary").mkdir()
     (tmp_path / "binary" / atomic.MARK).write_bytes(b"\xff")
-    names = ["copy", "link", ".a.part", "linked", "binary", "nowhere"]
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / atomic.MARK)
+    names = ["copy", "link", ".a.part", "linked", "binary", "pipe", "nowhere"]
     for name in names:
         atomic.remove_marked(tmp_path / name)
     atomic.sweep(tmp_path)
@@ -155,3 +159,47 @@ def test_a_workplace_lies_beside_its_file_and_takes_what_killed_ones_left(tmp_pa
         with atomic.make_workplace(file.parent / "other"):
             assert not left.exists()
     assert list(file.parent.iterdir()) == []
+
+
+def test_a_workplace_that_is_gone_before_its_end_is_no_error(tmp_path: Path) -> None:
+    """Somebody who empties the folder takes nothing but what would be removed."""
+    with atomic.make_workplace(tmp_path / "model") as folder:
+        shutil.rmtree(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_workplace_begins_as_that_of_its_file(tmp_path: Path) -> None:
+    """With a hundred letters of a long one, so that it is a name itself."""
+    with atomic.make_workplace(tmp_path / f"{'x' * 100}y") as folder:
+        assert folder.name.startswith(f".{'x' * 100}-")
+
+
+def test_what_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as it goes: the file that was written counts."""
+    with atomic.replace_folder(tmp_path / "old"):
+        pass
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    atomic.remove_marked(tmp_path / "old")
+    atomic.write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "old").is_dir()
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_nobody_waits_for_the_workplace_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is in use is left at once."""
+    waits: list[float] = []
+
+    class Lock(filelock.FileLock):  # type: ignore[misc,valid-type]  # of this system
+        def acquire(self, *words: Any, **options: Any) -> Any:
+            waits.append(self.timeout)
+            return super().acquire(*words, **options)
+
+    with atomic.make_workplace(tmp_path / "a"):
+        monkeypatch.setattr(filelock, "FileLock", Lock)
+        atomic.sweep(tmp_path)
+        assert len(list(tmp_path.iterdir())) == 1
+    assert waits == [0]

@@ -55,6 +55,7 @@ def test_no_words_at_all_are_read(tmp_path: Path) -> None:
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "but 0 are there"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 0), }", r"<f4\[-1, 0\]|float32\[-1, 0\]"),
         ("{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,), }", "but 0 are there"),
+        ("{'descr': '<U0', 'fortran_order': False, 'shape': (1,), }", "but 0 are there"),
         ("{'descr': 'nonsense', 'fortran_order': False, 'shape': (1,), }", "descr"),
         ("(" * 100, "EOF|never closed|multi-line"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "pickle"),
@@ -96,6 +97,8 @@ def test_what_deflate_can_expand_is_no_bomb(tmp_path: Path, more: int, is_bomb: 
 
 PLAIN = "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }"
 LONG = (PLAIN % "(4, 0)").encode().ljust(70_000)
+# Of 16 KiB twelve bytes are what stands before the header.
+LONGEST, TOO_LONG = (b"{" + (PLAIN % "(4, 0)")[1:].encode().rjust(2**14 - 13 + more) for more in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,8 @@ LONG = (PLAIN % "(4, 0)").encode().ljust(70_000)
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", 60) + (PLAIN % "(4,)").encode().ljust(60), (4,)),
         (b"\x93NUMPY\x03\x00" + struct.pack("<I", 60) + (PLAIN % "(4,)").encode().ljust(60), None),
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", len(LONG)) + LONG, (4, 0)),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", len(LONGEST)) + LONGEST, (4, 0)),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", len(TOO_LONG)) + TOO_LONG, None),
         (b"\x93NUM", None),
     ],
 )
@@ -170,3 +175,25 @@ def test_either_version_of_the_format_that_holds_plain_numbers_is_read(
         return
     with pytest.raises(BadNpz, match=r"written in version \(3, 0\) of numpy's format"):
         npz_file.read(tmp_path / "a.npz")
+
+
+def test_a_header_of_python_2_is_read_without_a_word(tmp_path: Path) -> None:
+    """numpy remarks on its whole numbers, which end with an L."""
+    assert npz_file.read(archive(tmp_path, entry(PLAIN % "(0L, 3)")))["a"].shape == (0, 3)
+
+
+def test_what_numpy_says_of_damage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first line, of 200 letters at most; what says nothing is called by its kind, and a file that is not there as
+    the system calls it."""
+    with pytest.raises(BadNpz) as caught:
+        npz_file.read(archive(tmp_path, entry("{'descr': '%s', 'fortran_order': False, 'shape': (), }" % ("x" * 300))))
+    assert len(str(caught.value)) == 200
+
+    def fail(stream: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(zipfile, "ZipFile", fail)
+    with pytest.raises(BadNpz, match="^EOFError$"):
+        npz_file.names(tmp_path / "held.npz")
+    with pytest.raises(BadNpz, match="^No such file or directory$"):
+        npz_file.names(tmp_path / "none.npz")

@@ -171,3 +171,22 @@ def test_what_is_open_waits_for_its_bytes(tmp_path: Path) -> None:
         assert os.get_blocking(read.fileno())
     with pytest.raises(FileNotFoundError):
         regular_file.open_to_write(tmp_path / "none" / "a.txt")
+
+
+def test_weights_of_256_gib_are_opened_and_no_more(tmp_path: Path) -> None:
+    """More is no network for a CPU."""
+    with (tmp_path / "weights").open("wb") as file:
+        file.truncate(256 * 2**30)  # takes no room on the disk
+    regular_file.open_file(tmp_path / "weights").close()
+    with (tmp_path / "weights").open("ab") as file:
+        file.truncate(256 * 2**30 + 1)
+    with pytest.raises(OSError, match="larger than the 274,877,906,944 bytes that are read"):
+        regular_file.open_file(tmp_path / "weights")
+
+
+def test_a_text_is_written_anew_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    """A second run leaves nothing of the first."""
+    for text in ("a long text", "short"):
+        with regular_file.open_to_write(tmp_path / "a.txt") as stream:
+            stream.write(text)
+    assert (tmp_path / "a.txt").read_text() == "short"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,9 +98,16 @@ def test_no_record_is_read_that_names_another_place(tmp_path: Path, field: str, 
 
 def test_a_name_has_at_most_as_many_bytes_as_a_file_system_takes() -> None:
     """Just that many are one; letters beyond ASCII count by their bytes."""
-    most = stored_name._MOST_BYTES
+    most = 255
     assert stored_name.require_name("x" * most) == "x" * most
     assert stored_name.require_name("\u00e9" * (most // 2)) == "\u00e9" * (most // 2)
     for name in ("x" * (most + 1), "\u00e9" * (most // 2 + 1)):
         with pytest.raises(ValueError, match=f"has more than {most} bytes"):
             stored_name.require_name(name)
+
+
+@pytest.mark.parametrize("require", [stored_name.require_name, stored_name.require_path, stored_name.require_digest])
+def test_a_long_name_is_shown_by_its_beginning(require: Callable[[str], str]) -> None:
+    """80 letters of it."""
+    with pytest.raises(ValueError, match=f"^'-{'x' * 79}' "):
+        require(f"-{'x' * 300}")

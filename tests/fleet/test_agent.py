@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -261,3 +262,20 @@ def test_a_key_that_is_kept_already_is_not_made_again(agent, tmp_path):
     entry = store.fetch(open_cache(), "artifacts", KEY, lambda folder: {"n": (folder / "m").write_text("old")})
     assert agent.keep(f"artifacts/{KEY}", {"m": b"new"}) == ("result", None, {})
     assert (entry.folder / "m").read_text() == "old"
+
+
+def test_a_folder_that_a_child_removes_is_gone(agent, monkeypatch, tmp_path):
+    """Nothing comes along then, and the answer stands; so is one that was measured in."""
+    here = tmp_path / "cache-here"
+    (here / "artifacts").mkdir(parents=True)
+    sent = transfer.pack(("build", (here / "artifacts" / ".0123-x",)), here)
+    monkeypatch.setattr(FakeWorker, "answer", staticmethod(lambda progress, method, folder: folder.rmdir()))
+    agent.start(pack((Path, (), {})))
+    assert agent.ask(0, sent.payload, sent.folders) == ("result", None, {"artifacts/.0123-x": {}})
+
+    def remove_all(suite, allowed):
+        shutil.rmtree(tmp_path / "made")
+        raise CaseError("no core is left")
+
+    monkeypatch.setattr(agents, "measuring_cores", remove_all)
+    assert agent.measure(pack(SimpleNamespace(suite="s", stored={})))[0] == "error"

@@ -137,3 +137,23 @@ def test_a_folder_that_goes_again_and_again_ends_the_attempts(tmp_path, monkeypa
     with core_keeper.hold_lock(Path(tmp_path / "lock" / "cores.lock"), 0.0) as is_held:
         assert not is_held
     assert len(opened) == 100
+
+
+def test_a_folder_of_another_user_is_no_place_for_a_lock(tmp_path, monkeypatch):
+    """Its owner could take what is in it away; nothing of it is left open either."""
+    (tmp_path / "lock").mkdir(mode=0o700)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "lock").stat().st_uid + 1)
+    with core_keeper.hold_lock(tmp_path / "lock" / "cores.lock", 0.0) as is_held:
+        assert not is_held
+    monkeypatch.undo()
+    with core_keeper.hold_lock(tmp_path / "lock" / "cores.lock", 0.0) as is_held:
+        assert is_held
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_system_that_does_not_count_its_cores_has_one(machine, tmp_path, monkeypatch):
+    """There is nowhere to go from it."""
+    before = dict(machine)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert keep(tmp_path, monkeypatch, machine, {0}) == ("0\n", before)

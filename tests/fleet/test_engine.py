@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +54,9 @@ def test_the_folder_of_a_cluster_has_room_for_the_sockets_of_ray(monkeypatch, le
     monkeypatch.setattr(tempfile, "gettempdir", lambda: temporary)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **given: f"{given['dir']}/{given['prefix']}12345678")
     longest = "ray/session_2026-11-23_16-07-20_442282_4194304/sockets/plasma_store.999"
-    assert len(str(engine._make_folder() / longest)) <= 107
+    folder = engine._make_folder()
+    assert len(str(folder / longest)) <= 107
+    assert folder.parent == Path(temporary if len(temporary) <= 23 else "/tmp")
 
 
 class SilentRay:
@@ -63,6 +68,7 @@ class SilentRay:
         self._times = times
 
     def get(self, reference, timeout):
+        assert timeout == 2.0
         self._times -= 1
         if self._times > 0:
             raise TimeoutError
@@ -363,7 +369,8 @@ def test_a_connection_by_rays_client_is_tried_three_times(monkeypatch, address, 
     tried = []
 
     def init(**options):
-        tried.append(options["address"])
+        tried.append(options.pop("address"))
+        assert options == {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "qbench"}
         if tried.count(address) <= failures:
             raise ConnectionError("no answer\nin Ray\nat all")
 
@@ -414,12 +421,18 @@ def cluster(monkeypatch):
 
 
 @needs_ray
-def test_a_cluster_on_this_machine_has_a_head_without_work_and_nodes_that_share_its_cores(cluster, tmp_path):
+def test_a_cluster_on_this_machine_has_a_head_without_work_and_nodes_that_share_its_cores(
+    cluster, tmp_path, monkeypatch
+):
     """On loopback, without dashboard; each node with a cache of its own beside the one here. What was set for Ray is
     set back, and its folder is gone."""
-    cores = fingerprint.allowed_cores()
+    cores, removed = fingerprint.allowed_cores(), []
+    ours = SimpleNamespace(remove_at_the_end=removed.append, mark="mark")
+    monkeypatch.setattr(engine, "offspring", lambda: ours)
     with engine._start_here(len(cores), tmp_path / "cache") as address:
         assert address == "127.0.0.1:0"
+        assert removed == [Path(os.environ["RAY_TMPDIR"])], "also where this process is killed"
+        shutil.rmtree(removed[0])  # as it may be by then
     names = [each[0] for each in cluster.told]
     assert names == ["sigterm", "head", *(["node"] * len(cores)), "shutdown"]
     _, head, _, folder = cluster.told[1]
@@ -482,8 +495,8 @@ def test_an_agent_holds_its_node_whole_and_is_not_moved():
     (options,) = asked
     where = options.pop("scheduling_strategy")
     assert (where.node_id, where.soft) == (node.name, False)
-    assert options.pop("max_concurrency") > 2  # it answers how far it is while it works
-    assert options == {"num_cpus": 0, "resources": {"qbench": 1}, "max_restarts": 0}
+    # It answers how far it is while so many of its children work.
+    assert options == {"num_cpus": 0, "resources": {"qbench": 1}, "max_concurrency": 64, "max_restarts": 0}
 
 
 def test_a_system_without_affinity_starts_nodes_on_all_cores(monkeypatch):
@@ -492,3 +505,15 @@ def test_a_system_without_affinity_starts_nodes_on_all_cores(monkeypatch):
     monkeypatch.delattr(os, "sched_setaffinity")
     with engine._only_on((0,)):
         pass
+
+
+def test_the_handler_of_sigterm_is_set_by_the_main_thread_alone(monkeypatch):
+    """No other may; there Ray sets none either."""
+    handled = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handled.append((number, handler)))
+    thread = threading.Thread(target=engine._take_sigterm_back)
+    thread.start()
+    thread.join()
+    assert handled == []
+    engine._take_sigterm_back()
+    assert handled == [(signal.SIGTERM, signal.getsignal(signal.SIGTERM))]

@@ -123,7 +123,7 @@ def test_the_niceness_is_the_highest_that_remains(monkeypatch, tmp_path):
     """Each thread is set to 0 where that is allowed; one that has ended says nothing."""
     import os
 
-    threads, tried = {1: 0, 2: 5, 3: 9, 4: 12}, []
+    threads, tried = {1: 0, 4: 12, 2: 5, 3: 9}, []
 
     def get(kind, thread):
         assert kind == os.PRIO_PROCESS
@@ -152,3 +152,23 @@ def test_the_niceness_is_the_highest_that_remains(monkeypatch, tmp_path):
     monkeypatch.setattr(nodes, "Path", Tasks)
     assert nodes.count_niceness() == 9
     assert tried == [(os.PRIO_PROCESS, 2, 0), (os.PRIO_PROCESS, 3, 0)]
+
+
+def test_a_system_that_lists_no_threads_has_no_niceness(monkeypatch, tmp_path):
+    """As macOS."""
+    monkeypatch.setattr(nodes, "Path", lambda name: tmp_path / "none")
+    assert nodes.count_niceness() == 0
+
+
+def test_a_machine_is_known_by_its_kernels_start(monkeypatch, tmp_path):
+    """Which all of its containers share; by its name where the system does not tell."""
+
+    def read():
+        return nodes.read_facts(name="n", address="a", label=None, niceness=0).machine
+
+    (tmp_path / "boot_id").write_text("1234-5678\n")
+    monkeypatch.setattr(nodes, "_BOOT", tmp_path / "boot_id")
+    assert read() == "1234-5678"
+    monkeypatch.setattr(nodes, "_BOOT", tmp_path / "none")
+    monkeypatch.setattr(nodes.platform, "node", lambda: "host")
+    assert read() == "host"

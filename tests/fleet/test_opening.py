@@ -80,6 +80,7 @@ class PretendedFleet:
 
     def __init__(self, *, ray: Any, root: Path, own: Any, note: Callable[[str], None]) -> None:
         self.note, self.ended, self.watching = note, threading.Event(), threading.Event()
+        self.own = own
         PretendedFleet.last = self
 
     def watch(self) -> None:
@@ -149,3 +150,34 @@ def test_a_fleet_whose_nodes_cannot_work_is_not_opened(
         pass
     assert PretendedFleet.last.ended.is_set()
     assert not PretendedFleet.last.watching.is_set()
+
+
+def test_the_watch_holds_no_process_open_and_has_a_minute_to_end(
+    pretended: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the cluster may hang; this machine is no node of its own."""
+    done: list[Any] = []
+
+    class Watcher:
+        def __init__(self, *, target: Any, name: str, daemon: bool) -> None:
+            done.append((name, daemon))
+
+        def start(self) -> None:
+            done.append("started")
+
+        def is_alive(self) -> bool:
+            return "started" in done
+
+        def join(self, seconds: float) -> None:
+            assert PretendedFleet.last.ended.is_set()
+            done.append(seconds)
+
+    monkeypatch.setattr(opening.threading, "Thread", Watcher)
+    with opening.open_fleet("ray", tmp_path, lambda text: None):
+        assert PretendedFleet.last.own == {"name": "", "address": "here", "label": None, "niceness": 0}
+    assert done == [("fleet-watch", True), "started", 60.0]
+    done.clear()
+    pretended.refused = ("a: old",)
+    with pytest.raises(UsageError), opening.open_fleet("ray", tmp_path, lambda text: None):
+        pass
+    assert done == [("fleet-watch", True)]

@@ -120,7 +120,7 @@ def test_what_ray_takes_is_processor_time_over_the_time_that_passed(processes, s
     """In cores; a process that has ended takes its time with it, which is no negative share."""
     seconds, moments = iter(spent), iter(clock)
     monkeypatch.setattr(core_keeper, "list_processes", lambda: processes)
-    monkeypatch.setattr(ray_load, "_keeper", lambda timed, patience: contextlib.nullcontext(3))
+    monkeypatch.setattr(ray_load, "_keeper", lambda timed, patience: contextlib.nullcontext(3 if patience == 60 else 0))
     monkeypatch.setattr(ray_load, "_read_seconds", lambda given: next(seconds))
     monkeypatch.setattr(ray_load.time, "monotonic", lambda: next(moments))
     with ray_load.keep_off((0,)) as load:
@@ -160,3 +160,28 @@ def wait_until(condition, seconds=30.0):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_a_keeper_that_does_not_start_moves_nothing(monkeypatch):
+    """It is a process in a session of its own: whoever ends this one's group leaves it to give the cores back."""
+    started, open_process = [], subprocess.Popen
+
+    def start(command, **options):
+        started.append(options["start_new_session"])
+        return open_process([sys.executable, "-c", "pass"], **options)
+
+    monkeypatch.setattr(ray_load.subprocess, "Popen", start)
+    with ray_load.keep_off((0,)) as load:
+        assert load.moved == 0
+    assert started == [True]
+
+
+def test_processor_time_is_that_in_programs_and_in_the_kernel(monkeypatch, tmp_path):
+    """The 14th and 15th field of proc(5), behind a name that may hold anything; not that of children."""
+    fields = " ".join(["S", *map(str, range(1, 11)), "300", "50", "7000", "9000"])
+    (tmp_path / "stat").write_text(f"7 (a) b) {fields}")
+    monkeypatch.setattr(ray_load, "Path", lambda name: tmp_path / Path(name).name)
+    monkeypatch.setattr(ray_load.os, "sysconf", lambda name: 100)
+    assert ray_load._read_seconds([7]) == 3.5
+    assert ray_load._read_seconds([7, 8]) == 7.0
+    assert ray_load._read_seconds([]) == 0.0

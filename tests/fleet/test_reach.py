@@ -9,12 +9,14 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 if importlib.util.find_spec("grpc") is None:
     pytest.skip("a cluster needs Ray: pip install -e '.[cluster]'", allow_module_level=True)
 
+from qbench.fleet import reach
 from qbench.fleet.reach import TLS_FILES, explain_unreachable
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
@@ -128,3 +130,101 @@ def serve(answer, files=None):
         yield f"127.0.0.1:{port}"
     finally:
         server.stop(None).wait()
+
+
+class AskedError(Exception):
+    """As gRPC's own errors."""
+
+    def __init__(self, code, details):
+        super().__init__(code)
+        self.code, self.details = lambda: SimpleNamespace(name=code), lambda: details
+
+
+class FakeGrpc:
+    """gRPC whose server answers with an error of that name (None: it takes the request); what it was asked is kept."""
+
+    RpcError = AskedError
+
+    def __init__(self, code, details=""):
+        self.answer, self.asked = (code, details), []
+
+    @contextlib.contextmanager
+    def insecure_channel(self, target):
+        yield SimpleNamespace(unary_unary=lambda request: lambda *words, **options: self.ask(target, request, options))
+
+    def ask(self, target, request, options):
+        self.asked.append((target, request, options))
+        if self.answer[0] is not None:
+            raise AskedError(*self.answer)
+
+
+def ask(monkeypatch, address, code, details="", speaks_tls=False):
+    """Why an address is not reached whose server answers so, and what it was asked."""
+    grpc = FakeGrpc(code, details)
+    monkeypatch.setattr(reach, "_check_port", lambda host, port: None)
+    monkeypatch.setattr(reach, "_speaks_tls", lambda host, port: speaks_tls)
+    monkeypatch.setattr(reach.importlib, "import_module", lambda name: grpc)
+    return explain_unreachable(address), grpc.asked
+
+
+def test_one_request_is_made_within_ten_seconds(monkeypatch):
+    """The client's server and a cluster's head take another; an address of IPv6 stands in brackets, and gRPC itself
+    prints nothing."""
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    for address, target, request in (
+        ("ray://h:1", "h:1", "RayletDriver/ClusterInfo"),
+        ("[::1]:2", "[::1]:2", "NodeInfoGcsService/GetClusterId"),
+    ):
+        problem, ((to, asked, options),) = ask(monkeypatch, address, None)
+        assert (problem, to, asked.endswith(request)) == (None, target, True)
+        assert options == {"timeout": 10.0, "metadata": ()}
+    assert reach.os.environ.pop("GRPC_VERBOSITY") == "NONE"
+
+
+def test_what_grpc_says_is_cut(monkeypatch):
+    """200 letters of it; an answer that tells neither of tokens nor of ports is an answer."""
+    problem, _ = ask(monkeypatch, "h:1", "UNAVAILABLE", "x" * 300)
+    assert problem == f"h:1 does not answer as a Ray cluster does ({'x' * 200})"
+    assert "does not answer" in str(ask(monkeypatch, "h:1", "DEADLINE_EXCEEDED", "late")[0])
+    assert ask(monkeypatch, "h:1", "INTERNAL")[0] is None
+    monkeypatch.setenv("RAY_USE_TLS", "true")
+    monkeypatch.setattr(reach, "_check_tls_files", lambda: None)
+    monkeypatch.setattr(reach, "_open_channel", lambda grpc, target: grpc.insecure_channel(target))
+    said = f"Handshake: OPENSSL_internal:{'y' * 300} ;"
+    assert str(ask(monkeypatch, "h:1", "UNAVAILABLE", said, speaks_tls=True)[0]).startswith(
+        f"TLS fails ({'y' * 200}): "
+    )
+
+
+def test_a_machine_without_grpc_asks_nothing(monkeypatch):
+    """Ray says then what it meets."""
+    monkeypatch.setattr(reach, "_check_port", lambda host, port: None)
+    monkeypatch.setattr(reach.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(reach.importlib, "import_module", pytest.fail)
+    assert explain_unreachable("h:1") is None
+
+
+def test_a_port_has_ten_seconds_to_answer(monkeypatch):
+    """So has a greeting of TLS."""
+    asked = []
+
+    def connect(address, timeout):
+        asked.append((address, timeout))
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(reach.socket, "create_connection", connect)
+    assert "nothing answers at h:1 (timed out)" in str(explain_unreachable("h:1"))
+    assert not reach._speaks_tls("h", 1)
+    assert asked == [(("h", 1), 10.0)] * 2
+
+
+def test_a_token_lies_where_ray_looks_for_it(monkeypatch, tmp_path):
+    """In a file that a variable names before the one at home; a blank one is none."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("at home\n")
+    (tmp_path / "mine").write_text(" named\n")
+    assert reach.read_token() == "at home"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "mine"))
+    assert reach.read_token() == "named"
+    (tmp_path / "mine").write_text(" \n")
+    assert reach.read_token() is None

@@ -195,3 +195,33 @@ def test_a_class_with_nodes_is_waited_for_beyond_the_patience():
     schedule.give_back(taken)
     waiting.join(10)
     assert names == ["n0"]
+
+
+def test_the_end_of_a_run_and_a_place_that_is_free_are_heard_of_at_once():
+    """Not only once the patience is over."""
+    schedule, ended = make(1, places=1), []
+    taken = schedule.take_place("a")
+
+    def wait():
+        try:
+            ended.append(schedule.take_place("a").name)
+        except CaseError as error:
+            ended.append(str(error))
+
+    for act, told in ((lambda: schedule.give_back(taken), "n0"), (schedule.close, "the run was ended")):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not schedule._changed._waiters:
+            pass
+        act()
+        waiting.join(10)
+        assert not waiting.is_alive()
+        assert ended.pop() == told
+
+
+def test_a_node_has_a_minute_to_join(monkeypatch):
+    """Where nothing else is asked for."""
+    schedule = Schedule()
+    monkeypatch.setattr(schedule._changed, "wait_for", lambda ready, timeout: timeout != 60.0)
+    with pytest.raises(CaseError, match="none joined within 60 s"):
+        schedule.take_place("a")

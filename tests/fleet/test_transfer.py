@@ -30,6 +30,9 @@ def test_a_path_in_the_cache_is_the_same_place_in_the_other_cache(roots):
         "root": there,
         "rest": there / "unfinished" / KEY,
     }
+    assert transfer.pack(here / "artifacts" / KEY, here).entries == (f"artifacts/{KEY}",)
+    assert transfer.pack(here / "artifacts" / ".0123-x", here).folders == ("artifacts/.0123-x",)
+    assert transfer.pack(here / "artifacts" / "short", here).entries == ()
 
 
 def test_a_folder_that_is_being_made_is_another_one_there(roots, tmp_path):
@@ -61,16 +64,22 @@ def test_code_is_not_sent_and_must_be_there_as_it_is_here(roots, tmp_path):
     code.write_text("x = 2\n")
     with pytest.raises(CaseError, match=r"another text there.*same path"):
         transfer.unpack(sent.payload, there, {})
+    code.unlink()
+    with pytest.raises(CaseError, match="is not on this node"):
+        transfer.unpack(sent.payload, there, {})
 
 
 def test_a_folder_arrives_whole_and_nothing_leaves_it(tmp_path):
     """Names that lead elsewhere are refused: they come from another machine."""
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "c").write_bytes(b"1")
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    for name in ("d", "e"):
+        (tmp_path / "a" / "b" / "c" / name).write_bytes(name.encode())
     files = transfer.read_folder(tmp_path / "a")
-    assert files == {"b/c": b"1"}
+    assert files == {"b/c/d": b"d", "b/c/e": b"e"}
     (tmp_path / "new").mkdir()
     transfer.write_folder(tmp_path / "new", files)
     assert transfer.read_folder(tmp_path / "new") == files
     with pytest.raises(CaseError, match="leads out"):
         transfer.write_folder(tmp_path / "new", {"../x": b""})
+    with pytest.raises(CaseError, match=f"^'../{'x' * 77}' leads out"):
+        transfer.write_folder(tmp_path / "new", {f"../{'x' * 200}": b""})

@@ -55,6 +55,7 @@ def test_it_is_fetched_once_and_other_versions_are_another(root, monkeypatch):
     assert steps == ["fetched"]
     assert open_environment(root, HOST) == environment
     assert (environment.system / "file").read_text() == "1"
+    assert environment.python == environment.system / "usr" / "bin" / "python3"
     assert environment.facts["libc6"] == "2.36-9"
     monkeypatch.setattr(arm_environment, "list_versions", lambda: {"numpy": "0.1"})
     assert explain_missing(root, HOST) is not None
@@ -70,3 +71,18 @@ def test_damaged_files_are_not_run_and_are_fetched_again(root):
     make_environment(root, steps.append)
     assert steps == ["fetched", "fetched"]
     assert (environment.system / "file").read_text() == "1"
+
+
+def test_what_is_not_installed_here_is_not_there_either(monkeypatch):
+    """Neither a version nor a name of it is asked for."""
+    monkeypatch.setattr(arm_environment.fingerprint, "versions", lambda names: {"numpy": "2.4.6", "openvino": None})
+    assert arm_environment.list_versions.__wrapped__() == {"numpy": "2.4.6"}
+
+
+def test_a_patch_of_python_is_no_other_environment(root, monkeypatch):
+    """Its wheels are those of 3.12; they are not those of 3.13."""
+    folders = []
+    for version in ((3, 12, 0), (3, 12, 1), (3, 13, 0)):
+        monkeypatch.setattr(arm_environment.sys, "version_info", version)
+        folders.append(find_folder(root))
+    assert folders[0] == folders[1] != folders[2]

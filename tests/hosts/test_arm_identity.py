@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import sys
 from types import SimpleNamespace
+
+import pytest
 
 from qbench.hosts import arm_identity
 from qbench.hosts.arm_identity import list_features, write_cpuinfo
@@ -66,3 +70,15 @@ def test_the_program_writes_what_the_kernel_and_the_register_say(monkeypatch, ca
         "isa": ["asimd", "asimddp", "i8mm", "bf16"],
         "cpuinfo": write_cpuinfo(0x0100D034, ["asimd", "asimddp", "i8mm", "bf16"]),
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that may be executed, as Linux gives it")
+def test_the_register_is_read_by_an_instruction_in_memory_that_may_be_executed(monkeypatch):
+    """It is laid there and called; here it is read in place of that, since another CPU does not have it."""
+    code = bytes.fromhex("000038d5c0035fd6")
+
+    def read(result):
+        return lambda address: lambda: int.from_bytes(ctypes.string_at(address, 8), "little")
+
+    monkeypatch.setattr(arm_identity.ctypes, "CFUNCTYPE", read)
+    assert arm_identity.read_midr() == int.from_bytes(code, "little")

@@ -22,14 +22,17 @@ class Programs:
     then says."""
 
     def __init__(self):
-        self.commands, self.configuration = [], ""
-        self.failing, self.words = "", ""
+        self.commands, self.options, self.configuration = [], [], ""
+        self.failing, self.words, self.libc = "", "", LIBC
 
     def run(self, command, **options):
         """Does what the command asks, in its folders alone."""
         self.commands.append(command)
+        self.options.append(options)
         if self.failing == "nowhere":
             raise FileNotFoundError(command[0])
+        if self.failing == "late":
+            raise subprocess.TimeoutExpired(command, options["timeout"])
         if self.failing and self.failing in command:
             return subprocess.CompletedProcess(command, 100, stdout=self.words)
         if "--download-only" in command:
@@ -46,7 +49,9 @@ class Programs:
         """Puts a package where the configuration says."""
         self.configuration = configuration.read_text()
         folder = next(line for line in self.configuration.splitlines() if line.startswith("Dir::Cache"))
-        (Path(folder.split('"')[1]) / "archives" / LIBC).touch()
+        (Path(folder.split('"')[1]) / "archives" / self.libc).touch()
+        status = next(line for line in self.configuration.splitlines() if line.startswith("Dir::State::status"))
+        assert Path(status.split('"')[1]).read_text() == "", "nothing is installed there"
 
     def unpack(self, root):
         """A system of Debian's: links are absolute, or lead out of it, or to nothing."""
@@ -86,7 +91,9 @@ def test_what_python_opens_is_kept_as_plain_files(tmp_path, programs):
     assert not any(path.is_symlink() for path in files.values())
     assert files["system/lib/ld-linux-aarch64.so.1"].read_text() == "loader"
     assert facts == {"libc6": "2.36-9+deb12u14", "numpy": "2.4.6"}
-    assert "numpy 2.4.6" in " ".join(steps)
+    assert steps == [f"Debian's packages of {VERSION} for arm64", "the wheels for aarch64 of numpy 2.4.6", "bytecode"]
+    assert programs.commands[-1][-4:] == ["compileall", "-q", "-q", str(tmp_path)]
+    assert not any(options["check"] for options in programs.options), "an exit code is told in words, or not at all"
 
 
 def test_this_system_stays_as_it_is(tmp_path, programs):
@@ -131,6 +138,10 @@ def test_wheels_have_the_versions_of_here_and_run_with_debians_glibc(tmp_path, p
         ("-x", "dpkg-deb: error: no space", "libc6.*by dpkg-deb: dpkg-deb: error: no space"),
         ("pip", "WARNING: odd\nERROR: No matching distribution", r"wheels for aarch64 .*: ERROR: No matching"),
         ("nowhere", "", "apt-get is not installed here; it takes Debian's apt-get and dpkg"),
+        ("late", "", "apt-get took more than 3600 s and was stopped"),
+        ("update", "", "by apt-get: exit code 100$"),
+        ("update", "\n \nodd\n\nend\n", "by apt-get: odd; end$"),
+        ("update", "\n".join(f"E: {number}" for number in range(4)), "by apt-get: E: 0; E: 1; E: 2$"),
     ],
 )
 def test_what_cannot_be_had_is_told_in_the_words_of_the_program(tmp_path, programs, failing, words, message):
@@ -138,3 +149,27 @@ def test_what_cannot_be_had_is_told_in_the_words_of_the_program(tmp_path, progra
     programs.failing, programs.words = failing, words
     with pytest.raises(UsageError, match=message):
         fetch(tmp_path, {"numpy": "2.4.6"}, lambda step: None)
+
+
+def test_wheels_for_older_glibcs_down_to_that_of_manylinux2014_are_taken():
+    """The newest first."""
+    tags = ["manylinux_2_18_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"]
+    assert list_platforms(18) == tags
+    assert list_platforms(17) == tags[1:]
+
+
+def test_a_glibc_of_another_name_is_not_guessed(tmp_path, programs):
+    """Which wheels run with it is not known."""
+    programs.libc = "libc6_3.1-1_arm64.deb"
+    with pytest.raises(UsageError, match="has the version 3.1-1, which is none of glibc 2"):
+        fetch(tmp_path, {"numpy": "2.4.6"}, lambda step: None)
+
+
+@pytest.mark.parametrize(("links", "is_copied"), [(20, True), (21, False)])
+def test_a_chain_of_twenty_links_is_followed(tmp_path, links, is_copied):
+    """None is longer, and a link to itself must end."""
+    (tmp_path / "0").write_text("file")
+    for number in range(links):
+        (tmp_path / f"{number + 1}").symlink_to(f"{number}")
+    arm_packages._copy(tmp_path, tmp_path / f"{links}", tmp_path / "folder" / "copy")
+    assert (tmp_path / "folder" / "copy").exists() is is_copied

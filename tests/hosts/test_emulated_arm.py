@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,9 @@ def test_versions_are_read_back_and_must_be_those_of_here(installed):
     host: EmulatedArm = registry.load("host", "qemu:arm64-max")
     with pytest.raises(UsageError, match="knows no CPU"):
         EmulatedArm("z80").prepare(store.open_cache(), pytest.fail)
-    told = host.prepare(store.open_cache(), lambda step: None)
+    steps = []
+    told = host.prepare(store.open_cache(), steps.append)
+    assert steps == ["versions, as read on qemu:arm64-max"]
     assert told.startswith("qemu:arm64-max: Python 3.11.2, numpy ")
     assert f"onnxruntime {list_versions()['onnxruntime']}" in told
     with (installed / "versions").open("a") as said:
@@ -124,8 +127,25 @@ def test_versions_are_read_back_and_must_be_those_of_here(installed):
 
 
 def test_what_does_not_import_there_is_told(installed):
-    """With the last words of the emulated Python."""
+    """With the last words of the emulated Python, or its exit code where it has none."""
     program = installed / "bin" / "qemu-aarch64"
     program.write_text(QEMU.replace('while read line; do echo "$line"; done < "$VERSIONS"', "echo oh >&2; exit 1"))
     with pytest.raises(UsageError, match="qemu:arm64-max does not import numpy, .*: oh"):
+        EmulatedArm("max").prepare(store.open_cache(), lambda step: None)
+    program.write_text(QEMU.replace('while read line; do echo "$line"; done < "$VERSIONS"', "exit 3"))
+    with pytest.raises(UsageError, match="does not import numpy, .*: exit code 3$"):
+        EmulatedArm("max").prepare(store.open_cache(), lambda step: None)
+
+
+def test_imports_have_ten_minutes(installed, monkeypatch):
+    """An emulated CPU takes a while; one that hangs is told."""
+    run = subprocess.run
+
+    def hang(command, **options):
+        if "-c" in command:
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(UsageError, match="qemu:arm64-max does not import numpy, .*: it took more than 600 s$"):
         EmulatedArm("max").prepare(store.open_cache(), lambda step: None)

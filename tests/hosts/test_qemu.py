@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -126,3 +127,34 @@ def test_a_cpu_that_is_like_none_is_told_without_a_guess(install):
         QEMU.explain_missing("nothing-alike") == f"{name} knows no CPU 'nothing-alike' (`{name} -cpu help` lists them)"
     )
     assert list_cpus("/nowhere/qemu", QEMU.listed_cpu) == ()
+
+
+class Hanging:
+    """Programs that end after the time that they have, which is told in ``seconds``."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def __call__(self, command, *, timeout, **options):
+        self.seconds.append(timeout)
+        raise subprocess.TimeoutExpired(command, timeout)
+
+
+def test_a_program_has_a_minute_to_answer(monkeypatch):
+    """One that hangs is taken for one that does not tell."""
+    hanging = Hanging()
+    monkeypatch.setattr(subprocess, "run", hanging)
+    assert list_cpus("hanging-qemu", QEMU.listed_cpu) == ()
+    assert read_version("hanging-qemu") == "qemu"
+    with pytest.raises(CaseSkipped, match="hanging-qemu does not run Python: .* timed out after 60"):
+        identify(("hanging-qemu",), cpu_identity.__file__)
+    assert hanging.seconds == [60.0] * 3
+
+
+def test_what_a_program_says_counts_whatever_its_exit_code_is(tmp_path):
+    """Versions of qemu differ in that."""
+    program = tmp_path / "qemu"
+    program.write_text("#!/bin/sh\necho x86 Haswell version 7.2\nexit 1\n")
+    program.chmod(0o755)
+    assert list_cpus(str(program), QEMU.listed_cpu) == ("Haswell",)
+    assert read_version(str(program)) == "qemu 7.2"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import threadpoolctl
 
 from qbench.machine import bandwidth
 
@@ -57,3 +59,24 @@ def test_the_buffer_is_neither_tiny_nor_huge(monkeypatch, size, buffer):
     monkeypatch.setattr("numpy.dot", clock.read)
     assert bandwidth.read_here(size) == size / buffer
     assert clock.sizes == buffer
+
+
+def test_one_thread_reads_512_mib_at_most_for_a_tenth_of_a_second(monkeypatch):
+    """More would take the memory of others and tell nothing else; several threads are not what one core does."""
+    clock, sizes, limits = Clock(1 / 64), [], []
+
+    class Limits(threadpoolctl.threadpool_limits):
+        def __init__(self, threads):
+            limits.append(threads)
+            super().__init__(threads)
+
+    def make(size, dtype):
+        sizes.append(size * np.dtype(dtype).itemsize)
+        return np.zeros(1, dtype)
+
+    monkeypatch.setattr(bandwidth, "time", clock)
+    monkeypatch.setattr("numpy.ones", make)
+    monkeypatch.setattr("numpy.dot", clock.read)
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", Limits)
+    assert bandwidth.read_here(1 << 30) == 2 / 64
+    assert (sizes, clock.turns, limits) == ([1 << 29], 7, [1])

@@ -101,3 +101,11 @@ def test_the_arithmetic_is_that_of_values_between_minus_one_and_one() -> None:
     """No overflow, no denormal: those take another time than the polynomial."""
     values = Canary()._values
     assert (len(values), values[0], values[-1]) == (1024, -1, 1)
+
+
+def test_a_part_is_eight_exponentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """6 us, of which there are three: long against what reading the clock takes."""
+    calls = []
+    monkeypatch.setattr(np, "exp", lambda values, results: calls.append(values))
+    Canary().read()
+    assert len(calls) == 24

@@ -301,3 +301,21 @@ def test_where_no_file_tells_the_load_the_system_is_asked(tmp_path: Path, monkey
     assert fingerprint.load_average(tmp_path) is None
     monkeypatch.delattr(os, "getloadavg")
     assert fingerprint.load_average() is None
+
+
+def test_what_else_cpuinfo_tells_is_no_core(tmp_path: Path) -> None:
+    """A Raspberry Pi ends it with the board, which has no instruction sets."""
+    board = "Hardware\t: BCM2835\nRevision\t: c03111\n"
+    root = tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd08") + board})
+    assert fingerprint.isa(root) == ("asimd", "asimddp", "i8mm", "sve")
+    assert fingerprint.cpu_model(root) == "Cortex-A72"
+
+
+def test_the_affinity_is_that_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the system calls 0; one that tells neither it nor a number of cores has one."""
+    affinities = {0: {3}, 1: {0, 1}}
+    monkeypatch.setattr(os, "sched_getaffinity", affinities.__getitem__, raising=False)
+    assert (fingerprint.allowed_cores(tmp_path), fingerprint.pinned_core()) == ((3,), 3)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert fingerprint.allowed_cores(tmp_path) == (0,)

@@ -88,3 +88,50 @@ def test_onnxruntimes_floats_are_multiplied() -> None:
     x, weight = (rng.standard_normal((32, 32), dtype=np.float32) for _ in range(2))
     _, result = read_product(gemm._ort_fp32(32))
     assert np.allclose(result, x @ weight, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv 1x1"])
+@pytest.mark.usefixtures("engine_put_back")
+def test_quantized_layers_do_the_product_and_nothing_else(kind: str) -> None:
+    """A convolution of one pixel with as many channels has no stride, no border and no groups: the pixels are the rows
+    of the product. Either side has numbers on both sides of zero."""
+    made = {kernel.name: kernel for kernel in gemm.kernels()}
+    for engine in gemm.ENGINES:
+        try:
+            call: Any = made[f"quantized {kind}, {engine}"].make(64)
+            result = call()
+        except RuntimeError:  # this build has no such engine
+            continue
+        x = look_into(call)["x"]
+        assert tuple(x.shape) == tuple(result.shape) == ((64, 64) if kind == "linear" else (1, 64, 2, 32))
+        assert (x.q_scale(), x.q_zero_point()) == (0.05, 64)
+        assert (result.q_scale(), result.q_zero_point()) == (1.0, 64)
+        weight = look_into(call)["packed"].unpack()[0]
+        assert (weight.q_scale(), weight.q_zero_point()) == (pytest.approx(0.05), 0)
+        floats = x.dequantize() if kind == "linear" else x.dequantize().permute(0, 2, 3, 1).reshape(64, 64)
+        product = floats @ weight.dequantize().reshape(64, 64).T
+        found = result.dequantize() if kind == "linear" else result.dequantize().permute(0, 2, 3, 1).reshape(64, 64)
+        assert float((found - product.clamp(-64, 191)).abs().max()) <= 0.51
+
+
+def test_the_bytes_of_torchs_product_lie_on_both_sides_of_zero() -> None:
+    """From -8 to 7, so that sums stay far from the ends of 32 bits."""
+    for transposed in (False, True):
+        held = look_into(gemm._int_mm(transposed=transposed)(64))
+        assert [(int(side.min()), int(side.max())) for side in (held["a"], held["right"])] == [(-8, 7)] * 2
+
+
+def test_onnxruntimes_products_run_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a file of the oldest versions that have every operator, so that every ONNX Runtime takes it."""
+    ort, onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("onnx")
+    make, asked = ort.InferenceSession, []
+
+    def look(model: bytes, options: Any, **rest: Any) -> Any:
+        opened = onnx.load_from_string(model)
+        asked.append((opened.ir_version, [each.version for each in opened.opset_import]))
+        asked.append((options.intra_op_num_threads, options.inter_op_num_threads))
+        return make(model, options, **rest)
+
+    monkeypatch.setattr(ort, "InferenceSession", look)
+    gemm._ort_fp32(16)
+    assert asked == [(8, [17]), (1, 1)]

@@ -368,3 +368,42 @@ def _broken(*, progress: object) -> list[str]:
             except RuntimeError as error:
                 failed.append(f"{kernel.name}: {error}")
     return failed
+
+
+def test_a_full_measurement_ends_in_five_seconds() -> None:
+    """Three of a precision, in turns; every size is screened before the deadline where nothing is slow, and each is a
+    multiple of the blocks of 128 that kernels cut a matrix into."""
+    full, precisions = peak.FULL, 3
+    assert full.deadline_seconds + precisions * full.finalists * full.final_seconds < 5
+    assert len(gemm.kernels()) * len(full.sizes) * full.screen_seconds < full.deadline_seconds
+    assert [size % 128 for size in full.sizes] == [0] * 6
+
+
+def test_a_peak_of_bf16_is_told_where_there_is_one(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere all of it is null; a mode in that format is held against it alone."""
+    both = (made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 4e9))
+    without = run_screening(made, monkeypatch, TINY, *both)
+    assert (without.bf16_flops_per_second, without.bf16_kernel, without.bf16_size) == (None, None, None)
+    assert without.of("bf16") is None
+    read: list[int] = []
+    monkeypatch.setattr(canary.Canary, "read", lambda self: read.append(1) or 5600 - len(read))
+    seen = run_screening(made, monkeypatch, TINY, *both, made.kernel("c", "bf16", 2e9))
+    assert (seen.bf16_kernel, seen.bf16_size in TINY.sizes) == ("c", True)
+    assert seen.of("bf16") == seen.bf16_flops_per_second == pytest.approx(2e9)
+    assert seen.canary_seconds == pytest.approx((5600 - 9) / 1e9), "the canary is read beside it, too"
+
+
+def test_the_products_are_the_same_each_time(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their values are drawn from one seed."""
+    import torch
+
+    torch.manual_seed(7)
+    drawn: list[float] = []
+
+    def make(size: int) -> Callable[[], None]:
+        drawn.append(float(torch.rand(())))
+        return made.kernel("a", "fp32", 1e9).make(size)
+
+    run_screening(made, monkeypatch, TINY, Kernel(name="a", precision="fp32", make=make), made.kernel("b", "int8", 1e9))
+    torch.manual_seed(0)
+    assert drawn[0] == float(torch.rand(()))

@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +34,7 @@ MAPS = (
         ("/a folder/libmimalloc.so", "mimalloc"),
         ("/usr/lib/libc.so.6", "system"),
         ("/home/jemalloc/data.bin", "system"),
+        ("/home/libjemalloc.bin", "system"),
         ("/home/jemalloc/libother.so", "system"),
     ],
 )
@@ -176,3 +178,55 @@ def test_a_system_without_affinity_tells_no_cores(monkeypatch: pytest.MonkeyPatc
     inside = runtime.in_this_process()
     assert (inside.cores, inside.onednn_isa, inside.mkl_isa) == (None, None, None)
     assert inside.threads == torch.get_num_threads()
+
+
+def test_a_variable_that_malloc_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mallopt(3) says so by 0."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda parameter, value: 0))
+    with pytest.raises(MeasureError, match="malloc does not take MALLOC_TOP_PAD_=1: not measured"):
+        runtime.set_malloc({"MALLOC_TOP_PAD_": "1"})
+
+
+def test_onnxruntimes_use_of_amx_shows_behind_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 rows, a few tiles; without AMX none is made, and without ONNX Runtime nothing is told."""
+    done: list[object] = []
+
+    def make(size: int) -> Callable[[], None]:
+        return lambda: done.append(size)
+
+    monkeypatch.setattr(runtime.gemm, "make_onnxruntime_int8", make)
+    monkeypatch.setattr(runtime.amx_tiles, "are_in_use", lambda: None)
+    assert runtime._see_onnxruntime_use_amx() is None
+    assert done == []
+    monkeypatch.setattr(runtime.amx_tiles, "are_in_use", lambda: bool(done))
+    assert runtime._see_onnxruntime_use_amx() is True
+    assert done == [64]
+
+    def fail(size: int) -> Callable[[], None]:
+        raise ImportError
+
+    monkeypatch.setattr(runtime.gemm, "make_onnxruntime_int8", fail)
+    assert runtime._see_onnxruntime_use_amx() is None
+
+
+def test_a_torch_without_them_says_nothing_of_onednn_and_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No product is made."""
+    monkeypatch.setattr(runtime, "read_stdout_of", lambda call: pytest.fail("it was called"))
+    for library in (torch.backends.mkldnn, torch.backends.mkl):
+        monkeypatch.setattr(library, "is_available", lambda: False)
+    assert (runtime._onednn_says(), runtime._mkl_says()) == (None, None)
+
+
+def test_what_was_written_before_is_not_among_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Python keeps its own text until there is enough."""
+    with open(1, "w", closefd=False) as stdout, tempfile.TemporaryFile("w+") as file:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        stdout.write("before")
+        with runtime._stdout_into(file):
+            stdout.write("inside")
+            stdout.flush()
+        file.seek(0)
+        assert file.read() == "inside"
+        assert capfd.readouterr().out == "before"

@@ -296,3 +296,23 @@ def test_time_without_the_core_is_that_of_all_blocks():
     )
     assert estimates.interference(blocks).off_core == pytest.approx(0.6)
     assert estimates.interference(replace(blocks, off_core=np.asarray([0.8]))).off_core is None
+
+
+def test_a_block_that_took_no_time_has_no_share_without_the_core():
+    """Below the clock's resolution."""
+    nothing = replace(of([0, 0]), block=np.asarray([0, 1]), off_core=np.asarray([0.5, 0.5]))
+    assert estimates.average_off_core(nothing) is None
+
+
+def test_a_case_that_was_never_timed_says_nothing_of_processes():
+    """The others of its setting do."""
+    several = raced(1e6, 1.03e6, 0.97e6)
+    assert estimates.pool_spreads([several, of()]) == estimates.pool_spreads([several])
+    assert estimates.pool_spreads([of()])["all", 0.5] == estimates.KNOWN
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(float("nan"), None), (1.5, 1.5)])
+def test_a_speedup_tells_how_long_its_rounds_took(seconds, told):
+    """Where that is known."""
+    own = replace(raced(5e5, 5e5, 5e5), seconds=seconds)
+    assert estimates.speedup(own, "base", raced(1e6, 1e6, 1e6)).measured_seconds == told

@@ -141,3 +141,10 @@ def test_every_process_is_open_before_one_loads() -> None:
 
     generate(Told({"a": 0.25, "b": 0.25}), arm("a"), arm("b"), rounds=1)
     assert done[:5] == [("open", "a"), ("open", "b"), ("load", "a"), ("load", "b"), ("block", "a")]
+
+
+def test_a_neighbour_whose_call_is_long_is_called_once_between_pilots() -> None:
+    """That is more than a block of 5 ms already."""
+    machine = Machine({"new": 0.001, "long": 0.02})
+    generate(machine, Series(case="new"), arm("long"), rounds=0)
+    assert [step for step in machine.log if step[0] == "long"][-5:] == [("long", 1)] * 5

@@ -16,7 +16,7 @@ import pytest
 
 from qbench.backends import fake
 from qbench.errors import CaseError, MeasureError
-from qbench.measure import worker
+from qbench.measure import group, worker
 from qbench.measure.group import RemoteWorker, cold_starts, measure_group
 from qbench.measure.pairing import pair_samples
 from qbench.measure.protocol import SequentialProtocol
@@ -380,3 +380,27 @@ def test_batches_rotate_real_examples():
     made = worker.batches(inputs, 2)
     assert len(made) == worker.INPUTS
     assert [batch[0].ravel().tolist() for batch in made[:3]] == [[0, 1], [2, 3], [4, 0]]
+
+
+def test_a_cold_start_is_forked_and_ends_also_where_it_fails(tmp_path, monkeypatch):
+    """From the server, as the processes of a race are; one that said nothing of itself still had some memory."""
+    opened = []
+
+    class Started:
+        def __init__(self, spec, *, limits, fresh):
+            self.fresh, self.closed, self.peak_rss_bytes = fresh, False, 5 + len(opened)
+            self.facts = None if len(opened) == 1 else f"facts {len(opened)}"
+            opened.append(self)
+
+        def load(self):
+            if len(opened) == 4:
+                raise CaseError("no memory")
+
+        def close(self):
+            self.closed = True
+
+    monkeypatch.setattr(group, "RemoteWorker", Started)
+    assert cold_starts(spec(tmp_path, "a"), 3, limits=Limits()) == (["facts 0", "facts 2"], 7)
+    with pytest.raises(CaseError, match="no memory"):
+        cold_starts(spec(tmp_path, "a"), 1, limits=Limits())
+    assert [(each.fresh, each.closed) for each in opened] == [(False, True)] * 4

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbench.machine.process_spread import FREEDOM, TIME_SPREAD
-from qbench.measure.time_spread import KNOWN, REMAINS, SHARED, pool_cases
+from qbench.measure.time_spread import KNOWN, pool_cases
 
 HALF = TIME_SPREAD / math.sqrt(2)  # of the distance between two processes whose deviation is as known
 
@@ -71,7 +71,7 @@ def test_what_refutes_the_knowledge_replaces_it() -> None:
     assert pooled.variance == pytest.approx(16 * KNOWN.variance)
     assert pooled.limit_mean([0.0], 0.95) > 4 * KNOWN.limit_mean([0.0], 0.95)
     refuted = KNOWN.complete(100 * KNOWN.variance, 1)
-    assert (refuted.variance, refuted.freedom) == (100 * KNOWN.variance, 1 + REMAINS)
+    assert (refuted.variance, refuted.freedom) == (100 * KNOWN.variance, 2)
 
 
 def test_nothing_seen_is_what_is_known() -> None:
@@ -84,7 +84,7 @@ def test_cases_of_one_setting_are_worth_less_than_as_many_of_different_ones(case
     """Each shares a part of what its processes do with the others: so many degrees of freedom beside what is known."""
     logs = [-1.2 * HALF, 1.2 * HALF, 0.0]
     variance = statistics.variance(logs)
-    worth = 2 * cases / (1 + SHARED * (cases - 1))
+    worth = 2 * cases / (1 + 0.25 * (cases - 1))
     expected = (KNOWN.freedom * KNOWN.variance + worth * variance) / (KNOWN.freedom + worth)
     pooled = pool_cases([logs] * cases)
     assert pooled.variance == pytest.approx(expected)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import resource
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +93,19 @@ def test_a_system_that_limits_no_private_memory_is_left_as_it_is(monkeypatch: py
     monkeypatch.setattr(child.sys, "platform", "darwin")
     monkeypatch.setattr(resource, "setrlimit", lambda *words: pytest.fail("it was limited"))
     child._limit_memory(500)
+
+
+def test_a_folder_that_is_gone_is_made_again_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With those above it; one that is there is taken."""
+    monkeypatch.setenv("TMPDIR", "elsewhere")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    configuration: Any = multiprocessing.current_process()
+    monkeypatch.setitem(configuration._config, "tempdir", None)
+    folder = tmp_path / "above" / "own"
+    for _ in range(2):
+        child._use_folder(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (os.environ["TMPDIR"], tempfile.gettempdir()) == (str(folder), str(folder))
+    assert configuration._config["tempdir"] == str(folder)

@@ -57,6 +57,12 @@ def leave(*, progress):
     os._exit(3)
 
 
+def leave_well(*, progress):
+    print("all is well")  # without a flush
+    print("and here", file=sys.stderr)
+    os._exit(0)
+
+
 def hang(*, progress):
     while True:
         time.sleep(60)
@@ -73,6 +79,8 @@ def fail_to_allocate(text, *, progress):
 def close_streams(*, progress):
     sys.stdout.close()
     sys.stderr.close()
+    for descriptor in (1, 2):
+        os.write(descriptor, b"C code goes on writing\n")
     raise ValueError("without a stream")
 
 
@@ -245,6 +253,9 @@ class Counter:
         self.value += number
         return self.value
 
+    def measure(self, data):
+        return len(data)
+
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -292,6 +303,7 @@ def test_a_child_that_forks_answers_once():
         (kill_self, r"ended by SIGKILL \(most often: the system ran out of memory\); its last words: about to die"),
         (segfault, r"ended by SIGSEGV; its last words: Fatal Python error: Segmentation fault File .*ctypes"),
         (leave, r"ended with exit code 3; its last words: goodbye"),
+        (leave_well, r"ended with exit code 0; its last words: and here"),
     ],
 )
 def test_a_dead_child_says_how_it_died(function, words):
@@ -338,6 +350,8 @@ def test_the_most_memory_of_earlier_calls_is_known():
     with pytest.raises(MemoryExhausted):
         call(take_memory, 2**20, limits=QUICK)
     assert peak_bytes(take_memory) == most
+    call(environment, [], limits=QUICK)
+    assert peak_bytes(environment) > 2**20, "one that ended well had some, too"
 
 
 FATAL = "Fatal Python error: Aborted"
@@ -445,10 +459,57 @@ def test_an_error_in_a_request_leaves_the_worker_usable():
 
 def test_closing_ends_the_child():
     """After the context nothing of the child is left."""
+    call(double, 21, limits=QUICK)  # what is opened once is open
+    before = len([*list_open_files()])
     with Worker(Counter, 0, limits=QUICK) as worker:
         worker.ready()
         pid = worker.pid
+        assert worker in child_process._alive
     assert not Path(f"/proc/{pid}").exists()
+    assert worker not in child_process._alive
+    del worker
+    assert len([*list_open_files()]) == before
+
+
+def test_a_guard_that_does_not_end_is_killed_with_what_is_below_it(monkeypatch):
+    """Asked first, and waited for; one that has ended is left alone."""
+    done = []
+    monkeypatch.setattr("qbench.process.reaper.descendants", lambda pid: [pid + 1, pid + 2])
+    monkeypatch.setattr("qbench.process.reaper.kill", done.append)
+    process = SimpleNamespace(pid=7, join=lambda timeout: done.append(f"joined {timeout:g}"))
+    guard = SimpleNamespace(
+        end=lambda: done.append("end"), _await_end=lambda seconds: done.append(seconds), _process=process
+    )
+    Worker._kill(SimpleNamespace(**vars(guard), _ended=False))
+    assert done == ["end", 5.0, 8, 9, 7, "joined 5"]
+    done.clear()
+    Worker._kill(SimpleNamespace(**vars(guard), _ended=True))
+    assert done == ["joined 5"]
+
+
+def test_a_long_question_is_heard():
+    """It takes as many parts as the pipe takes at once."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        assert worker.ask("measure", bytes(32 * 2**20)) == 32 * 2**20
+
+
+def test_a_worker_answers_one_question_at_a_time():
+    """What comes next would be the answer to the first."""
+    with Worker(Counter, 0, limits=QUICK) as worker:
+        worker.ready()
+        worker._send(("add", (1,)))
+        with pytest.raises(WorkerError, match="^worker still works on what it was asked before$"):
+            worker.ask("add", 1)
+        assert worker._receive(None) == 1
+        assert worker.ask("add", 1) == 2
+
+
+def test_a_request_has_ten_minutes_and_what_memory_is_free():
+    """Where nothing else is asked for; and a child comes from the server, which is ready sooner."""
+    assert (Limits().seconds, Limits().memory_bytes) == (600.0, None)
+    with Worker(Counter, 0, limits=Limits()) as worker:
+        assert type(worker._process).__name__ == "ForkServerProcess"
 
 
 def test_of_what_a_child_writes_only_the_end_is_kept():
@@ -678,6 +739,15 @@ def test_a_child_that_signals_its_parent_ends_itself(number, fresh):
             worker.ask("run", (number,))
         assert neighbour.ask("add", 1) == 1
     assert gone(worker.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_guard_hears_no_signal_of_a_terminal(number):
+    """Those are qbench's to handle."""
+    with Worker(Stopping, limits=QUICK) as worker:
+        worker.ready()
+        worker.ask("stop_above", number)
+        assert worker.ask("fork", "fork") > 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to the guard")

@@ -51,6 +51,26 @@ MEMINFO = "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapFree: 4 kB\n"
             },
             2 * GIB + GIB // 2,
         ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/\n",
+                **{
+                    f"sys/fs/cgroup/memory/memory.{name}_in_bytes": f"{number}\n"
+                    for name, number in (("limit", 2**60), ("usage", 5))
+                },
+            },
+            None,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/\n",
+                **{
+                    f"sys/fs/cgroup/memory/memory.{name}_in_bytes": f"{number}\n"
+                    for name, number in (("limit", 2**60 - 1), ("usage", 5))
+                },
+            },
+            2**60 - 6,
+        ),
     ],
 )
 def test_what_is_free_is_what_the_tightest_limit_leaves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -88,3 +89,22 @@ def test_a_system_without_masks_of_signals_starts_all_the_same(monkeypatch):
     monkeypatch.delattr(signal, "pthread_sigmask")
     with inheritance.block_signal("SIGHUP"):
         pass
+
+
+def test_a_starting_child_sees_no_script_and_has_variables_that_nobody_has_afterwards(monkeypatch):
+    """The tracker of shared things runs before signals are kept back: it would let them through again."""
+    main, blocked = sys.modules["__main__"], []
+    before = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+    monkeypatch.delenv("QBENCH_OF_ONE_CHILD", raising=False)
+    monkeypatch.setattr(
+        inheritance.multiprocessing.resource_tracker,
+        "ensure_running",
+        lambda: blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    )
+    with inheritance.pass_on({"QBENCH_OF_ONE_CHILD": "1"}):
+        assert (main.__spec__, hasattr(main, "__file__")) == (None, False)
+        assert (os.environ["QBENCH_OF_ONE_CHILD"], os.environ["PYTHONSAFEPATH"]) == ("1", "1")
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert {name: getattr(main, name, None) for name in before} == before
+    assert "QBENCH_OF_ONE_CHILD" not in os.environ
+    assert blocked == [False]

@@ -24,6 +24,15 @@ def test_as_many_as_fit_at_least_one(budget: int, need: int, most: int) -> None:
     assert count == 1 or count * need <= budget
 
 
+@pytest.mark.parametrize(
+    ("budget", "need", "most", "count"),
+    [(10, 3, 8, 3), (9, 3, 8, 3), (8, 3, 8, 2), (2, 3, 8, 1), (100, 3, 8, 8), (10, 0, 99, 10), (10, 1, 99, 10)],
+)
+def test_no_memory_is_left_that_would_hold_another(budget: int, need: int, most: int, count: int) -> None:
+    """Work of which nothing is known to need any counts as a byte."""
+    assert count_beside(budget, need, most) == count
+
+
 class Killed:
     """Work that runs out of memory so many times; it waits for ``begins`` before it does."""
 
@@ -111,7 +120,7 @@ def test_one_works_where_there_is_no_memory() -> None:
         assert list(pool.map(lambda _: room.work(Killed(0), need=lambda: GIB), range(3))) == ["done"] * 3
 
 
-@pytest.mark.parametrize(("most", "free", "fits"), [(2, 100, True), (2, 0, False), (1, 100, False)])
+@pytest.mark.parametrize(("most", "free", "fits"), [(2, 100, True), (2, 1, True), (2, 0, False), (1, 100, False)])
 def test_company_takes_room_in_the_budget_and_memory_that_is_free(most: int, free: int, fits: bool) -> None:
     """Both: as many as may be, and memory now; without company neither is asked for."""
     room = MemoryRoom(most, lambda: free * GIB)
@@ -129,3 +138,34 @@ def test_whoever_waits_is_told_each_time_somebody_leaves(monkeypatch: pytest.Mon
     assert len(told) == 1
     room.work(Killed(1), shared=True)
     assert len(told) == 3
+
+
+def test_work_that_needs_no_memory_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others, where they have taken all that was free; work that needs some looks again every half second."""
+    free = iter([100, 0, 0])
+    room, waits = MemoryRoom(8, lambda: next(free)), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        raise TimeoutError
+
+    monkeypatch.setattr(room._changed, "wait", wait)
+    assert room.work(lambda alone: room.work(lambda alone: "done")) == "done"
+    free = iter([100, 0, 0])
+    with pytest.raises(TimeoutError):
+        room.work(lambda alone: room.work(lambda alone: "done", need=lambda: 1))
+    assert waits == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("known", "on_nodes", "need"), [(None, False, 2**30), (5, False, 5), (None, True, 0), (5, True, 0)]
+)
+def test_a_call_needs_what_earlier_ones_took(
+    monkeypatch: pytest.MonkeyPatch, known: int | None, on_nodes: bool, need: int
+) -> None:
+    """A gibibyte where none has ended yet, and nothing of this machine where it runs on a node."""
+    room, asked = MemoryRoom(8, on_nodes=on_nodes), list[int]()
+    monkeypatch.setattr(memory_room, "peak_bytes", {count_beside: known}.__getitem__)
+    monkeypatch.setattr(room, "_fits", lambda bytes_: asked.append(bytes_) or True)
+    assert room.call(count_beside, lambda: "done") == "done"
+    assert asked == [need]

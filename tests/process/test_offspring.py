@@ -9,6 +9,7 @@ import os
 import select
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,29 @@ def test_without_process_groups_nothing_outlives_this_process(tmp_path: Path, mo
     alone.remove_at_the_end(tmp_path)
     alone.end()
     assert tmp_path.is_dir()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_folder_of_a_process_that_shares_none_ends_with_it(tmp_path: Path, shares: bool) -> None:
+    """That of multiprocessing it removes itself."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    reaper = offspring._start(folder, "a mark of no process")
+    offspring.Offspring(folder=folder, shares=shares, mark="", reaper=reaper, owner=os.getpid()).end()
+    assert folder.exists() is shares
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+def test_the_reaper_is_a_process_that_no_qbench_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a session of its own, and without the mark of a qbench that has started this one."""
+    started: list[Any] = []
+    monkeypatch.setattr(offspring.subprocess, "Popen", lambda command, **options: started.append((command, options)))
+    monkeypatch.setenv(offspring.reaper.MARK, "of a qbench above")
+    monkeypatch.setenv("QBENCH_OF_ONE_CHILD", "1")
+    offspring._start(tmp_path, "mark")
+    ((command, options),) = started
+    assert command[1:] == ["-I", "-S", offspring.reaper.__file__, str(tmp_path), "mark"]
+    assert options["start_new_session"] is True
+    assert offspring.reaper.MARK not in options["env"]
+    assert options["env"]["QBENCH_OF_ONE_CHILD"] == "1"

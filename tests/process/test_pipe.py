@@ -104,3 +104,27 @@ def test_a_long_message_goes_through_a_pipe_and_its_end_is_told() -> None:
     with pytest.raises(BrokenPipeError):
         send(writing, pack(1))
     os.close(writing)
+
+
+def test_what_is_no_message_is_shown_by_its_beginning() -> None:
+    """16 bytes of it, and 200 letters of why it cannot be read; 4 GiB is the longest that may be."""
+    with pytest.raises(NoMessage, match=f"^begins with b'{'x' * 16}'$"):
+        Inbox().add(b"x" * 300)
+    inbox = Inbox()
+    inbox.add(pack(Odd()))
+    with pytest.raises(NoMessage, match=rf"^cannot be read \(ValueError: {'x' * 200}\)$"):
+        inbox.take()
+    Inbox().add(HEADER.pack(MAGIC, 2**32))
+    with pytest.raises(NoMessage, match=r"the most is 4\.29e\+09"):
+        Inbox().add(HEADER.pack(MAGIC, 2**32 + 1))
+
+
+def fail_at_length() -> None:
+    raise ValueError("x" * 300)
+
+
+class Odd:
+    """Says a lot when it is read."""
+
+    def __reduce__(self) -> Any:
+        return fail_at_length, ()

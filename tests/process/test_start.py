@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qbench.process import offspring, start
+from qbench.process import offspring, reaper, start
 
 
 class Taken:
@@ -39,8 +40,11 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append("ended")
 
     monkeypatch.setattr(start, "_end_server", end_server)
-    clock = SimpleNamespace(monotonic=lambda: float(len(calls)), sleep=lambda seconds: None)
-    monkeypatch.setattr(start, "time", clock)
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 0.05
+
+    monkeypatch.setattr(start, "time", SimpleNamespace(monotonic=lambda: float(len(calls)), sleep=sleep))
     monkeypatch.setattr(start, "multiprocessing", SimpleNamespace(set_forkserver_preload=lambda names: None))
     return calls
 
@@ -92,3 +96,26 @@ def test_the_server_is_ended_where_there_is_one(
     monkeypatch.setattr(start.reaper, "kill", done.append)
     start._end_server()
     assert done == ([] if pid is None else [71, "stopped"])
+
+
+def test_the_server_begins_its_imports_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its own module, with the variables of every child; where no server can be started, the first child
+    tells."""
+    done: list[object] = []
+
+    def ensure_running() -> None:
+        done.append((os.environ["OMP_NUM_THREADS"], os.environ[reaper.MARK]))
+        raise OSError("no room for a process")
+
+    own = offspring.Offspring(folder=Path("/folder"), shares=True, mark="m", reaper=None, owner=0)
+    monkeypatch.setattr(start, "offspring", lambda: own)
+    monkeypatch.setattr(start, "multiprocessing", SimpleNamespace(set_forkserver_preload=done.append))
+    monkeypatch.setattr(start.forkserver, "ensure_running", ensure_running)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    start.start_server()
+    assert done == [["qbench.process.preload"], ("1", "m")]
+    process: Any = Taken(EOFError(), 0)
+    start.start(process, fresh=False)
+    assert done[2:] == [["qbench.process.preload"]]
+    start.start(process, fresh=True)
+    assert (process.starts, len(done)) == (2, 3)

@@ -32,6 +32,7 @@ def test_a_thread_outside_the_cores_of_the_process_is_no_measurement() -> None:
 def test_a_system_that_tells_no_threads_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither their number nor their cores; where it does, this thread is among them."""
     assert os.getpid() in threads.list_cores()
+    assert threads.count_tasks() == len(threads.list_cores())
     monkeypatch.setattr(threads, "TASKS", tmp_path / "nothing")
     assert (threads.list_cores(), threads.count_tasks()) == ({}, None)
     monkeypatch.setattr(threads, "TASKS", Path("/proc/self/task"))
@@ -92,3 +93,18 @@ def test_all_cores_outside_are_named_once() -> None:
     """In order, and beside them those of the process."""
     with pytest.raises(MeasureError, match=r"the cores 2, 10, outside those of this process \(0, 1\)"):
         threads.require_inside({os.getpid(): {1, 0}, 8: {10, 0}, 9: {2, 10}}, frozenset(), "it")
+
+
+def test_torch_gets_one_thread_between_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the pool has started the number stays as it is, and the read-back decides."""
+    numbers: list[int] = []
+
+    def refuse(count: int) -> None:
+        numbers.append(count)
+        raise RuntimeError("cannot set number of interop threads after parallel work has started")
+
+    monkeypatch.setattr(torch, "set_num_threads", numbers.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_interop_threads", refuse)
+    threads.set_torch(2)
+    assert numbers == [2, 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from qbench.process.work_queue import WorkQueue
@@ -28,3 +30,10 @@ def test_each_thing_is_taken_once():
     assert sorted(queue.take(number % 5) for number in range(100)) == list(range(100))
     with pytest.raises(IndexError):
         queue.take(0)
+
+
+def test_a_worker_is_its_thread_where_no_number_is_given():
+    """Another thread begins another kind."""
+    queue = WorkQueue(["a", "b", "a", "b"])
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as another:
+        assert [pool.submit(queue.take).result() for pool in (one, another, one, another)] == [0, 1, 2, 3]

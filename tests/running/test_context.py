@@ -152,6 +152,8 @@ def test_an_error_ends_everything_that_happens_beside_it(monkeypatch: pytest.Mon
     """Children are ended until the last thread is done, nothing more begins, and no case breaks by it."""
     context, begun, ended = make_context(fleet, jobs=2), list[int](), threading.Event()
     monkeypatch.setattr(contexts, "end_all", ended.set)
+    waits, wait = list[float](), contexts.wait
+    monkeypatch.setattr(contexts, "wait", lambda futures, timeout: waits.append(timeout) or wait(futures, timeout))
     started = threading.Event()
 
     def work(item: int) -> None:
@@ -166,5 +168,6 @@ def test_an_error_ends_everything_that_happens_beside_it(monkeypatch: pytest.Mon
         context.run_parallel("build", [0, 1, 2, 3, 4, 5, 6, 7], work)
     assert context.tracker.stopping
     assert ended.is_set()
+    assert set(waits) == {0.2}, "children that start meanwhile are ended soon, and no core is kept busy for it"
     assert len(begun) < 8
     assert fleet is None or fleet.cancelled == 1

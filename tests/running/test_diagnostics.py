@@ -41,6 +41,17 @@ def test_a_network_that_guesses_is_told_of_with_the_range_of_its_inputs():
     assert reason.startswith("fp32 is right on 11.0 % of 1,000 examples, which 10 classes give by guessing, too")
     assert "reach it from 0 to 255 (uint8, not scaled): is that what it was trained on" in reason
     assert "reach it from 0 to 1: is that" in explain_guessing(score(0.11, 0.09), data(scale=1 / 255))
+    assert explain_guessing(score(0.2, 0.1), data()) is not None, "the limit itself is still a guess"
+    assert explain_guessing(score(0.2, 0.1001), data()) is None
+
+
+def test_the_range_of_inputs_is_that_of_64_examples():
+    """All would take long, and say no more."""
+    asked, many = [], data()
+    many.evaluation_count = 1000
+    many.evaluation = lambda start, stop: asked.append((start, stop)) or (IMAGES,)
+    explain_guessing(score(0.11, 0.09), many)
+    assert asked == [(0, 64)]
 
 
 @pytest.mark.parametrize(
@@ -67,27 +78,39 @@ def test_each_guessing_network_is_noted_once_and_by_its_fp32_alone():
         return SimpleNamespace(case=SimpleNamespace(id=f"{name}/{mode}", variant=variant), reference=reference)
 
     notes = []
-    cases = [case("a", "fp32"), case("a", "fp32/b"), case("b", "fp32"), case("b", "static", "b/fp32")]
+    cases = [
+        case("a", "fp32"),
+        case("a", "fp32/b"),
+        case("b", "fp32"),
+        case("b", "static", "b/fp32"),
+        case("c", "fp32"),
+    ]
     poor = score(0.1, 0.08)
-    scores = {"a/fp32": poor, "a/fp32/b": poor, "b/fp32": score(0.9, 0.88), "b/static": poor}
+    scores = {"a/fp32": poor, "a/fp32/b": poor, "b/fp32": score(0.9, 0.88), "b/static": poor, "c/fp32": poor}
     evaluated = {case: SimpleNamespace(accuracy=accuracy) for case, accuracy in scores.items()}
     context = SimpleNamespace(
         tracker=SimpleNamespace(planned=cases),
         warn=notes.append,
     )
     warn_of_guessing(context, SimpleNamespace(data=data()), evaluated)
-    assert [note.partition(":")[0] for note in notes] == ["a"]
+    assert [note.partition(":")[0] for note in notes] == ["a", "c"]
 
 
 FP32, INT8, MORE = "net/fp32/torch/t1/b1", "net/static/x86/t1/b1", "net/static/x86/t2/b1"
+EMULATED = "net/static/x86/t1/b1/qemu:Haswell"
 
 
 def keep_images(predictions, notes=None):
     """``keep_flip_images`` for a run of one fp32 and two int8 cases with these files of predictions."""
     backend = SimpleNamespace(backend="x86")
     cases = [
-        SimpleNamespace(case=SimpleNamespace(id=case, host="native", variant=backend), reference=reference)
-        for case, reference in ((FP32, None), (INT8, SimpleNamespace(id=FP32)), (MORE, SimpleNamespace(id=FP32)))
+        SimpleNamespace(case=SimpleNamespace(id=case, host=host, variant=backend), reference=reference)
+        for case, host, reference in (
+            (FP32, "native", None),
+            (INT8, "native", SimpleNamespace(id=FP32)),
+            (MORE, "native", SimpleNamespace(id=FP32)),
+            (EMULATED, "qemu:Haswell", SimpleNamespace(id=INT8)),
+        )
     ]
     context = SimpleNamespace(
         tracker=SimpleNamespace(planned=cases),
@@ -101,10 +124,11 @@ def keep_images(predictions, notes=None):
 
 
 def test_each_pair_of_predictions_is_looked_at_once(monkeypatch):
-    """Cases that share their predictions are one pair; a case that could not be evaluated is none."""
+    """Cases that share their predictions are one pair; a case that could not be evaluated is none, nor is the answer of
+    an emulated CPU to a few examples."""
     asked = []
     monkeypatch.setattr(kept_pictures, "keep", lambda pairs, *_, **__: asked.append(pairs))
-    keep_images({FP32: "a", INT8: "b", MORE: "b"})
+    keep_images({FP32: "a", INT8: "b", MORE: "b", EMULATED: "c"})
     keep_images({FP32: "a"})
     assert asked == [[(Path("b"), Path("a"))]]
 

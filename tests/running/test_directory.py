@@ -212,12 +212,17 @@ def test_what_killed_parts_left_is_removed(tmp_path: Path) -> None:
     run = begin(tmp_path)
     with atomic.replace_folder(run.path / "samples" / "partial-1") as part:
         (part / "0.npz").write_bytes(b"1")
+    left = [folder / ".left.part" for folder in (run.path, run.path / "samples", tmp_path)]
+    for folder in left:
+        folder.mkdir()
+        atomic._mark(folder)
     (run.path / "samples" / "partial-mine").mkdir()
     (run.path / "mine").mkdir()
     (run.path / "link").symlink_to(tmp_path)
     run.tidy()
     assert {path.name for path in (run.path / "samples").iterdir()} == {"partial-mine"}
     assert (run.path / "mine").is_dir()
+    assert [folder.exists() for folder in left] == [False, False, True], "nothing behind a link"
 
 
 @pytest.mark.parametrize("write", ["write_record", "write_note", "write_end", "write_layers"])
@@ -273,7 +278,7 @@ def test_nothing_is_written_behind_a_link(tmp_path: Path, name: str) -> None:
         target.write_text("")
         (run.path / "samples").rmdir()
     (run.path / name).symlink_to(target)
-    with pytest.raises(UsageError, match="cannot be gone on with"):
+    with pytest.raises(UsageError, match=r"be gone on with: (records\.jsonl|it) is a link; nothing is written"):
         reopen(run.path, parse_suite())
 
 
@@ -284,3 +289,13 @@ def test_a_quick_look_goes_on_as_one(tmp_path: Path) -> None:
     assert reopen(run.path, look)._quick is True
     plain = begin(tmp_path)
     assert reopen(plain.path, parse_suite())._quick is False
+
+
+def test_what_a_run_writes_is_for_people_too(tmp_path: Path) -> None:
+    """A line for each thing that is said."""
+    run = begin(tmp_path)
+    for _ in range(2):
+        assert (run.path / "run.json").read_text().splitlines()[1].startswith(' "schema": ')
+        run.write_note("a")
+    run.write_layers("m", [{"layer": "a"}])
+    assert (run.path / "layers" / "m.json").read_text() == '[\n {\n  "layer": "a"\n }\n]'

@@ -112,6 +112,8 @@ def test_what_the_only_run_made_is_not_made_again(tmp_path: Path) -> None:
     assert expect(tmp_path, parse(TEXT), cases=4) == pytest.approx(
         {"prepare": 2.5, "build": 0.8, "evaluate": 2.5, "measure": 80.0}
     )
+    os.utime(folder, (began.timestamp(),) * 2)
+    assert expect(tmp_path, parse(TEXT), cases=4)["build"] == pytest.approx(0.8)
     os.utime(folder, (began.timestamp() - 60,) * 2)
     assert expect(tmp_path, parse(TEXT), cases=4)["build"] == pytest.approx(20.4)
 
@@ -134,3 +136,18 @@ def test_what_lies_between_the_runs_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to("1")
     keep(tmp_path, "2", finished=None, elapsed={"build": 1.0, "measure": 99.0})
     assert expect(tmp_path, parse(TEXT), cases=4) == {"build": 7.0, "evaluate": 0.0, "measure": 10.0}
+
+
+def test_a_run_without_artifacts_of_the_cache_made_none(tmp_path: Path) -> None:
+    """All that it took is taken again."""
+    keep(tmp_path, "1", started="2026-01-01T00:00:00+00:00")
+    (tmp_path / "1/records.jsonl").write_text(f"{to_line(int8('net/qat/x86/t1/b1'))}\n")
+    assert expect(tmp_path, parse(TEXT), cases=4) == ELAPSED
+
+
+def test_what_is_nobodys_run_hides_none_behind_it(tmp_path: Path) -> None:
+    """Somebody has put it there, under a later name."""
+    keep(tmp_path, "1")
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2/run.json").write_text("{")
+    assert expect(tmp_path, parse(TEXT), cases=4) == ELAPSED

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from qbench import suite
+from qbench.errors import CaseSkipped
+from qbench.hosts.base import KernelView
 from qbench.hosts.limited import AVX2
 from qbench.machine import fingerprint
 from qbench.measure.setting import MeasuredSetting
@@ -33,16 +35,22 @@ recipe:
   - {{name: safe, target: avx2}}
 hosts: [native, avx2]
 """
-pytestmark = [
-    pytest.mark.skipif(AVX2.missing() is not None, reason=f"{AVX2.missing()}"),
-    pytest.mark.skipif("avx512_vnni" not in fingerprint.isa(), reason="this CPU adds in 16 bits natively"),
-    pytest.mark.skipif(bool(fingerprint.switches()), reason="a variable limits this process already"),
-]
+
+
+def why_no_avx2() -> str | None:
+    """Why this machine cannot show kernels that add in 16 bits beside those that do not; None where it can."""
+    if (missing := AVX2.missing()) is not None:
+        return missing
+    if "avx512_vnni" not in fingerprint.isa():
+        return "this CPU adds in 16 bits natively"
+    return "a variable limits this process already" if fingerprint.switches() else None
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """The outputs and the facts by case, and what the stages gave, of a network whose sums do not fit in 16 bits."""
+    if (reason := why_no_avx2()) is not None:
+        pytest.skip(reason)
     folder = tmp_path_factory.mktemp("planted")
     rng = np.random.default_rng(0)
     images = rng.uniform(0.7, 1.0, (104, 64)).astype(np.float32)  # pairs of such bytes times 127 are beyond 32,767
@@ -147,3 +155,130 @@ def test_what_is_predicted_is_not_measured(planted, monkeypatch):
     assert {record.case.id for record in results} == predicted
     assert all((record.status, record.latency, record.speedup) == ("ok", None, None) for record in results)
     assert {arm.case for arm in raced} == set(planted.facts) - predicted
+
+
+class Host(SimpleNamespace):
+    """A host of that name which answers so."""
+
+    def __init__(self, name, answers="runs", reason=None):
+        super().__init__(
+            kind="limited" if name == "avx2" else "native",
+            answers=lambda backend: answers,
+            describe=lambda: "Haswell, avx2",
+            environment=lambda: {"B": "2", "A": "1"} if name == "avx2" else {},
+            contradict=lambda backend, view: reason,
+            caution=lambda backend: f"mind {backend}" if name == "avx2" else None,
+        )
+
+
+class Stage:
+    """The first look at hosts of a run whose kernels are told; what was heard, broken and asked of them."""
+
+    def __init__(self, monkeypatch, *cases, fleet=None, **hosts):
+        self.heard, self.broken, self.asked = [], [], []
+        view = KernelView(torch_isa="AVX2", onednn_isa="Intel AVX2", mkl_isa="AVX2 of MKL", int8_sums="16 bits")
+
+        def read_kernels(backend, **options):
+            self.asked.append((backend, options))
+            return view
+
+        monkeypatch.setattr(hosts_stage.registry, "load", lambda kind, name: hosts[name.partition(":")[0]])
+        monkeypatch.setattr(hosts_stage, "read_kernels", read_kernels)
+        monkeypatch.setattr(hosts_stage.fingerprint, "cpu_model", lambda: "this CPU")
+        planned = [
+            SimpleNamespace(
+                case=SimpleNamespace(
+                    id=f"net/{mode}/{backend}/{host}",
+                    host=host,
+                    variant=SimpleNamespace(backend=backend, mode=mode, recipe=SimpleNamespace(cpus=())),
+                )
+            )
+            for mode, backend, host in cases
+        ]
+        self.context = SimpleNamespace(
+            tracker=SimpleNamespace(
+                open_cases=lambda: planned,
+                break_cases=lambda cases, stage, error: self.broken.append(
+                    ([case.id for case in cases], stage, type(error), str(error))
+                ),
+            ),
+            progress=SimpleNamespace(stage=lambda *told: self.heard.append(told), advance=self.heard.append),
+            fleet=fleet, limits="limits", find_place=lambda host: SimpleNamespace(run_child=f"run on {host}"),
+        )  # fmt: skip
+
+
+def test_a_run_on_this_machine_alone_asks_no_kernel(monkeypatch):
+    """Nothing is told of hosts."""
+    stage = Stage(monkeypatch, ("fp32", "torch", "native"), ("static", "x86", "native"), native=Host("native"))
+    assert read_hosts(stage.context) == {}
+    assert (stage.heard, stage.asked) == ([], [])
+
+
+def test_each_backend_is_asked_once_on_each_host(monkeypatch):
+    """In a child there, with the variables of the host; what its kernels say is known of each of its cases."""
+    stage = Stage(
+        monkeypatch,
+        ("static", "x86", "native"), ("static", "x86", "avx2"), ("qat", "x86", "avx2"),
+        native=Host("native"), avx2=Host("avx2"),
+    )  # fmt: skip
+    facts = read_hosts(stage.context)
+    assert stage.heard == [("hosts", 2), "x86 on native", "x86 on avx2"]
+    asked = [
+        (backend, options["environment"], options["limits"], options["run_child"]) for backend, options in stage.asked
+    ]
+    assert asked == [("x86", {}, "limits", "run on native"), ("x86", {"A": "1", "B": "2"}, "limits", "run on avx2")]
+    assert facts["net/static/x86/avx2"] == facts["net/qat/x86/avx2"] == HostFacts(
+        kind="limited", cpu="this CPU", switches=("A=1", "B=2"), torch_isa="AVX2", onednn_isa="Intel AVX2",
+        mkl_isa="AVX2 of MKL", int8_sums="16 bits", note="mind x86",
+    )  # fmt: skip
+    assert (facts["net/static/x86/native"].switches, facts["net/static/x86/native"].note) == ((), None)
+    assert stage.broken == []
+
+
+def test_what_is_answered_in_software_asks_no_kernel(monkeypatch):
+    """Of an emulated CPU its own name is known; predicted is what this machine computes."""
+    stage = Stage(
+        monkeypatch,
+        ("static", "torch", "qemu:Haswell"), ("static", "onnxruntime", "avx2"), ("fp32", "onnxruntime", "avx2"),
+        qemu=Host("qemu:Haswell", "emulated"), avx2=Host("avx2", "predicted"),
+    )  # fmt: skip
+    facts = read_hosts(stage.context)
+    assert facts["net/static/torch/qemu:Haswell"] == HostFacts(kind="emulated", cpu="Haswell, avx2")
+    assert facts["net/static/onnxruntime/avx2"] == HostFacts(kind="predicted", cpu="this CPU", int8_sums="16 bits")
+    assert facts["net/fp32/onnxruntime/avx2"].int8_sums is None
+    assert stage.asked == []
+
+
+def test_a_host_that_does_not_do_what_was_set_skips_its_cases(monkeypatch):
+    """With what showed it; the others go on."""
+    stage = Stage(
+        monkeypatch,
+        ("static", "x86", "avx2"), ("qat", "x86", "avx2"), ("static", "x86", "native"),
+        native=Host("native"), avx2=Host("avx2", reason="AVX-512 is still used"),
+    )  # fmt: skip
+    assert list(read_hosts(stage.context)) == ["net/static/x86/native"]
+    reason = "not limited: AVX-512 is still used"
+    assert stage.broken == [(["net/static/x86/avx2", "net/qat/x86/avx2"], "host", CaseSkipped, reason)]
+    assert stage.heard == [("hosts", 2), "x86 on avx2", "x86 on native"]
+
+
+def test_the_cpu_of_a_class_of_nodes_is_theirs(monkeypatch):
+    """That of this machine where the cluster has none like it."""
+    fleet = SimpleNamespace(
+        find_class=lambda host: SimpleNamespace(nodes=[SimpleNamespace(cpu="Zen 4")]) if host == "ray:zen4" else None
+    )
+    stage = Stage(
+        monkeypatch, ("static", "x86", "ray:zen4"), ("static", "x86", "native"), fleet=fleet,
+        ray=Host("ray:zen4"), native=Host("native"),
+    )  # fmt: skip
+    facts = read_hosts(stage.context)
+    assert (facts["net/static/x86/ray:zen4"].cpu, facts["net/static/x86/native"].cpu) == ("Zen 4", "this CPU")
+
+
+def test_what_was_compiled_for_a_host_loads_there(monkeypatch):
+    """Of any other a caution stays."""
+    facts = HostFacts(kind="limited", note="it does not load")
+    case = SimpleNamespace(variant=SimpleNamespace(mode="static", recipe=SimpleNamespace(cpus=("avx2",))), host="avx2")
+    for loads, note in ((True, None), (False, "it does not load")):
+        monkeypatch.setattr(hosts_stage, "loads_on", lambda cpus, host, loads=loads: loads and cpus == ("avx2",))
+        assert hosts_stage._describe_case(facts, case).note == note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,3 +126,31 @@ def test_whoever_stops_listening_ends_the_nodes_work(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
     assert (context.tracker.stopping, fleet.cancelled) == (True, 1)
+
+
+def test_what_waits_for_a_machine_is_not_begun_any_more(tmp_path: Path) -> None:
+    """One setting at a time here: the second is measured as the user interrupts, the third never."""
+    context, ended, begun = Context(tmp_path), threading.Event(), threading.Event()
+
+    class Slow(FakeFleet):
+        """Nodes whose second setting takes until the run is cancelled."""
+
+        def measure(self, label: str, setting: FakeSetting) -> Any:
+            """The answer, at last."""
+            if setting.cases == ("b",):
+                begun.set()
+                assert ended.wait(30)
+            return super().measure(label, setting)
+
+        def cancel(self) -> None:
+            """Ends what is measured."""
+            super().cancel()
+            ended.set()
+
+    fleet = Slow(a=(DONE, {}), b=(DONE, {}), c=(DONE, {}))
+    results = measure_on_nodes(context, fleet, [(case, plan(case)) for case in "abc"], enter)  # type: ignore[arg-type]
+    next(results)
+    assert begun.wait(30)
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
+    assert [setting.cases for _, setting in fleet.asked] == [("a",), ("b",)]

@@ -57,6 +57,8 @@ def test_what_fails_a_limit_is_screened_and_no_more(planned, monkeypatch):
     assert arms["digits-cnn/static/onednn/t1/b1"].role == "candidate"
     assert arms["digits-cnn/static/onednn/t1/b1"].baseline == "digits-cnn/fp32/torch/t1/b1"
     assert next(iter(arms.values())).role == "fp32"
+    reversed_arms = list(enter(list(reversed(planned)), monkeypatch).values())
+    assert [arm.baseline is None for arm in reversed_arms] == [True, *[False] * (len(planned) - 1)]
 
 
 def test_an_fp32_twin_is_no_candidate(planned, monkeypatch):
@@ -247,6 +249,9 @@ def test_the_peak_is_that_of_a_core_with_all_its_instructions(planned, monkeypat
     measured = MeasuredSetting(latencies={STATIC: CaseLatency(reason=None)}, peak="peak")
     case = next(each for each in planned if each.case.id == STATIC)
     assert measure_stage._rate_latency(stage.built, case, measured)[3:] == ("peak", None)
+    watched = CaseLatency(reason=None, interference=SimpleNamespace(calm_seconds=5.6e-6))
+    measured = MeasuredSetting(latencies={STATIC: watched}, peak="peak")
+    assert measure_stage._rate_latency(stage.built, case, measured)[3:] == ("peak", 5.6e-6)
     elsewhere = replace(case, case=replace(case.case, host="avx2"))
     limited = MeasuredSetting(latencies={elsewhere.case.id: CaseLatency(reason=None)}, peak="peak")
     assert measure_stage._rate_latency(stage.built, elsewhere, limited)[3:] == (None, None)

@@ -11,6 +11,7 @@ import pytest
 from qbench import user_code
 from qbench.errors import CaseError
 from qbench.metrics.spec import MetricSpec
+from qbench.process.child_process import Limits
 from qbench.running import prepare_stage
 from qbench.running.prepare_stage import Prepared, prepare
 from qbench.suite import parse
@@ -217,3 +218,21 @@ def test_a_metric_that_networks_decide_on_is_kept_with_the_run(monkeypatch: pyte
     assert {"examples": 500, "of": 900} in heard
     assert "sqnr" in heard
     assert any("no scores of classes" in str(told) for told in heard)
+
+
+@pytest.mark.parametrize(("trained", "seconds"), [(False, 1.0), (True, 6 * 3600.0)])
+def test_a_network_that_is_trained_has_hours(monkeypatch: pytest.MonkeyPatch, trained: bool, seconds: float) -> None:
+    """Any other what the suite gives a stage."""
+    context, limits = Context([planned_case("a")]), list[float]()
+    context.limits = Limits(seconds=1.0)
+    monkeypatch.setattr(prepare_stage, "TRAINING_SECONDS", 6 * 3600.0)
+    monkeypatch.setattr(prepare_stage, "is_trained", lambda reference: trained)
+
+    def call(function: Any, *given: Any, limits: Limits, progress: Any, told: list[float] = limits) -> Any:
+        told.append(limits.seconds)
+        return some_model()
+
+    monkeypatch.setattr(prepare_stage, "call", call)
+    choice: Any = SimpleNamespace(metric="metric", otherwise=None)
+    prepare_stage._prepare_model(context, some_data(), choice, SimpleNamespace(name="a"))  # type: ignore[arg-type]
+    assert limits == [seconds]

@@ -10,10 +10,12 @@ import pytest
 
 from qbench import suite
 from qbench.backends import openvino
+from qbench.errors import CaseError, CaseSkipped
 from qbench.hosts.limited import AVX2
 from qbench.machine import fingerprint
 from qbench.progress.live import Silent
-from qbench.running import build_stage, evaluate_stage, run
+from qbench.record.schema import HostFacts
+from qbench.running import build_stage, evaluate_stage, run, saturation_stage
 from qbench.running.hosts_stage import read_hosts
 from qbench.running.prepare_stage import prepare
 from qbench.running.saturation_stage import _loses_sums, name_layers
@@ -111,3 +113,88 @@ def test_counted_is_where_answers_may_have_lost_sums(mode, host, native, counted
     case = SimpleNamespace(variant=SimpleNamespace(mode=mode))
     there = answered("there", [1.0, np.nan])
     assert _loses_sums(case, there, None if native is None else answered("here", native)) is counted
+
+
+class Stage:
+    """The stage over cases of one artifact (``net/MODE/ENGINE/tN/bN[/HOST]``), with what was counted and told."""
+
+    def __init__(self, monkeypatch, *cases, differ=True, error=None):
+        self.counted, self.told, self.error = [], [], error
+        monkeypatch.setattr(saturation_stage, "count_cached", self.count)
+        monkeypatch.setattr(saturation_stage, "load_predictions", lambda file: {"outputs": np.array([len(file.name)])})
+        self.planned, self.evaluated = [], {}
+        for name in cases:
+            model, mode, engine, _, batch, *host = name.split("/")
+            variant = SimpleNamespace(id=f"{model}/{mode}/{engine}", mode=mode)
+            case = SimpleNamespace(
+                id=name, variant=variant, host=host[0] if host else "native", batch_size=int(batch[1:])
+            )
+            self.planned.append(SimpleNamespace(case=case))
+            facts = HostFacts(kind="limited", int8_sums="16 bits") if host else HostFacts(kind="native")
+            file = Path(f"{'limited' if host and differ else 'same'}.npz")
+            self.evaluated[name] = evaluate_stage.EvaluatedCase(
+                predictions=file, accuracy=None, seconds=0.0, host=facts
+            )
+        self.context = SimpleNamespace(
+            tracker=SimpleNamespace(planned=self.planned), cache="cache", limits="limits",
+            progress=SimpleNamespace(stage=lambda *told: self.told.append(told), advance=self.told.append),
+            report_under=lambda name: name,
+            run_parallel=lambda name, items, work: [work(item) for item in items],
+        )  # fmt: skip
+
+    def count(self, artifact, data, host, **options):
+        self.counted.append((artifact, host, options["progress"]))
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(layers=("layer",), examples=32, unknown="one is unknown")
+
+    def run(self):
+        built = {each.case.variant.id: SimpleNamespace(artifact=each.case.variant.id) for each in self.planned}
+        return name_layers(self.context, SimpleNamespace(data="data"), built, self.evaluated)
+
+
+NATIVE, LIMITED, THREADS = "net/static/x86/t1/b1", "net/static/x86/t1/b1/avx2", "net/static/x86/t2/b1/avx2"
+
+
+def test_an_artifact_is_counted_once_on_each_host(monkeypatch):
+    """Every case of it there knows its layers; the native one, and the others, stay as they were."""
+    stage = Stage(monkeypatch, NATIVE, LIMITED, THREADS, "net/qat/x86/t1/b1")
+    result = stage.run()
+    assert stage.counted == [("net/static/x86", "avx2", "net/static/x86 on avx2")]
+    assert stage.told == [("saturation", 1), "net/static/x86 on avx2"]
+    for case in (LIMITED, THREADS):
+        host = result[case].host
+        assert (host.saturating, host.counted_examples, host.uncounted) == (("layer",), 32, "one is unknown")
+        assert host.kind == "limited"
+    assert {case: result[case] for case in result.keys() - {LIMITED, THREADS}} == {
+        case: stage.evaluated[case] for case in (NATIVE, "net/qat/x86/t1/b1")
+    }
+
+
+def test_without_a_difference_nothing_is_counted(monkeypatch):
+    """No stage is told of."""
+    stage = Stage(monkeypatch, NATIVE, LIMITED, differ=False)
+    assert stage.run() == stage.evaluated
+    assert (stage.told, stage.counted) == ([], [])
+
+
+@pytest.mark.parametrize("error", [CaseError("no memory"), CaseSkipped("no engine")])
+def test_layers_that_cannot_be_counted_break_no_case(monkeypatch, error):
+    """Why stands with the case."""
+    stage = Stage(monkeypatch, NATIVE, LIMITED, error=error)
+    host = stage.run()[LIMITED].host
+    assert (host.saturating, host.uncounted) == (None, str(error))
+    assert stage.told[-1] == "net/static/x86 on avx2"
+
+
+def test_the_native_case_is_that_of_the_same_artifact(monkeypatch):
+    """And of the same batch where outputs hang on it; whatever its threads are."""
+    dynamic = [f"net/dynamic/x86/{rest}" for rest in ("t1/b4", "t1/b1", "t2/b1/avx2")]
+    stage = Stage(monkeypatch, *dynamic, "net/static/x86/t1/b4", "net/static/x86/t1/b1/avx2")
+    cases = {each.case.id: each.case for each in stage.planned}
+    found = saturation_stage._find_native(cases[dynamic[2]], cases, stage.evaluated)
+    assert found is stage.evaluated[dynamic[1]]
+    found = saturation_stage._find_native(cases["net/static/x86/t1/b1/avx2"], cases, stage.evaluated)
+    assert found is stage.evaluated["net/static/x86/t1/b4"]
+    assert saturation_stage._find_native(cases[dynamic[2]], {dynamic[0]: cases[dynamic[0]]}, stage.evaluated) is None
+    assert saturation_stage._with_facts(None, {"uncounted": "why"}) is None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from qbench.record.schema import CaseKey, Latency, Record
 from qbench.running.run import RunResult
@@ -70,6 +73,15 @@ def test_json_holds_the_records_as_they_are_and_null_for_what_is_unknown() -> No
     assert data["elapsed_seconds"] == {"build": 1.0, "report": 2.0}
     assert data["records"][0]["latency"]["p50_seconds"] == 0.00131
     assert data["records"][0]["speedup"] is None
+    assert (data["schema"], data["decisions"], data["warnings"]) == (1, [], [])
+    text = as_json(result, Path("é"), {}, {"decisions": ["d"]})
+    assert json.loads(text)["decisions"] == ["d"]
+    assert "warnings" not in json.loads(text)
+    assert text.startswith('{\n "schema": 1,\n')
+    assert '"report": "é"' in text
+    assert text.endswith("}\n")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json(result, None, {"build": math.nan})
 
 
 def test_three_cases_under_one_reason_are_all_named() -> None:
