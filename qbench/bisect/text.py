@@ -170,10 +170,9 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     places = list(bracket.candidates)
     if question.mended:
         places = [place - 1 for place in reversed(places)]
-    passed = [place for place in range(bracket.last_good + 1, bracket.first_bad) if place in answer.judged]
     reasons = {
         question.candidates[place]: formatting.one_line(answer.judged[place].reason or "it stays undecided")
-        for place in passed
+        for place in range(bracket.last_good + 1, bracket.first_bad)
     }
     told = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
