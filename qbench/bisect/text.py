@@ -246,7 +246,7 @@ def _say_unusable(question: Question, answer: Answer, metric: MetricInfo | None)
     end = answer.judged[place]
     reason = formatting.one_line(end.reason or "")
     option = "--good" if place == 0 else "--bad"
-    if question.on == "failure" and place == 0 and end.side == "bad":
+    if end.side == "bad":  # only a good end is refused for that
         return f"{question.name(0)} fails, too: {reason}; --good must be one that runs, so none is named."
     advice = " (`--on failure` searches for the first that fails)" if place and question.on != "failure" else ""
     return f"{question.name(place)} cannot be looked at: {reason}; {option} must be one that can{advice}."
