@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qbench.bisect.question import Question
-from qbench.bisect.search import ENOUGH, Bracket, Judged, Look, find_bracket, search
+from qbench.bisect.search import Bracket, Judged, Look, find_bracket, search
 
 # named: one candidate, surely enough. several: one of these. doubtful: one, and not surely enough. same, better: the
 # ends do not differ, or the bad one is the better. open: the ends cannot be told apart. good unusable, bad unusable:
@@ -85,4 +85,4 @@ def _is_better(question: Question, end: Judged) -> bool:
 def _name_kind(bracket: Bracket) -> Kind:
     if len(bracket.candidates) > 1:
         return "several"
-    return "named" if bracket.chance >= ENOUGH else "doubtful"
+    return "named" if bracket.is_named else "doubtful"

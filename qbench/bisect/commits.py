@@ -41,7 +41,7 @@ class Commits:
     names: tuple[str, ...]
     mended: bool
     home: Path
-    quiet: bool = False
+    quiet: bool
     build: Build = build_side
     of: str = "commit"
     way: Way = "commits"

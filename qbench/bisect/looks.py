@@ -29,8 +29,8 @@ class Looks:
     candidates: Candidates
     limits: Limits
     progress: Silent
+    seed: int
     metric: MetricInfo | None = None  # how changes of the score are told
-    seed: int = 0
     open_remote: Callable[..., Any] = RemoteWorker
     clock: Callable[[], float] = time.monotonic
     most_seconds: float = float("inf")

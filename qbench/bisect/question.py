@@ -27,8 +27,8 @@ class Question:
     way: Way
     of: str
     candidates: tuple[str, ...]
-    mended: bool = False
-    digest: str = ""
+    mended: bool
+    digest: str
 
     @property
     def last(self) -> int:

@@ -101,7 +101,7 @@ def search(judged: Mapping[int, Judged], last: int) -> Look | Bracket:
 def weigh_answers(judged: Mapping[int, Judged], last: int) -> list[float]:
     """The chance of each answer: that the first bad candidate is number 1, 2, … ``last``."""
     logs = [
-        math.fsum(_log_chance(judged[place], bad=place >= answer) for place in judged if place)
+        math.fsum(_log_chance(known, bad=place >= answer) for place, known in judged.items())
         for answer in range(1, last + 1)
     ]
     most = max(logs)

@@ -42,7 +42,7 @@ class Request:
     pre_releases: bool
     out: Path | None
     most_seconds: float
-    quiet: bool = False
+    quiet: bool
 
 
 @dataclass(frozen=True, kw_only=True)

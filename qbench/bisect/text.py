@@ -170,10 +170,9 @@ def _name_several(question: Question, answer: Answer, metric: MetricInfo | None)
     places = list(bracket.candidates)
     if question.mended:
         places = [place - 1 for place in reversed(places)]
-    passed = [place for place in range(bracket.last_good + 1, bracket.first_bad) if place in answer.judged]
     reasons = {
         question.candidates[place]: formatting.one_line(answer.judged[place].reason or "it stays undecided")
-        for place in passed
+        for place in range(bracket.last_good + 1, bracket.first_bad)
     }
     told = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
@@ -247,7 +246,7 @@ def _say_unusable(question: Question, answer: Answer, metric: MetricInfo | None)
     end = answer.judged[place]
     reason = formatting.one_line(end.reason or "")
     option = "--good" if place == 0 else "--bad"
-    if question.on == "failure" and place == 0 and end.side == "bad":
+    if end.side == "bad":  # only a good end is refused for that
         return f"{question.name(0)} fails, too: {reason}; --good must be one that runs, so none is named."
     advice = " (`--on failure` searches for the first that fails)" if place and question.on != "failure" else ""
     return f"{question.name(place)} cannot be looked at: {reason}; {option} must be one that can{advice}."

@@ -113,7 +113,7 @@ def list_needed(names: Iterable[str]) -> dict[str, str]:
             continue
         needed[name] = version
         required = importlib.metadata.requires(name) or []
-        waiting += [normalize_name(_NAME.split(each, maxsplit=1)[0]) for each in required if "extra ==" not in each]
+        waiting += [normalize_name(_NAME.split(each)[0]) for each in required if "extra ==" not in each]
     return dict(sorted(needed.items()))
 
 

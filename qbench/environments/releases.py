@@ -25,8 +25,7 @@ def list_releases(package: str, *, pre_releases: bool = False) -> tuple[str, ...
     except Uninstallable as error:
         raise Uninstallable(f"{name}: no release can be installed on this Python and platform ({error})") from error
     listed = _AVAILABLE.search(said)
-    versions = [] if listed is None else [each.strip() for each in listed[1].split(",")]
-    return tuple(sort_versions(each for each in versions if each))
+    return () if listed is None else tuple(sort_versions(each.strip() for each in listed[1].split(",")))
 
 
 def sort_versions(versions: Iterable[str]) -> list[str]:

@@ -75,18 +75,19 @@ def list_other_formats(record: Record, records: Sequence[Record]) -> list[str]:
     """What of the same setting is as fast or faster and was calibrated by nobody: bf16, fp16 and weights of few bits,
     by the run's own times, the fastest first."""
     own = cases.p50(record)
+    if own is None:
+        return []
     others = [
         (seconds, other)
         for other in cases.of_setting(cases.setting_of(record.case), records)
         if (other.case.mode in HALVES or other.case.mode == WEIGHT_ONLY)
         and cases.runs_as_named(other)
         and (seconds := cases.p50(other)) is not None
-        and own is not None
         and seconds <= own * (1 + AS_FAST)
     ]
     return [
         f"In the run {variant_name(other)} took {formatting.duration(seconds)} where this case took "
-        f"{formatting.duration(own or 0.0)}, and nothing is calibrated for it."
+        f"{formatting.duration(own)}, and nothing is calibrated for it."
         for seconds, other in sorted(others, key=lambda pair: pair[0])
     ]
 

@@ -112,8 +112,6 @@ class _Model:
         return score
 
     def quantized(self, floats: Collection[str]) -> Graph:
-        if set(floats) >= set(self.layers):
-            return self.graph
         config, record = without(self.graph, self.config, self.record, floats)
         return self.build(self.graph, sites.find(self.graph, config), record)
 

@@ -140,8 +140,7 @@ def _settle(graph: Graph, sites: Sites, fitted: Fitted | None) -> Settled:
 
 def _without_signals(graph: Graph, sites: Sites) -> Sites:
     """Sites without convolutions along one axis: the Ascend compiler quantizes none, ONNX Runtime does."""
-    along_one = _signals(graph, sites)
-    return executed_layers.without(graph, sites, along_one) if along_one else sites
+    return executed_layers.without(graph, sites, _signals(graph, sites))
 
 
 def _signals(graph: Graph, sites: Sites) -> set[str]:

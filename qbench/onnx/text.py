@@ -109,7 +109,7 @@ def surprising(agreement: float, examples: int) -> bool:
     """Whether so few equal predictions of that many are improbable where ``AGREEMENT`` of all are equal (binomial)."""
     other = round((1 - agreement) * examples)
     fewer = (math.comb(examples, k) * (1 - AGREEMENT) ** k * AGREEMENT ** (examples - k) for k in range(other))
-    return other > 0 and 1 - math.fsum(fewer) < SURPRISE
+    return 1 - math.fsum(fewer) < SURPRISE
 
 
 def _counted(operators: Iterable[str]) -> str:

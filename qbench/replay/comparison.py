@@ -14,7 +14,7 @@ from qbench.record.stored_run import StoredRun
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One thing that is not as it was: ``what`` of ``where`` (a case, or empty: of the run), before and now."""
+    """One thing that is not as it was: ``what`` of ``where`` (an input, a case or a setting), before and now."""
 
     what: str
     where: str
@@ -22,8 +22,7 @@ class Difference:
     now: str
 
     def __str__(self) -> str:
-        of = f" of {self.where}" if self.where else ""
-        return f"{self.what}{of}: {self.before}, now {self.now}"
+        return f"{self.what} of {self.where}: {self.before}, now {self.now}"
 
 
 @dataclass(frozen=True, kw_only=True)

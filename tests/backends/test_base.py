@@ -36,6 +36,11 @@ def test_a_few_examples_are_tried_and_one_is_traced(tmp_path: Path) -> None:
     assert [array.tolist() for array in build_job.example] == [[[0, 1]], [0]]
 
 
+def test_an_artifact_is_built_to_be_shipped_unless_it_is_to_be_watched(tmp_path: Path) -> None:
+    """What tells where its time goes may be slower."""
+    assert job(tmp_path).watched is False
+
+
 def layer(macs: int | None) -> Layer:
     """A layer with so much work."""
     return Layer(name="l", operator="o", macs=macs)

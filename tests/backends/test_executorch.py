@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from qbench.backends.base import BuildJob
-from qbench.backends.executorch import BACKEND, FILE
+from qbench.backends.executorch import BACKEND, FILE, NOTE
 from qbench.errors import BuildError
 from qbench.models.base import Network
 from qbench.quant.artifacts import executorch_program
@@ -258,6 +258,7 @@ def test_a_network_that_the_runtime_does_not_run_is_told(tmp_path):
         ("static", "onnx", "ExecuTorch does not take ONNX files; use the onnxruntime backend"),
         ("fp32", "torchscript", "torch.export does not take TorchScript files; give the model's Python source"),
         ("bf16", "torch", "qbench builds no bf16 for ExecuTorch; use openvino, or leave bf16 out here"),
+        ("weight_only", "torch", "qbench builds no weight_only for ExecuTorch; use openvino, or leave weight_only out"),
     ],
 )
 def test_what_it_does_not_build_is_said_while_planning(mode, kind, reason):
@@ -271,6 +272,37 @@ def test_where_it_is_not_installed(monkeypatch):
     assert BACKEND.missing() == (
         "executorch is not installed; pip install 'executorch>=1.5', or qbench with the extra executorch"
     )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torchao" else object())
+    assert BACKEND.missing() == "torchao is not installed; pip install 'torchao>=0.18'"
+    assert BACKEND.why_not(mode="static", kind="torch") is None
+
+
+def test_a_float_network_needs_no_reason_for_its_floats(built):
+    """Only an int8 mode does; that batches are answered one by one is said of each."""
+    assert built["fp32"][0].conversion.float_reasons == {}
+    assert "stem.0" in built["dynamic"][0].conversion.float_reasons
+    assert all(str(variant.note).endswith(NOTE) for variant, _ in built.values())
+
+
+class Enough(Exception):
+    """The build has come so far."""
+
+
+def test_lowering_is_told_as_it_begins(tmp_path):
+    """Behind what quantizes."""
+    told = []
+
+    def progress(text, share):
+        told.append((text, share))
+        if text == "lower":
+            raise Enough
+
+    job = BuildJob(network=Network(kind="torch", module=nn.Sequential(nn.Linear(4, 2)).eval()), mode="fp32",
+                   recipe=BACKEND.resolve("fp32", Recipe()), calibration=(np.zeros((8, 4), np.float32),),
+                   training=None, folder=tmp_path, progress=progress)  # fmt: skip
+    with pytest.raises(Enough):
+        BACKEND.build(job)
+    assert told[-1] == ("lower", 0.7)
 
 
 def test_nothing_of_the_exporter_is_imported_to_run_a_program(built):

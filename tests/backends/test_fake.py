@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qbench.backends import fake
 from qbench.backends.base import BuildJob
 from qbench.backends.fake import BACKEND, CLASSES, FakeRunner, busy
 from qbench.models.base import Network
@@ -56,6 +57,17 @@ def test_answers_are_a_projection_that_int8_rounds() -> None:
     assert 0 < np.abs(scores("static") - exact).max() <= 0.026
     assert np.array_equal(scores("bf16"), exact)
     assert not np.array_equal(scores("fp32", ROWS[:, :1]), exact)
+
+
+def test_sizes_and_answers_are_the_same_everywhere() -> None:
+    """Demos show them: so many bytes by mode, ten classes, a projection that no machine draws otherwise."""
+    assert CLASSES == 10
+    sizes = (4000, 2000, 2000, 600, 1200, 1100, 1100)
+    assert dict(zip(("fp32", "bf16", "fp16", "weight_only", "dynamic", "static", "qat"), sizes, strict=True)) == (
+        fake.SIZE_BYTES
+    )
+    told = scores("fp32", np.ones((1, 6)))[0, :3]
+    np.testing.assert_allclose(told, [1.457073, -4.717646, 2.337598], atol=1e-4)
 
 
 def test_time_is_spent_on_the_core() -> None:

@@ -21,10 +21,10 @@ from qbench.backends import inductor
 from qbench.backends.base import BuildJob
 from qbench.backends.inductor import BACKEND
 from qbench.errors import BuildError, CaseSkipped
-from qbench.machine import fingerprint
+from qbench.machine import fingerprint, half_floats
 from qbench.models.base import Network
 from qbench.quant import rounding
-from qbench.quant.artifacts import aoti, same_outputs
+from qbench.quant.artifacts import aoti, aoti_profile, same_outputs
 from qbench.quant.artifacts.coverage import compute_int8_share
 from qbench.quant.flow import QuantizeJob
 from qbench.quant.pytorch import pt2e
@@ -389,6 +389,81 @@ def test_open_choices_are_filled_and_stay():
     for mode in BACKEND.modes:
         once = BACKEND.resolve(mode, Recipe())
         assert BACKEND.resolve(mode, once) == once
+
+
+class Enough(Exception):
+    """The build has come so far."""
+
+
+def test_compiling_is_told_as_it_begins(tmp_path):
+    """It takes longest."""
+    told = []
+
+    def progress(text, share):
+        told.append((text, share))
+        if text == "compile":
+            raise Enough
+
+    job = BuildJob(network=Network(kind="torch", module=perceptron()), mode="fp32", recipe=Recipe(),
+                   calibration=images(), training=None, folder=tmp_path, progress=progress)  # fmt: skip
+    with pytest.raises(Enough):
+        BACKEND.build(job)
+    assert told[-1] == ("compile", 0.7)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_nodes_are_timed_of_one_example_on_the_threads_that_are_told(monkeypatch):
+    """A package takes no more at a time."""
+    monkeypatch.setattr(
+        aoti_profile,
+        "time_nodes",
+        lambda file, inputs, *, calls: (file, [len(tensor) for tensor in inputs], calls, torch.get_num_threads()),
+    )
+    timed = BACKEND.time_nodes(Path("m.pt2"), (images(4)[0], images(4)[0]), threads=1, calls=3)
+    assert timed == (Path("m.pt2"), [1, 1], 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 1", None),
+        ("exit 0", None),
+        ("echo g++ 12.2; echo Free Software", "g++ 12.2"),
+        ("echo old; exit 1", "old"),
+    ],
+)
+def test_what_a_compiler_says_of_its_version_decides_the_bytes(script, told, tmp_path, monkeypatch):
+    """Its first line; one that says nothing, or is not there, decides nothing."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert BACKEND.toolchain() == told
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert BACKEND.toolchain() is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpu", "runs"),
+    [("x86_64", "avx2", True), ("AMD64", "vnni", True), ("x86_64", "arm", False), ("aarch64", "arm", True),
+     ("aarch64", "avx2", False)],
+)  # fmt: skip
+def test_a_package_runs_on_cpus_of_its_own_kind(machine, cpu, runs, monkeypatch):
+    """Its machine code is for that."""
+    monkeypatch.setattr(inductor.platform, "machine", lambda: machine)
+    reason = BACKEND.why_not_for(cpu)
+    told = f"its package holds machine code for {machine}, which no other kind of CPU loads"
+    assert reason == (None if runs else told)
+
+
+def test_floats_of_16_bits_need_a_cpu_and_weights_of_few_bits_another_runtime(monkeypatch):
+    """With what to do."""
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: f"no {precision} here")
+    said = "no fp16 here: torch would convert every value; leave fp16 out here"
+    assert BACKEND.why_not(mode="fp16", kind="torch") == said
+    monkeypatch.setattr(half_floats, "explain_missing", lambda precision: None)
+    assert BACKEND.why_not(mode="fp16", kind="torch") is None
+    assert str(BACKEND.why_not(mode="weight_only", kind="torch")).endswith("use onnxruntime or openvino")
 
 
 def test_without_a_compiler_it_is_missing_with_the_reason(monkeypatch):

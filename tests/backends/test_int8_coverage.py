@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -128,6 +129,42 @@ def test_coverage_of_weights_of_few_bits_tells_what_multiplies_them():
     require_named(built(few, float_), "weight_only")
     with pytest.raises(ModeImpossible, match=r"no weight is in few bits: all 1 layers stay fp32: b \(x\)"):
         require_named(built(float_), "weight_only")
+
+
+@pytest.mark.parametrize("layers", [(), (Layer(name="a", operator="x", macs=9),)])
+def test_without_weights_of_few_bits_there_are_no_bits(layers):
+    """No layer has them, or there is none."""
+    assert summarize_coverage(built(*layers)).weight_bits is None
+
+
+def test_a_share_that_is_just_enough_is_enough():
+    """Of what a suite asks for; a hundredth is not next to nothing."""
+    few = Layer(name="fc", operator="x", macs=1, precision="int8")
+    rest = Layer(name="conv", operator="x", macs=99)
+    require_int8(built(few, rest), 0.01)
+    impossible = built(few, rest, float_reasons={"conv": NO_INT8_FORM})
+    with pytest.raises(BuildError, match="^only 1 % of") as raised:
+        require_int8(impossible, 0.5)
+    assert not isinstance(raised.value, ModeImpossible)
+
+
+def test_a_network_without_layers_has_nothing_to_quantize():
+    """No mode is to blame for it."""
+    with pytest.raises(BuildError, match="all 0 layers stay float: the model has no Conv, Linear or LSTM; ") as raised:
+        require_int8(built(), None)
+    assert not isinstance(raised.value, ModeImpossible)
+    with pytest.raises(ModeImpossible, match="all 0 layers stay fp32: the model has no Conv, Linear or LSTM; leave"):
+        require_named(built(), "bf16")
+
+
+def test_of_many_float_layers_the_first_are_named():
+    """Eight where int8 is asked for, three where a format is."""
+    floats = [Layer(name=f"l{number}", operator="op", macs=100 - number) for number in range(10)]
+    eight = ", ".join(f"l{number} (op)" for number in range(8))
+    with pytest.raises(BuildError, match=re.escape(f"all 10 layers stay float: {eight} and 2 more; quantize")):
+        require_int8(built(*floats), None)
+    with pytest.raises(ModeImpossible, match=re.escape("l0 (op), l1 (op), l2 (op) and 7 more; leave bf16 out")):
+        require_named(built(*floats), "bf16")
 
 
 def test_float_layers_are_named_by_their_size():

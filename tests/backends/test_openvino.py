@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -345,6 +346,21 @@ def test_a_thread_elsewhere_is_no_measurement(source, monkeypatch):
     monkeypatch.setattr(threads, "list_cores", lambda: {**allowed, 2**22 + 1: {10_000}})
     with pytest.raises(MeasureError, match="OpenVINO lets threads run on the cores 10000"):
         runner.observed()
+
+
+def test_inputs_and_outputs_are_not_copied_around_a_call(source):
+    """A copy would be timed; memory that may only be read is the exception."""
+    runner = BACKEND.load(source, threads=1)
+    (array,) = images(1)
+    _, tensors = runner.prepare((array,))
+    assert np.shares_memory(tensors[0].data, array)
+    array.flags.writeable = False
+    _, tensors = runner.prepare((array,))
+    assert not np.shares_memory(tensors[0].data, array)
+    calls = []
+    request = SimpleNamespace(infer=lambda tensors, **how: calls.append((tensors, how)) or "result")
+    assert runner((request, tensors)) == "result"
+    assert calls == [(tensors, {"share_inputs": True, "share_outputs": True})]
 
 
 def test_layers_are_matched_by_name_and_then_by_size():

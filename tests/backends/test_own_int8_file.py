@@ -132,6 +132,53 @@ def test_a_file_that_does_not_fit_the_float_network_is_refused(name, tmp_path):
         build(name, wide, tmp_path / "x")
 
 
+@pytest.mark.parametrize(("own_batch", "batch"), [(4, "n"), ("n", 4), (4, 4), (2, 4)])
+def test_a_fixed_batch_is_filled_on_either_side(own_batch, batch, tmp_path):
+    """The file is asked for as many examples as it takes, and so is the float network."""
+    own = by_another_tool(network(tmp_path / "m.onnx"), tmp_path / "int8.onnx")
+    model = onnx.load(str(own))
+    for value in (*model.graph.input, *model.graph.output):
+        if own_batch != "n":
+            value.type.tensor_type.shape.dim[0].dim_value = own_batch
+    onnx.save(model, str(own))
+    source = network(tmp_path / "float.onnx", batch=batch)
+    asked = []
+
+    def open_file(file):
+        def run(inputs):
+            asked.append([len(array) for array in inputs])
+            return onnxruntime_session.run(file, inputs)
+
+        return run
+
+    examples = (vectors(), vectors(seed=9))
+    job = BuildJob(network=None, mode="static", recipe=Recipe(), calibration=examples, training=None,
+                   folder=tmp_path, int8_file=own)  # fmt: skip
+    own_int8_file.require_outputs(job, source, own, open_file)
+    assert asked == [[8, 8] if own_batch == "n" else [own_batch, own_batch]]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (ValueError("wrong shape"), BuildError, r"^own.onnx does not take this data \(float32\[8, 64\]\): wrong shape"),
+        (BuildError("another matter"), BuildError, "^another matter$"),
+        (MemoryError("no room"), MemoryError, "^no room$"),
+    ],
+)
+def test_what_a_file_does_not_take_is_told_by_its_shape(error, kind, said, monkeypatch):
+    """But a lack of memory, and what was told already."""
+
+    def open_file(file):
+        raise error
+
+    monkeypatch.setattr(onnx_file, "fixed_batch", lambda file: None)
+    job = BuildJob(network=None, mode="static", recipe=Recipe(), calibration=(vectors(),), training=None,
+                   folder=None, int8_file="own.onnx")  # fmt: skip
+    with pytest.raises(kind, match=said):
+        own_int8_file.require_outputs(job, "source", "file", open_file)
+
+
 @pytest.mark.parametrize(
     ("outputs", "expected", "said"),
     [

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from qbench import registry
+from qbench.backends import own_openvino
 from qbench.backends.base import BuildJob, Built
 from qbench.errors import BuildError, ModelError
 from qbench.models.base import Network
 from qbench.models.own_int8 import why_not_int8
-from qbench.quant.artifacts import openvino_ir, openvino_model
+from qbench.quant.artifacts import onnx_file, openvino_ir, openvino_model
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 from tests.backends.test_own_int8_file import network, vectors
@@ -91,6 +94,63 @@ def test_a_file_that_does_not_fit_the_float_network_is_refused(tmp_path: Path) -
     seven = by_nncf(network(tmp_path / "s.onnx", classes=7), tmp_path / "s.xml")
     with pytest.raises(BuildError, match=r"s.xml has the shape \[1, 7\], that of the float model \[1, 10\]"):
         build(seven, tmp_path / "c")
+
+
+def port(name: str, kind: str = "float32") -> Any:
+    """An input of a compiled model."""
+    element = SimpleNamespace(to_dtype=lambda: np.dtype(kind))
+    return SimpleNamespace(get_element_type=lambda: element, get_names=lambda: {name, "of no matter"})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "told"),
+    [
+        ((port("x"), port("z", "int64")), 2, None),
+        ((port("x"), port("z", "int64")), 1, None),
+        ((port("a"), port("b", "int64")), 2, None),  # names may be others
+        ((), 2, "takes nothing, the float model float32, int64: give an int8 file that was made from this very model"),
+        ((port("x"), port("z")), 2, "takes float32, float32, the float model float32, int64: give"),
+        ((port("x"), port("z", "int64")), 3, "returns 3 outputs, the float model 2: save an int8 file that returns"),
+    ],
+)
+def test_inputs_and_outputs_are_those_of_the_float_network(
+    inputs: tuple[Any, ...], outputs: int, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the types of the inputs one after the other; outputs may be fewer, not more."""
+    monkeypatch.setattr(onnx_file, "input_types", lambda source: {"x": "float32", "z": "int64"})
+    monkeypatch.setattr(onnx_file, "output_names", lambda source: ("y", "w"))
+    compiled = SimpleNamespace(inputs=inputs, outputs=range(outputs))
+    if told is None:
+        own_openvino._require_inputs(Path("own.xml"), compiled, Path("source"))
+        return
+    with pytest.raises(BuildError) as raised:
+        own_openvino._require_inputs(Path("own.xml"), compiled, Path("source"))
+    assert str(raised.value).startswith(f"own.xml {told}")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (
+            RuntimeError("shape mismatch"),
+            BuildError,
+            r"does not take this data \(float32\[1, 64\], float32\[1, 64\]\): ",
+        ),
+        (RuntimeError("std::bad_alloc"), RuntimeError, "^std::bad_alloc$"),
+    ],
+)
+def test_data_that_a_file_does_not_take_is_told_by_its_shape(
+    error: RuntimeError, kind: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But a lack of memory, which is no fault of the file."""
+    own = by_nncf(network(tmp_path / "m.onnx"), tmp_path / "int8.xml")
+
+    def fail(*words: object) -> None:
+        raise error
+
+    monkeypatch.setattr(openvino_model, "run", fail)
+    with pytest.raises(kind, match=said):
+        build(own, tmp_path / "x")
 
 
 def test_a_file_is_told_by_its_text(tmp_path: Path) -> None:

@@ -172,6 +172,129 @@ def test_a_file_that_takes_one_example_has_a_fixed_batch(tmp_path: Path) -> None
     assert build("onednn", own, tmp_path / "x").fixed_batch == 1
 
 
+def job_of(network: Any, rows: int = 3) -> BuildJob:
+    """A job on a few examples of that float network."""
+    return BuildJob(network=Network(kind="torch", module=network), mode="static", recipe=Recipe(),
+                    calibration=(images(rows),), training=None, folder=Path("unused"))  # fmt: skip
+
+
+def quantized(x: torch.Tensor) -> torch.Tensor:
+    """Values that nobody took back to floats."""
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "network", "said"),
+    [
+        (lambda x: {"y": x}, lambda x: x, "own.pt returns dict, the float model a tensor: give an int8 file that was"),
+        (quantized, lambda x: x, "own.pt returns quantized values; let it end with a DeQuantStub"),
+        (lambda x: (x, x), lambda x: x, "own.pt returns 2 outputs, the float model as the suite calls it one: save"),
+        (lambda x: (x, x), lambda x: (x, x), None),
+        (lambda x: [x], lambda x: x, None),
+        (lambda x: x, lambda x: (x, x), None),
+    ],
+)
+def test_the_output_is_one_that_can_be_held_against_the_float_network(
+    loaded: Any, network: Any, said: str | None
+) -> None:
+    """A tensor of floats, and no more outputs than that has."""
+    if said is None:
+        own_torchscript._require_outputs(job_of(network), loaded, Path("own.pt"))
+        return
+    with pytest.raises(BuildError) as raised:
+        own_torchscript._require_outputs(job_of(network), loaded, Path("own.pt"))
+    assert str(raised.value).startswith(said)
+
+
+def refuse_two(x: torch.Tensor) -> torch.Tensor:
+    """Takes one example."""
+    if len(x) > 1:
+        raise RuntimeError("shape '[1, 64]' is invalid")
+    return x
+
+
+def exhaust(x: torch.Tensor) -> torch.Tensor:
+    """Finds no memory."""
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+
+
+@pytest.mark.parametrize(
+    ("loaded", "fixed"),
+    [(lambda x: x, None), (lambda x: (x, x), None), (lambda x: x[:1], 1), (lambda x: x.sum(), 1), (refuse_two, 1)],
+)
+def test_a_file_that_answers_several_examples_with_as_many_rows_has_no_fixed_batch(
+    loaded: Any, fixed: int | None
+) -> None:
+    """Else it is called with one at a time."""
+    assert own_torchscript._find_fixed_batch(job_of(None), loaded) == fixed
+
+
+def test_a_lack_of_memory_says_nothing_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the batch that it takes, nor of the engine that runs it."""
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        own_torchscript._find_fixed_batch(job_of(None), exhaust)
+    monkeypatch.setattr(own_torchscript, "_run_on", lambda *words: exhaust(torch.zeros(1)))
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        own_torchscript._open(job_of(None), tmp_path / "own.pt", "onednn", ())
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        own_torchscript._find_engine(tmp_path / "own.pt", "onednn", ())
+
+
+@pytest.mark.parametrize("able", [None, "x86", "qnnpack"])
+def test_every_other_engine_of_this_machine_is_tried(able: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one that runs the file is named; none where none does."""
+    tried: list[str] = []
+
+    def run_on(engine: str, *rest: Any) -> None:
+        tried.append(engine)
+        if engine != able:
+            raise RuntimeError("no kernel for it")
+
+    class Quantized:
+        supported_engines = ("none", "x86", "onednn", "qnnpack")
+
+    monkeypatch.setattr(torch.backends, "quantized", Quantized)
+    monkeypatch.setattr(own_torchscript, "_run_on", run_on)
+    monkeypatch.setattr(torch_ao, "ENGINES", ("fbgemm", "x86", "onednn", "qnnpack"))
+    assert own_torchscript._find_engine(Path("own.pt"), "onednn", ()) == able
+    assert tried == (["x86"] if able == "x86" else ["x86", "qnnpack"])
+
+
+@pytest.mark.parametrize(
+    ("top", "channels", "said"),
+    [
+        (127, True, "activations in 7 bits, weights per channel, as in the default qconfig of fbgemm and x86"),
+        (179, True, "activations in 7 bits, weights per channel, as in the default qconfig of fbgemm and x86"),
+        (180, True, "activations in 8 bits, weights per channel, as in the default qconfig of onednn"),
+        (255, False, "activations in 8 bits, weights per tensor, as in the default qconfig of qnnpack"),
+        (100, False, "activations in 7 bits, weights per tensor, as in no engine's default qconfig"),
+        (255, None, None),
+        (None, None, None),
+    ],
+)
+def test_the_scheme_is_told_by_the_levels_that_examples_reach(
+    top: int | None, channels: bool | None, said: str | None, engine_put_back: None
+) -> None:
+    """The most active value of the middle layer, over all examples; nothing where no layer, or no weight, is seen."""
+    torch_ao.set_engine("onednn")
+    weight = (
+        torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2, dtype=torch.int64), 0, torch.qint8)
+        if channels
+        else torch.quantize_per_tensor(torch.ones(2, 2), 1.0, 0, torch.qint8)
+    )
+    packed = torch.ops.quantized.linear_prepack(weight, None)
+
+    def module(level: torch.Tensor) -> None:
+        if top is not None:
+            for reached in (0.0, top, 255.0):
+                torch.quantize_per_tensor(level * reached, 1.0, 0, torch.quint8)
+        if channels is not None:
+            torch.ops.quantized.linear_dynamic(level, packed)
+
+    examples = [(torch.zeros(2, 2),), (torch.ones(2, 2),), (0.5 * torch.ones(2, 2),)]
+    assert own_torchscript._describe_scheme(module, examples) == said
+
+
 def test_an_engine_that_cannot_run_a_file_names_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the case is skipped; it fails where the suite names that very engine, and where no engine runs it."""
     own = by_the_tutorial(network(), tmp_path / "int8.pt")

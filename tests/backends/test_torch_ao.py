@@ -262,6 +262,56 @@ def test_its_module_imports_nothing_heavy(name):
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+@pytest.mark.parametrize(("machine", "others"), [("x86_64", True), ("AMD64", True), ("aarch64", False)])
+def test_engines_are_for_kinds_of_cpu(machine, others, monkeypatch):
+    """Two of them for x86; qnnpack is slower there, which is said; what those two build runs on no ARM."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    for name in ("fbgemm", "x86"):
+        backend = registry.load("backend", name)
+        said = f"the engine {name} exists only on x86_64; use qnnpack or onednn here"
+        assert backend.missing() == (None if others else said)
+        assert backend.why_not_for("arm") == (
+            f"the engine {name} exists only on x86_64, so nothing it builds runs on ARM"
+        )
+        assert backend.why_not_for("avx2") is None
+        assert backend._note() is None
+    for name in ("onednn", "qnnpack"):
+        backend = registry.load("backend", name)
+        assert (backend.missing(), backend.why_not_for("arm")) == (None, None)
+        assert (backend._note() is not None) == (name == "qnnpack" and others)
+
+
+class Enough(Exception):
+    """The build has come so far."""
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "last", "told"),
+    [
+        ("torch", "fp32", "trace and freeze", [("trace and freeze", 0.3)]),
+        ("torch", "fp32", "canonicalize", [("trace and freeze", 0.3), ("canonicalize", 0.05)]),
+        ("onednn", "dynamic", "quantize", [("canonicalize", 0.05), ("quantize", 0.3)]),
+        ("onnxruntime", "dynamic", "quantize", [("export to ONNX", 0.1), ("quantize", 0.2)]),
+    ],
+)
+def test_a_build_tells_what_it_is_about(name, mode, last, told, tmp_path):
+    """And how far it is."""
+    steps = []
+
+    def progress(text, share):
+        steps.append((text, share))
+        if text == last:
+            raise Enough
+
+    backend = usable(name)
+    job = BuildJob(network=Network(kind="torch", module=residual_cnn()), mode=mode,
+                   recipe=backend.resolve(mode, Recipe()), calibration=images(16), training=None, folder=tmp_path,
+                   progress=progress)  # fmt: skip
+    with pytest.raises(Enough):
+        backend.build(job)
+    assert steps == told
+
+
 def test_torch_sends_onnx_files_to_the_runtime_that_runs_them():
     """While planning, before anything is loaded; networks of its own it takes."""
     torch_backend = registry.load("backend", "torch")

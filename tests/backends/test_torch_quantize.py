@@ -230,6 +230,30 @@ def test_names_that_rewriting_folded_away_are_skipped_no_more() -> None:
     assert torch_quantize._without_folded(job, prepared).skip_layers == ("stem", "typo", "h*")
 
 
+def test_a_flow_is_given_what_shows_what_a_network_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight calibration examples one by one; comparing the layers is told behind it."""
+    given: list[Any] = []
+    steps: list[Any] = []
+
+    def convert(job: BuildJob, quantize_job: Any) -> Any:
+        given.append((job, quantize_job))
+        return torch_quantize.Converted(module=job.network.module)
+
+    monkeypatch.setattr(torch_quantize, "_convert_by_first", convert)
+    monkeypatch.setattr(torch_quantize, "_layer_numbers", lambda job, module: ((), ("a note",)))
+    monkeypatch.setattr(torch_quantize.quantized_range, "range_of_module", lambda module, example: ("a range",))
+    for mode in ("static", "dynamic"):
+        job = replace(job_of(mode, canonicalize=False, target=()), progress=lambda *step: steps.append(step))
+        converted = torch_quantize.quantize_network(job, "onednn", (torch.zeros(1, 1, 8, 8),))
+        assert converted.conversion.notes == ("a note",)
+        assert converted.conversion.input_ranges == (("a range",) if mode == "static" else ())
+        assert converted.conversion.target is None
+    assert steps == [("compare layers", 0.9)] * 2
+    for _, quantize_job in given:
+        assert [[len(x) for x in example] for example in quantize_job.more] == [[1]] * 8
+        assert quantize_job.own is None
+
+
 def test_layers_that_cannot_be_held_against_fp32_are_a_note(monkeypatch) -> None:
     """A good variant is not lost over it; a layer that is equal has no number of decibels, which JSON has none for."""
     equal = layer_error.ComparedLayer(name="a", sqnr_db=math.inf)

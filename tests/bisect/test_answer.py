@@ -61,6 +61,19 @@ def test_ends_that_are_none_end_the_search(on: str, judged: dict[int, Judged], k
 
 
 @pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("named", 0),
+        *((kind, 4) for kind in ("several", "doubtful", "open", "cut")),
+        *((kind, 3) for kind in ("same", "better", "good unusable", "bad unusable")),
+    ],
+)
+def test_the_exit_code_tells_the_kinds_of_answer_apart(kind: Kind, code: int) -> None:
+    """0 an answer, 3 nothing to search for, 4 not decided."""
+    assert Answer(kind=kind, judged={}).exit_code == code
+
+
+@pytest.mark.parametrize(
     ("third", "kind", "bracket"),
     [
         (GOOD, "named", (3, 4)),

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from made_bisections import MadeCandidates, make_looks, make_question
+from made_bisections import MadeCandidates, Notes, make_looks, make_question
 
 from qbench.bisect import bisection, judges, text
 from qbench.bisect.answer import Answer
 from qbench.bisect.bisection import find_answer, read_answers
+from qbench.bisect.journal import Journal
 from qbench.bisect.judge_answers import Scored
 from qbench.bisect.judges import AnswersJudge, Judge
+from qbench.bisect.looks import Looks
 from qbench.bisect.question import On
+from qbench.cache import store
 from qbench.evaluate.predictions import load_predictions
 
 RIGHT = np.ones((450, 1))
@@ -75,6 +79,27 @@ def test_each_step_is_told(tmp_path: Path) -> None:
     assert looks.progress.notes[0] == "onnxruntime 1.20.0: good"
     assert looks.progress.notes[1].startswith("onnxruntime 1.28.0: bad (+")
     assert looks.progress.notes[1].endswith("3 process pairs); one of 8 releases")
+
+
+def test_a_search_is_announced_before_its_first_look(tmp_path: Path) -> None:
+    """With the question that its looks are kept by."""
+    candidates = MadeCandidates(question=make_question("failure"), first=5, failing=frozenset(range(5, 9)))
+    progress = Notes()
+    suite: Any = SimpleNamespace(
+        suite=SimpleNamespace(suite="demo"),
+        case=SimpleNamespace(id=candidates.question.case),
+        list_causes=lambda: {"data": "d"},
+        progress=progress,
+    )
+
+    def make(journal: Journal) -> Looks:
+        assert progress.notes == [text.announce(candidates.question)]
+        return replace(make_looks(candidates, tmp_path / "other"), journal=journal)
+
+    bisected = bisection.bisect(suite, candidates, "failure", tmp_path / "looks", make)
+    assert (bisected.answer.kind, bisected.answer.exit_code) == ("named", 0)
+    assert bisected.question == replace(candidates.question, digest=store.key_of({"data": "d"}))
+    assert bisected.journal.folder == tmp_path / "looks"
 
 
 @pytest.mark.parametrize("first", [1, 5, 8])
@@ -227,6 +252,9 @@ def test_each_question_has_its_judge(tmp_path: Path) -> None:
     assert isinstance(bits, AnswersJudge)
     assert bits.score is None
     assert predicted == []
+    bisection.choose_judge(suite, "accuracy", tmp_path)
+    assert predicted == [tmp_path / "answers-fp32.npz"]
+    predicted.clear()
     file = tmp_path / "new/folder/answers-fp32.npz"
     for _ in range(2):
         judge: Any = bisection.choose_judge(suite, "accuracy", file.parent)

@@ -117,6 +117,7 @@ def make_commits(
 
     def build(side: Side, request: Request) -> Path:
         assert (side.tree / "ml/small.yaml").read_text().startswith("suite ")
+        assert (request.only, request.quiet) == (CASE, True)
         made.built.append(side.name)
         described = info(finished=finished)
         name = f"20260101T00000{len(made.built)}Z-ab12"
@@ -133,6 +134,7 @@ def make_commits(
         names=tuple(names),
         mended=False,
         home=tmp_path / "runs",
+        quiet=True,
         build=build,
     )
     return made
@@ -198,6 +200,17 @@ def test_a_run_that_did_not_end_is_made_again(
     killed.candidates.open(2)
     killed.candidates.open(2)
     assert killed.built == [repository[1][2]] * 2
+
+
+def test_a_folder_without_a_run_hides_none(
+    repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a kill left before the first line was written."""
+    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    made.candidates.open(2)
+    (tmp_path / "runs" / repository[1][2] / "a").mkdir()
+    made.candidates.open(2)
+    assert made.built == [repository[1][2]]
 
 
 def test_an_artifact_or_predictions_that_are_gone_are_told(

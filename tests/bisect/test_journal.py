@@ -49,6 +49,33 @@ def test_a_line_that_a_kill_cut_is_left_out(tmp_path: Path) -> None:
     assert read_journal(file)[1:] == (LOOKS, True)
 
 
+def test_a_first_line_without_its_end_is_made_whole(tmp_path: Path) -> None:
+    """Else the first look would stand on it."""
+    file = open_journal(tmp_path, make_question()).file
+    head = file.read_text()
+    file.write_text(head.rstrip("\n"))
+    open_journal(tmp_path, make_question()).add(LOOKS[0])
+    assert read_journal(file) == (make_question(), LOOKS[:1], True)
+    assert file.read_text().startswith(head)
+
+
+def test_a_whole_journal_is_left_as_it_lies(tmp_path: Path) -> None:
+    """It is not written again, so that a kill can lose nothing of it."""
+    file = write(tmp_path)
+    before = file.stat().st_ino, file.read_bytes()
+    open_journal(tmp_path, make_question())
+    assert (file.stat().st_ino, file.read_bytes()) == before
+
+
+def test_a_look_is_on_the_disk_when_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as the system tells: its line is there when that is asked to write it down."""
+    journal, synced = open_journal(tmp_path, make_question()), []
+    monkeypatch.setattr("os.fsync", lambda number: synced.append(journal.file.read_text().splitlines()))
+    journal.add(LOOKS[0])
+    ((_, line),) = synced
+    assert json.loads(line) == {"candidate": 0, "runs": True, "digest": "a", "seconds": 1.5}
+
+
 def test_a_journal_of_an_earlier_qbench_is_read(tmp_path: Path) -> None:
     """Its names and its schema, 1, are a contract."""
     asked = {"suite": "demo", "case": "net/static/onnxruntime/t1/b1", "on": "bits", "way": "layers", "of": "layers"}
@@ -63,6 +90,7 @@ def test_a_journal_of_an_earlier_qbench_is_read(tmp_path: Path) -> None:
     assert observations == [
         Observation(candidate=0, answers="answers-0-1.npz", seconds=1.5), Observation(candidate=2, same=0),
     ]  # fmt: skip
+    assert (observations[1].seconds, observations[1].runs) == (0, False)
 
 
 def test_a_figure_that_is_none_is_not_written(tmp_path: Path) -> None:

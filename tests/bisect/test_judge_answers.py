@@ -18,6 +18,7 @@ from qbench.bisect.judge_answers import (
     share_changed,
 )
 from qbench.metrics.classes import F1
+from qbench.stats.interval_type import Interval
 
 RIGHT = np.ones(450)
 
@@ -37,7 +38,8 @@ def test_the_ends_differ_where_a_paired_test_shows_a_loss() -> None:
     assert judge_score_end(GOOD, BAD).side == "bad"
     assert judge_score_end(GOOD, flip(0)).side == "good"
     assert judge_score_end(BAD, GOOD).side == "good"
-    assert judge_score_end(GOOD, GOOD).value == compare_scores(GOOD, GOOD)
+    assert judge_score_end(GOOD, GOOD).value == compare_scores(GOOD, GOOD) == Interval(value=0.0)
+    assert (judge_score_end(GOOD, BAD).p_bad, judge_score_end(GOOD, GOOD).p_bad) == (1.0, 0.0)
 
 
 def test_the_output_that_lost_most_is_chosen_and_all_share_the_error() -> None:
@@ -82,6 +84,8 @@ def test_a_score_of_all_examples_is_judged_by_its_facts() -> None:
     good, bad = facts(0), facts(60)
     assert judge_score_end(good, bad).side == "bad"
     assert [judge_scores(facts(wrong), good, bad).side for wrong in (1, 30, 59)] == ["good", "open", "bad"]
+    chances = [judge_scores(facts(wrong), good, bad).p_bad for wrong in (1, 30, 59)]
+    assert chances == [pytest.approx(0, abs=0.01), pytest.approx(0.5, abs=0.15), pytest.approx(1, abs=0.01)]
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(0, 2**31 - 1))
@@ -96,8 +100,10 @@ def test_bits_differ_where_a_byte_does(rows: list[int], seed: int) -> None:
     share = sum(row == 0 for row in rows) / len(rows)
     new, old = digest_answers(other), digest_answers(good)
     assert share_changed(new, old) == pytest.approx(share)
-    assert judge_bits(new, old).side == ("bad" if share else "good")
+    judged = judge_bits(new, old)
+    assert (judged.side, judged.p_bad) == (("bad", 1.0) if share else ("good", 0.0))
     assert judge_bits(old, old).p_bad == 0.0
+    assert new.rows.shape == (len(rows), 16)
 
 
 def test_outputs_of_another_form_are_all_changed() -> None:
@@ -106,6 +112,7 @@ def test_outputs_of_another_form_are_all_changed() -> None:
     others = [{"outputs": outputs} for outputs in (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float64))]
     for other in [*others, {**good, "outputs.1": good["outputs"]}]:
         assert share_changed(digest_answers(other), digest_answers(good)) == 1.0
+    assert share_changed(digest_answers({"outputs": good["outputs"][:3]}), digest_answers(good)) == 1.0
 
 
 def test_answers_count_where_outputs_are_kept_of_a_few() -> None:

@@ -21,7 +21,7 @@ from qbench.bisect.judge_time import (
     next_look,
 )
 from qbench.bisect.search import Judged
-from qbench.gating.sequential_test import ProcessPair
+from qbench.gating.sequential_test import InterimAnalysis, ProcessPair
 from qbench.stats.interval_type import Interval
 
 
@@ -72,6 +72,7 @@ def test_a_candidate_is_held_against_half_of_the_change() -> None:
     for too_few in ([], draw(0.05, 2)):
         assert judge_candidate(too_few, change) == Judged(side="open", p_bad=None, more=True)
     assert judge_candidate(draw(change.half, 3, seed=1), change).more
+    assert between.more
     assert not judge_candidate(draw(change.half, 48, seed=1), change).more
 
 
@@ -112,6 +113,90 @@ def test_what_lies_between_both_ends_is_not_measured_for_ever() -> None:
     assert (a_third.side, a_third.more) == ("open", True)
 
 
+def analyzed(value: float, half: float, pairs: int = 24) -> InterimAnalysis:
+    """A look after so many pairs that reads ``value`` in logs, and to either side ``half``."""
+    limits = Interval(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
+    return InterimAnalysis(
+        outcome="INCONCLUSIVE",
+        number=LOOKS.analyses.index(pairs) + 1,
+        slowdown=limits,
+        control=Interval(value=1.0, low=0.99, high=1.01),
+        p_value=0.5,
+        doubt=None,
+        decided=False,
+        schedule=LOOKS,
+    )
+
+
+SURE, UNSURE = TimeChange(log=0.1, error=0.0, freedom=10), TimeChange(log=0.1, error=0.01, freedom=10)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "change", "between"),
+    [
+        (analyzed(0.05, 0.017), SURE, True),
+        (analyzed(0.05, 0.017, pairs=48), SURE, True),
+        (analyzed(0.05, 0.017, pairs=12), SURE, False),  # fewer pairs say too little of how near it is
+        (analyzed(0.05, 0.017), UNSURE, True),  # the whole change is off by 0.0317 at most
+        (analyzed(0.05, 0.0185), UNSURE, False),
+        (analyzed(0.03, 0.028), SURE, False),  # about 48 pairs would tell
+        (analyzed(0.03, 0.0284), SURE, True),  # 49 would
+    ],
+)
+def test_what_lies_between_is_shown_to_and_so_near_to_half_way_that_no_look_tells(
+    analysis: InterimAnalysis, change: TimeChange, between: bool
+) -> None:
+    """After 24 pairs: slower than the good end, faster than the bad one however large the whole change is."""
+    assert judge_time._is_between(analysis, change) is between
+
+
+@pytest.mark.parametrize(
+    ("limits", "between"),
+    [
+        ({"low": 1.0, "high": 1.06}, False),
+        ({"low": 1.001, "high": 1.1}, False),
+        ({"low": 1.001, "high": 1.06}, True),
+        ({"low": 1.001, "high": None}, False),
+        ({"low": None, "high": 1.06}, False),
+    ],
+)
+def test_what_may_be_an_end_is_not_between(limits: dict[str, float | None], between: bool) -> None:
+    """A limit that is the end's own is not shown to be another."""
+    change = TimeChange(log=math.log(1.1), error=0.0, freedom=10)
+    half = Interval(value=math.sqrt(1.1), **limits)
+    assert judge_time._is_between(replace(analyzed(0.05, 0.01), slowdown=half), change) is between
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "known"), [(0.1, 0.033, True), (0.1, 0.034, False), (-0.1, 0.033, True), (-0.1, 0.034, False)]
+)
+def test_a_change_is_known_where_its_limits_are_a_third_of_it_off(value: float, half: float, known: bool) -> None:
+    """In logarithms, and in either direction; without limits nothing is known."""
+    assert judge_time._is_known(analyzed(value, half)) is known
+    for limits in (Interval(value=1.1), Interval(value=1.1, low=1.1), Interval(value=1.1, high=1.1)):
+        assert not judge_time._is_known(replace(analyzed(value, half), slowdown=limits))
+
+
+def test_without_limits_either_side_is_as_likely() -> None:
+    """As where the clock is too coarse to show a spread."""
+    for limits in (Interval(value=1.2), Interval(value=1.2, low=1.2), Interval(value=1.2, high=1.2)):
+        bare = replace(analyzed(0.1, 0.01), slowdown=limits)
+        assert judge_time._find_error(bare) == math.inf
+        assert judge_time._find_p_bad(bare, SURE) == 0.5
+
+
+def test_noise_is_told_before_what_it_hides() -> None:
+    """A candidate half-way, and a bad end, whose noise check is off by most of the change."""
+    change = measure_change(draw(0.05, 24))
+    noisy = [replace(pair, ratio=pair.ratio + 0.02, control=pair.control + 0.04) for pair in draw(0.025, 24, seed=1)]
+    judged = judge_candidate(noisy, change)
+    assert (judged.side, judged.more) == ("open", True)
+    assert "noise check" in (judged.reason or "")
+    end = judge_end([replace(pair, ratio=pair.ratio + 0.02, control=pair.control + 0.04) for pair in draw(0.05, 12)])
+    assert (end.side, end.more) == ("open", True)
+    assert "noise check" in (end.reason or "")
+
+
 def test_pairs_behind_the_last_look_wait_for_the_next() -> None:
     """A search that was stopped between two looks goes on as if it had not been."""
     change = measure_change(draw(0.05, 12))
@@ -136,6 +221,8 @@ def test_two_candidates_are_compared_over_the_good_end() -> None:
     assert ratio.value == pytest.approx(1.05)
     assert ratio.high is not None
     assert ratio.high - ratio.value == pytest.approx(0.0144, abs=0.001)
+    assert ratio.low is not None
+    assert ratio.value / ratio.low == pytest.approx(ratio.high / ratio.value)
     assert compare_neighbours(None, Interval(value=1.0, low=0.9, high=1.1)) is None
     assert compare_neighbours(Interval(value=1.0), Interval(value=1.0, low=0.9, high=1.1)) is None
 

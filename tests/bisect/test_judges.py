@@ -41,6 +41,14 @@ def test_candidates_between_are_held_against_the_whole_change() -> None:
     assert (waiting[8].side, waiting[8].more) == ("open", True)
 
 
+def test_each_candidate_between_is_judged_that_was_timed() -> None:
+    """The one beside the good end, too; one that only runs the same as an end was not."""
+    looks = [RUNS, *timed(8, 0.05, 6), *timed(1, 0.05, 6), Observation(candidate=2, same=0)]
+    known = judge_times(make_question(), looks)
+    assert {place: judged.side for place, judged in known.items()} == {0: "good", 1: "bad", 8: "bad"}
+    assert known[0] == judge_failures(make_question("failure"), [RUNS])[0] == Judged(side="good", p_bad=0.0)
+
+
 @pytest.mark.parametrize("judge", [judge_times, judge_failures])
 def test_what_stopped_is_no_look(judge) -> None:  # type: ignore[no-untyped-def]
     """A candidate that cannot be had is passed by, whatever is asked; one that fails is bad where that is asked."""
@@ -87,6 +95,40 @@ def test_each_file_of_answers_is_read_once(tmp_path: Path) -> None:
     assert {place: judged.side for place, judged in known.items()} == {0: "good", 8: "bad", 4: "good"}
     assert judge(make_question("accuracy"), looks) == known
     assert sorted(read) == sorted(scored) == ["answers-0.npz", "answers-4.npz", "answers-8.npz"]
+
+
+def test_only_answers_are_read(tmp_path: Path) -> None:
+    """Not of what runs the same as an end, nor of what stopped in the meantime."""
+    same = Answered(examples=b"x", form="f", rows=np.zeros((4, 16), np.uint8))
+    looks = [answers(0), answers(0, 1), answers(3), Observation(candidate=3, stopped=FAILS)]
+    looks += [Observation(candidate=2, same=0), answers(4)]
+    known = AnswersJudge(folder=tmp_path, read=lambda file: same)(make_question("bits"), looks)
+    assert {place: judged.side for place, judged in known.items()} == {0: "good", 3: "skipped", 4: "good"}
+    assert known[0] == Judged(side="good", p_bad=0.0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "good", "told"),
+    [
+        ({"boxes": 0.0}, {"scores": 1.0}, "it has no output scores to compare"),
+        ({}, {}, "it has no output to compare"),
+        ({"b": 1.0}, {"": 1.0}, "it has no output to compare"),
+    ],
+)
+def test_an_output_that_is_not_there_is_not_compared(
+    tmp_path: Path, mine: dict[str, float], good: dict[str, float], told: str
+) -> None:
+    """As of a commit that renamed it; the candidate is passed by."""
+    scores = {0: good, 4: mine, 8: {name: value - 1 for name, value in good.items()}}
+
+    def score(file: Path) -> dict[str, Scored]:
+        place = int(file.stem.rpartition("-")[2])
+        return {name: Scored(values=np.full(40, value)) for name, value in scores[place].items()}
+
+    same = Answered(examples=b"x", form="f", rows=np.zeros((4, 16), np.uint8))
+    judge = AnswersJudge(folder=tmp_path, read=lambda file: same, score=score)
+    known = judge(make_question("accuracy"), [answers(0), answers(4), answers(8)])
+    assert known[4] == Judged(side="skipped", p_bad=None, reason=told)
 
 
 def test_answers_between_wait_for_both_ends(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_layers_are_named_once_in_their_order() -> None:
     """Of a name that two share, both change at once; what is float stays so."""
     layers = find_layers(holding(("b", True), ("a", True), ("f", False), ("b", True)))
     assert layers.names == (START, "b", "a")
+    assert (layers.mended, layers.of, layers.way) == (False, "layers", "layers")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,7 @@ def request(suite: suites.Suite, folder: Path, on: On = "accuracy", good: str = 
         pre_releases=False,
         out=folder,
         most_seconds=1000.0,
+        quiet=True,
     )
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from made_bisections import MadeCandidates, make_looks, make_question
 
+from qbench.bisect import looks as looking
 from qbench.bisect.candidates import Absent
 from qbench.bisect.journal import read_journal
 from qbench.gating.live_case import ArmFailed
+from qbench.gating.sequential_test import ProcessPair
 
 
 def test_a_look_at_time_takes_pairs_up_to_the_next_look(tmp_path: Path) -> None:
@@ -21,6 +23,7 @@ def test_a_look_at_time_takes_pairs_up_to_the_next_look(tmp_path: Path) -> None:
     assert [each.candidate for each in looks.journal.observations] == [8] * 3
     assert candidates.loaded == [8] + [0, 8, 0] * 3
     looks.look(8)
+    assert candidates.loaded == [8] + [0, 8, 0] * 6
     pairs = [each.pair for each in looks.journal.observations]
     assert len(pairs) == 6
     changes = [pair.change for pair in pairs if pair is not None]
@@ -35,6 +38,75 @@ def test_a_look_at_the_good_end_only_tries_it(tmp_path: Path) -> None:
     looks.look(0)
     assert [(each.candidate, each.runs) for each in looks.journal.observations] == [(0, True)]
     assert candidates.loaded == [0]
+
+
+def test_a_look_is_told_step_by_step(tmp_path: Path) -> None:
+    """Which candidate is made ready, and which of how many pairs runs."""
+    told: list[str] = []
+    looks = make_looks(MadeCandidates(question=make_question(), first=5), tmp_path)
+    looks.progress.advance = lambda text, share=None: told.append(text)  # type: ignore[method-assign]
+    looks.look(8)
+    looks.look(8)
+    ready = [f"onnxruntime 1.{minor}.0: made ready" for minor in (20, 28)]
+    pairs = [f"onnxruntime 1.28.0: process pair {number + 1} of {3 if number < 3 else 6}" for number in range(6)]
+    assert told == ready + pairs
+
+
+def test_a_process_that_only_tries_is_fresh_and_ends(tmp_path: Path) -> None:
+    """Also where the artifact does not load."""
+    opened: list[dict[str, object]] = []
+    closed: list[int] = []
+
+    class Counted(MadeCandidates):
+        def open_remote(self, spec, **options):
+            opened.append(options)
+            worker = super().open_remote(spec, **options)
+            worker.close = lambda: closed.append(worker.place)
+            return worker
+
+    candidates = Counted(question=make_question("failure"), first=5, failing=frozenset({4}))
+    looks = make_looks(candidates, tmp_path)
+    looks.look(0)
+    looks.look(4)
+    assert opened == [{"limits": looks.limits, "fresh": True}] * 3
+    assert closed == [0, 4, 4]
+
+
+def test_what_a_look_took_is_kept_in_thousandths(tmp_path: Path) -> None:
+    """From its begin to what it gave; a look at the end of the time is one too many."""
+    candidates = MadeCandidates(question=make_question("failure"), first=5)
+    looks = make_looks(candidates, tmp_path, most_seconds=4.0)
+    candidates.now = 10.0
+    assert not looks.is_over()
+    load = candidates.open_remote
+
+    def open_remote(spec, **options):
+        candidates.now += 1.23456
+        return load(spec, **options)
+
+    looks.open_remote = open_remote
+    looks.look(0)
+    assert [each.seconds for each in looks.journal.observations] == [1.235]
+    for now, is_over in ((13.999, False), (14.0, True)):
+        candidates.now = now
+        assert looks.is_over() is is_over
+
+
+def test_pairs_are_drawn_by_the_seed_of_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are told by the names of both."""
+    given: list[dict[str, object]] = []
+
+    class Live:
+        def __init__(self, **options: object) -> None:
+            given.append(options)
+
+        def measure_pair(self, number: int) -> ProcessPair:
+            return ProcessPair(ratio=0.0, control=0.0, drift=0.0)
+
+    monkeypatch.setattr(looking, "LiveCase", Live)
+    make_looks(MadeCandidates(question=make_question(), first=5), tmp_path, seed=7).look(8)
+    assert [each["seed"] for each in given] == [7]
+    assert set(given[0]["names"].values()) == {"onnxruntime 1.20.0", "onnxruntime 1.28.0"}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("place", "kind"), [(3, "absent"), (4, "fails")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from qbench import suite as suites
-from qbench.bisect.open_suite import OpenSuite, find_case
+from qbench.bisect import open_suite as opening
+from qbench.bisect.open_suite import OpenSuite, find_case, open_suite
 from qbench.errors import UsageError
 from qbench.machine import fingerprint
 from qbench.measure.worker import INPUTS
+from qbench.progress.live import Silent
 
 CORES = len(fingerprint.allowed_cores())
 SUITE = suites.parse(
@@ -40,6 +43,65 @@ def test_a_case_that_is_none_is_refused(case: str, told: str) -> None:
     """With the nearest, with those that there are, or with the reason why it is skipped."""
     with pytest.raises(UsageError, match=told):
         find_case(SUITE, case)
+
+
+def test_five_cases_are_named_where_none_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None at all where there is none."""
+    many = suites.parse(
+        "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\n"
+        "matrix: {modes: [fp32, static], backends: [fake], batch_sizes: [1, 2, 4, 8]}\n"
+    )
+    with pytest.raises(UsageError, match="there are .* and 3 more .`qbench plan` lists all.$") as raised:
+        find_case(many, "nonsense")
+    assert str(raised.value).count("digits-cnn/") == 5
+    monkeypatch.setattr(opening, "make_plan", lambda suite, cores: SimpleNamespace(cases=(), skipped=()))
+    with pytest.raises(UsageError, match=r"^--case nonsense: demo has no such case \(`qbench plan` lists all\)$"):
+        find_case(many, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("mode", "trains", "train"), [("static", False, False), ("static", True, True), ("qat", False, True)]
+)
+def test_training_data_is_prepared_where_something_is_trained(
+    mode: str, trains: bool, train: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the case or by its recipe; preparing is a stage of two steps: the data, the network."""
+    asked: list[object] = []
+    monkeypatch.setattr(opening, "request_of", lambda data, base, train: asked.append(train))
+    monkeypatch.setattr(opening.store, "open_cache", lambda: Path("/cache"))
+    monkeypatch.setattr(opening, "call", _stop)
+    progress = Silent()
+    progress.stage = lambda *stage: asked.append(stage)  # type: ignore[method-assign]
+    variant = SimpleNamespace(mode=mode, recipe=SimpleNamespace(trains=trains), model="net")
+    planned: Any = SimpleNamespace(case=SimpleNamespace(variant=variant))
+    with pytest.raises(UsageError, match="far enough"):
+        open_suite(SUITE, planned, progress)
+    assert asked == [train, ("prepare", 2)]
+
+
+def _stop(*given: object, **options: object) -> None:
+    raise UsageError("far enough")
+
+
+@pytest.mark.parametrize(("variables", "own", "fresh"), [({}, True, False), ({"A": "b"}, False, True)])
+def test_answers_are_those_of_the_case(
+    variables: dict[str, str], own: bool, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By processes that import the libraries of the candidate; under other libraries than those that built it an
+    artifact need not give what it gave then."""
+    asked: list[Any] = []
+    monkeypatch.setattr(opening, "predict", lambda *given, **options: asked.append((given, options)))
+    opened = make_opened()
+    opened = replace(opened, progress=Silent())
+    artifact: Any = "artifact"
+    if variables:
+        opened.predict(artifact, Path("a.npz"), variables, own=own)
+    else:
+        opened.predict(artifact, Path("a.npz"))
+    ((given, options),) = asked
+    assert given == ("artifact", opened.data, 2, Path("a.npz"))
+    assert (options["same_answers"], options["environment"], options["host"]) == (own, variables, "native")
+    assert options["start_worker"].keywords == {"fresh": fresh}
 
 
 def make_opened(*, timed: bool | None = None, examples: int = 1000, reference: Any = None) -> OpenSuite:

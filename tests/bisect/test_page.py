@@ -39,7 +39,7 @@ def test_names_are_escaped() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("named", ("Time of a call", "after 3, 6, 12, 24 and 48 pairs share", "Bars: 99 % limits; dashed: half of")),
+        ("named", ("Time of a call", "24 and 48 pairs share an error of 5 %", "Bars: 99 % limits; dashed: half of")),
         ("named by accuracy", ("Score", "by the paired test of the accuracy gate", "Bars: 90 % limits; dashed")),
         ("named by failure", ("Does it run", "loaded the artifact in a fresh process and was called", "")),
         ("named by bits", ("Examples that differ", "were held bit by bit against the good end", "")),
@@ -53,3 +53,11 @@ def test_the_page_tells_how_candidates_were_judged(name: str, words: tuple[str, 
     for word in words:
         assert word in written
     assert words[2] or "Bars:" not in written
+
+
+def test_the_page_tells_when_a_look_is_repeated() -> None:
+    """By the looks that there are, and the chance that is asked for."""
+    asked, answer = ANSWERS["named"]
+    written = html.unescape(page.render(ask(asked), answer, METRIC))
+    assert "looks after 3, 6, 12, 24 and 48 pairs share" in written
+    assert "below 95 %, the looks beside the answer were repeated" in written

@@ -133,6 +133,24 @@ def test_the_same_artifact_runs_under_each_release(tmp_path: Path) -> None:
     assert arm.digest == "abc+d"
 
 
+def test_the_artifact_is_built_once_for_all_releases(tmp_path: Path) -> None:
+    """By what is here."""
+    opened = Opened()
+    names = ("1.20.0", "1.21.0")
+    present = Environment(digest="d")
+    releases = Releases(
+        opened=opened,  # type: ignore[arg-type]
+        of="onnxruntime",
+        names=names,
+        mended=False,
+        make=lambda pins, tell: present,
+    )
+    for place in (0, 1):
+        releases.open(place).predict(tmp_path / "a.npz")
+    assert opened.built == ["static"]
+    assert [each["own"] for each in opened.predicted] == [True, True]
+
+
 def _raise(error: Exception) -> Any:
     def make(pins: Any, tell: Any) -> Environment:
         raise error

@@ -118,6 +118,26 @@ def test_chances_are_shares_of_one(p_bad: list[float | None]) -> None:
     assert min(chances) >= 0
 
 
+def test_many_looks_that_contradict_each_other_leave_a_chance() -> None:
+    """However improbable all of them are together."""
+    judged = {place: BAD if place % 2 else GOOD for place in range(1, 400)}
+    chances = weigh_answers(judged, 400)
+    assert math.fsum(chances) == pytest.approx(1)
+    assert max(chances) < 0.1
+
+
+def test_what_is_known_of_the_good_end_favours_no_answer() -> None:
+    """It comes before each of them."""
+    known = {1: GOOD, 3: BAD}
+    assert weigh_answers({0: Judged(side="good", p_bad=0.3), **known}, 3) == pytest.approx(weigh_answers(known, 3))
+
+
+def test_a_good_end_that_nobody_looked_at_is_one() -> None:
+    """It is what the search was given."""
+    bracket = find_bracket({3: BAD}, 3)
+    assert (bracket.last_good, bracket.first_bad) == (0, 3)
+
+
 def test_without_looks_all_answers_are_alike() -> None:
     """Nothing favours a candidate before."""
     assert weigh_answers({}, 4) == pytest.approx([0.25] * 4)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from qbench.bisect.commits import Commits
 from qbench.bisect.start import BISECTIONS
 from qbench.cli import main
 from qbench.errors import UsageError
+from qbench.metrics.spec import MetricSpec
+from qbench.progress.live import Silent
 
 NETWORK = """\
 import torch
@@ -174,6 +178,34 @@ def ask(case: str, good: str, bad: str, *, quiet: bool = False) -> starting.Requ
         most_seconds=1.0,
         quiet=quiet,
     )
+
+
+def test_looks_are_made_as_the_suite_and_the_command_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its seed and limits, the time that may be spent; a stage of its own, of nobody knows how many steps."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
+    stages: list[object] = []
+    progress = Silent()
+    progress.stage = lambda *stage: stages.append(stage)  # type: ignore[method-assign]
+    opened: Any = SimpleNamespace(limits="limits", metric=MetricSpec(name="mae"))
+    looks: list[Any] = []
+
+    def bisect(opened: Any, candidates: Any, on: str, folder: Path, make: Any) -> Any:
+        looks.append(make("journal"))
+        return SimpleNamespace(journal="journal", answer="answer")
+
+    monkeypatch.setattr(starting, "open_suite", lambda suite, planned, progress: opened)
+    monkeypatch.setattr(starting, "_open_candidates", lambda *words: "candidates")
+    monkeypatch.setattr(starting, "bisect", bisect)
+    suite = suites.parse(
+        "suite: small\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {backends: [fake]}\nmeasure: {seed: 7}\n"
+    )
+    request = replace(ask("digits-cnn/static/fake/t1/b1", "HEAD~1", "HEAD"), suite=suite, out=tmp_path / "looks")
+    started = starting.start(request, progress)
+    assert stages == [("bisect", None)]
+    assert (looks[0].seed, looks[0].most_seconds, looks[0].limits) == (7, 1.0, "limits")
+    assert (looks[0].journal, looks[0].candidates, looks[0].progress) == ("journal", "candidates", progress)
+    assert looks[0].metric == started.metric
+    assert (started.metric.name, started.folder, started.answer) == ("mae", tmp_path / "looks", "answer")
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -27,6 +28,7 @@ def test_a_step_of_time_has_the_width_of_both_candidates() -> None:
     step, whole = limit_step(question, answer), limit_whole(question, answer)
     assert step is not None
     assert whole is not None
+    assert (step[0] + step[1]) / 2 == pytest.approx(math.log(1.049 / 1.001))
     assert step[1] - step[0] == pytest.approx(2 * (2 * 0.006**2 / 1.025**2) ** 0.5, rel=0.05)
     assert whole[1] - whole[0] == pytest.approx(0.0114, rel=0.02)
 
@@ -47,6 +49,12 @@ def test_what_was_not_measured_has_no_size() -> None:
     unmeasured: Answer = replace(answer, judged={**answer.judged, 3: GOOD})
     assert find_share(ask("latency"), unmeasured) is None
     assert limit_step(ask("latency"), unmeasured) is None
+    behind: Answer = replace(answer, judged={**answer.judged, 4: replace(GOOD, side="bad")})
+    assert find_share(ask("latency"), behind) is None
+    assert limit_step(ask("latency"), behind) is None
+    whole: Answer = replace(answer, judged={**answer.judged, 8: replace(GOOD, side="bad")})
+    assert find_share(ask("latency"), whole) is None
+    assert limit_whole(ask("latency"), whole) is None
     coarse = replace(answer, judged={**answer.judged, 4: replace(slow(1.05), value=Interval(value=1.05))})
     assert find_share(ask("latency"), coarse) == pytest.approx(0.98, abs=0.02)
 

@@ -6,10 +6,18 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from qbench.environments.environment import Environment, Locked, describe_present, find_present, list_needed
+from qbench.environments.environment import (
+    Environment,
+    Locked,
+    describe_present,
+    find_present,
+    list_needed,
+    list_present,
+)
 from qbench.environments.pins import parse_pin
 
 FOLDER = Path("/cache/packages")
@@ -65,6 +73,14 @@ def test_what_a_library_needs_is_what_that_needs_too(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("qbench.environments.environment.list_present", lambda: dict.fromkeys(required, "1"))
     monkeypatch.setattr(importlib.metadata, "requires", required.__getitem__)
     assert list_needed(["A", "nobody"]) == {"a": "1", "b": "1", "c": "1"}
+
+
+def test_of_a_package_that_lies_twice_the_first_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python finds it; a folder of remains that names nothing is none."""
+    installed = [("A_b", "1"), (None, "7"), ("a-b", "2"), ("c", "3")]
+    laid = [SimpleNamespace(metadata={"Name": name}, version=version) for name, version in installed]
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: laid)
+    assert list_present.__wrapped__() == {"a-b": "1", "c": "3"}
 
 
 def test_the_present_is_this_python_and_what_it_finds() -> None:

@@ -130,6 +130,20 @@ def test_requirements_that_contradict_are_told_in_pips_words(index: Path) -> Non
         make_environment(parse_pins(["qbt-gamma==1.0", "qbt-beta==2.0"]))
 
 
+def test_nothing_is_built_for_an_environment(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless that is asked for: building runs code of whoever wrote the package."""
+    asked: list[bool] = []
+
+    def resolve(requirements: object, folder: object, *, wheels_only: bool) -> list[object]:
+        asked.append(wheels_only)
+        return []
+
+    monkeypatch.setattr(pip, "resolve", resolve)
+    for place, options in enumerate(({}, {"wheels_only": True}, {"wheels_only": False})):
+        make_for(Wanted(requirements=(f"qbt-beta=={place}",)), **options)
+    assert asked == [True, True, False]
+
+
 def test_an_index_that_does_not_answer_is_no_missing_version(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``Unreachable``; what was made before still comes from the cache."""
     made = make_environment(PINS)

@@ -23,8 +23,11 @@ def test_a_pin_is_a_normalized_name_and_a_version() -> None:
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     """An option, a path, a range: the message names the option and shows the form."""
-    with pytest.raises(UsageError, match="--to .*not one package in one version; write it as onnxruntime==1.20.0"):
-        parse_pin(text, "--to")
+    told = f"{text}: not one package in one version; write it as onnxruntime==1.20.0"
+    for where, before in (("--to", "--to "), ("", "")):
+        with pytest.raises(UsageError) as raised:
+            parse_pin(text, where)
+        assert str(raised.value) == f"{before}{told}"
 
 
 def test_a_package_in_two_versions_is_refused() -> None:

@@ -116,18 +116,73 @@ def test_what_pip_says_last_is_told(said: str, told: str) -> None:
         raise pip._explain(said, 7)
 
 
+def test_an_index_that_is_silent_is_told_from_where_pip_says_so() -> None:
+    """The rest of that line, up to two hundred letters of it."""
+    error = pip._explain(f"Looking in links\nERROR: ReadTimeout{'x' * 300}\nNo matching distribution", 1)
+    assert isinstance(error, Unreachable)
+    assert str(error) == f"the package index does not answer (ReadTimeout{'x' * 189})"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("Downloading https://h/a-1.whl (17.4 MB)", ["downloading a-1.whl: 17.4 MB"]),
+        ("Downloading a-1.whl.metadata (2.1 kB)", []),
+        ("Collecting a", []),
+    ],
+)
+def test_what_pip_reads_of_a_file_beforehand_is_no_download(line: str, told: list[str]) -> None:
+    """Of a wheel its metadata alone."""
+    heard: list[str] = []
+    pip._tell_download(line, heard.append)
+    assert heard == told
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What pip is asked, with its variables; it answers nothing, with exit code 0."""
+    return answer(monkeypatch)
+
+
+def answer(
+    monkeypatch: pytest.MonkeyPatch, said: bytes = b'{"install": []}', complaint: bytes = b"", code: int = 0
+) -> list[Any]:
+    """What pip is asked from now on; it answers this, and what became of its process stands there, too."""
     calls: list[Any] = []
 
     def start(command: list[str], **options: Any) -> Any:
         calls.append((command, options))
-        process = SimpleNamespace(stdout=io.BytesIO(b'{"install": []}'), returncode=0, wait=lambda: 0)
+        options["stderr"].write(complaint)
+        process = SimpleNamespace(stdout=io.BytesIO(said), returncode=code, kill=lambda: calls.append("killed"))
         return contextlib.nullcontext(process)
 
     monkeypatch.setattr(pip.subprocess, "Popen", start)
     return calls
+
+
+def test_what_pip_complains_of_is_read_from_its_first_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it fails; a complaint of one that does not fail is none."""
+    answer(monkeypatch, complaint=b"ERROR: no wheel", code=1)
+    with pytest.raises(Uninstallable, match="^ERROR: no wheel$"):
+        pip.run_pip(["list"])
+    answer(monkeypatch, said=b"all", complaint=b"ERROR: but it went on")
+    assert pip.run_pip(["list"]) == "all"
+
+
+def test_pip_is_ended_where_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C; one that has ended is left alone."""
+
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    calls = answer(monkeypatch, said=b"one line\n")
+    with pytest.raises(KeyboardInterrupt):
+        pip.run_pip(["list"], hear=interrupt)
+    assert calls[1:] == ["killed"]
+    heard: list[str] = []
+    assert pip.run_pip(["list"], hear=heard.append) == "one line\n"
+    assert heard == ["one line"]
+    assert calls.count("killed") == 1
 
 
 @pytest.mark.parametrize(("set_", "given"), [(None, "2"), ("0", "1"), ("00", "1"), ("", "1"), ("5", "5"), ("10", "10")])

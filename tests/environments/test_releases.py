@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from made_wheels import make_wheel, use_index
 
+from qbench.environments import releases
 from qbench.environments.pins import Pin
 from qbench.environments.pip import Uninstallable
 from qbench.environments.releases import advise_nearest, find_nearest, list_releases, sort_versions
@@ -50,6 +51,14 @@ def test_the_nearest_are_told(index: Path) -> None:
     assert "nearest: 1.9, 1.10, 2.0rc1" in advise_nearest(Pin(name="qbt-alpha", version="1.11"))
     assert advise_nearest(Pin(name="qbt-alpha", version="1.10")) == ""
     assert advise_nearest(Pin(name="qbt-elsewhere", version="1")).startswith("pip finds no wheel of qbt-elsewhere")
+
+
+def test_what_pip_lists_are_the_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lists none, or nothing between two commas, has none to name."""
+    said = iter(["qbt-alpha (1.1)\nAvailable versions: 1.1, , 1.0\n", "qbt-alpha (1.1)\n"])
+    monkeypatch.setattr(releases, "run_pip", lambda words: next(said))
+    assert list_releases("qbt-alpha") == ("1.0", "1.1")
+    assert list_releases("qbt-alpha") == ()
 
 
 def test_what_is_no_version_is_left_out() -> None:

@@ -112,7 +112,8 @@ REBUILT = [
     ],
 )  # fmt: skip
 def test_what_is_not_shown_to_lose_too_much_is_offered_in_place_of_what_is(outcomes, place, monkeypatch):
-    """The largest gain first; no more are evaluated than ``MOST``."""
+    """The largest gain first; no more are evaluated than three."""
+    assert MOST == 3
     opened, evaluated = judge_by_name(monkeypatch, *outcomes)
     offered = find_alternative(opened, explain(*REBUILT), SimpleNamespace(against_fp32="FAIL"))
     assert len(evaluated) == len(outcomes)

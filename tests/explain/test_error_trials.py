@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx_networks
@@ -11,6 +12,7 @@ from made_records import fp32, info, int8
 from made_runs import run_folder
 
 from qbench.cache import store
+from qbench.errors import CaseError
 from qbench.evaluate.predictions import load_predictions, predict_cached
 from qbench.explain import error_trials
 from qbench.explain.causes.base import Counterfactual
@@ -18,7 +20,7 @@ from qbench.explain.change import Change
 from qbench.explain.error_trials import DRAWS, Evaluation, offer_calibration
 from qbench.explain.explanation import confirm
 from qbench.explain.open_case import open_case
-from qbench.explain.trial import compare_errors, square_errors
+from qbench.explain.trial import RemovedError, Trial, compare_errors, square_errors
 from qbench.progress.live import Silent
 from qbench.record.stored_run import read_run
 from qbench.suite import suite as suites
@@ -116,7 +118,7 @@ def test_what_another_draw_of_calibration_examples_does_is_no_cause(evaluation):
     each draw. Changing the examples for others of the same kind is not confirmed."""
     trial = evaluation.try_change(OWN_DATA)
     tried = evaluation.conclude([trial])
-    assert len(tried.draws) == DRAWS
+    assert len(tried.draws) == DRAWS == 3
     assert 0 < tried.draw_share < 0.3
     assert trial.saving.p_nothing() < 0.025
     assert confirm(tried) == ()
@@ -125,6 +127,76 @@ def test_what_another_draw_of_calibration_examples_does_is_no_cause(evaluation):
 def test_no_more_than_half_of_the_examples_calibrate(opened):
     """As many are left to be scored."""
     assert offer_calibration(opened) == ("test", 40)
+
+
+@pytest.mark.parametrize(
+    ("samples", "evaluated", "offered"),
+    [(40, 200, 40), (200, 101, 50), (40, 16, 8), (40, 15, None), (7, 200, None), (8, 200, 8)],
+)
+def test_calibration_is_offered_on_what_leaves_enough_to_be_scored(samples, evaluated, offered):
+    """Eight examples at least on either side."""
+    spec = SimpleNamespace(calibrate=SimpleNamespace(samples=samples), evaluate=SimpleNamespace(split="test"))
+    case = SimpleNamespace(suite=SimpleNamespace(data=spec), data=SimpleNamespace(evaluation_count=evaluated))
+    assert offer_calibration(case) == (None if offered is None else ("test", offered))
+
+
+class Drawing(Evaluation):
+    """An evaluation whose case has an error of 1 on every example, and other draws those of ``errors``: None cannot be
+    built, "same" gives the case's own bytes."""
+
+    def __init__(self, opened, errors):
+        self._opened, self._errors, self._outputs = opened, np.ones(10), np.zeros((10, 1))
+        self.errors, self.seeds = iter(errors), []
+
+    def _prepare(self, **fields):
+        self.seeds.append(fields)
+        return next(self.errors)
+
+    def _predict(self, artifact):
+        return artifact.error
+
+
+def draw(monkeypatch, errors, mode="static", file=None, request=True):
+    """The shares of draws with these errors, and with which seeds they were made."""
+
+    def build(variant, error):
+        if error is None:
+            raise CaseError("no compiler")
+        return SimpleNamespace(sha256="case" if error == "same" else "other", error=error)
+
+    monkeypatch.setattr(error_trials, "load_predictions", lambda error: {"outputs": np.full((10, 1), np.sqrt(error))})
+    variant = SimpleNamespace(mode=mode, recipe=SimpleNamespace(file=file))
+    seeds = SimpleNamespace(calibrate_seed=5, calibrate_seeds=2) if request else None
+    case = SimpleNamespace(
+        case=SimpleNamespace(variant=variant), data=SimpleNamespace(request=seeds), build=build,
+        artifact=SimpleNamespace(sha256="case"),
+    )  # fmt: skip
+    evaluation = Drawing(case, errors)
+    return evaluation.try_draws(), evaluation.seeds
+
+
+def test_draws_are_those_of_the_seeds_behind_the_case_s_own(monkeypatch):
+    """Of three, those that can be built and give other bytes have a share."""
+    shares, seeds = draw(monkeypatch, ["same", None, 0.25])
+    assert shares == (pytest.approx(0.75),)
+    assert seeds == [{"calibrate_seed": seed} for seed in (7, 8, 9)]
+    assert draw(monkeypatch, [0.5, np.inf, 2.0])[0] == pytest.approx((0.5, -1.0))
+
+
+@pytest.mark.parametrize("facts", [{"mode": "dynamic"}, {"file": "mine.onnx"}, {"request": False}])
+def test_without_calibration_there_is_no_other_draw(monkeypatch, facts):
+    """Nor for a file of the user's, or for data that cannot be drawn again."""
+    assert draw(monkeypatch, [], **facts) == ((), [])
+
+
+def test_draws_are_made_where_something_could_be_tried(evaluation, monkeypatch):
+    """They only tell how much a share must be."""
+    monkeypatch.setattr(Evaluation, "try_draws", lambda self: (0.5,))
+    untried = evaluation.try_change(SEED)
+    assert evaluation.conclude([untried]).draws == ()
+    assert evaluation.conclude([]).draws == ()
+    tried = Trial(counterfactual=SEED, saving=RemovedError(share=0.1, error=0.1, n=200))
+    assert evaluation.conclude([untried, tried]).draws == (0.5,)
 
 
 def test_limits_cover_the_share_of_all_examples():

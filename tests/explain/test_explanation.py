@@ -19,6 +19,7 @@ from qbench.explain.explanation import (
     LEAST_STEP,
     LEVEL,
     MOST_CAUSES,
+    MOST_STEPS,
     Goal,
     Round,
     chain,
@@ -338,6 +339,32 @@ def test_causes_are_looked_for_until_so_many_are_gone():
     assert not goes_on(rounds)
     assert not goes_on([race(stub("edge", 0.3))])
     assert HIDING == 1 - 0.3
+
+
+@pytest.mark.parametrize(("before", "level"), [(0, LEVEL), (1, LEVEL / 2), (2, LEVEL / 4), (3, LEVEL / 8)])
+def test_each_later_round_has_half_of_the_level(before, level):
+    """So that all of them together err in twice the level at most."""
+    rounds = [race(stub("large", 0.5))] * before
+    assert choose(tried(stub("below", 0.5, p_value=0.99 * level)), rounds).counterfactual.cause == "below"
+    assert choose(tried(stub("at", 0.5, p_value=1.01 * level)), rounds) is None
+
+
+def test_four_causes_of_time_and_six_of_an_error_are_taken_away_together():
+    """Each takes a race, or a build."""
+    assert (MOST_CAUSES, MOST_STEPS) == (4, 6)
+
+
+def test_what_all_save_together_is_as_unsure_as_all_of_them():
+    """Each was measured in a race of its own: errors add up as squares, and the fewest degrees of freedom count."""
+    first, second = trial("first", 0.5, error=0.03, freedom=7.0), trial("second", 0.8, error=0.04, generations=5)
+    rounds = [Round(tried=tried(first), chosen=first), Round(tried=tried(second), chosen=second)]
+    saving = explain_time(rounds, [Goal(left=0.1, name="arithmetic")]).together.saving
+    lasting = [each.saving.lasting for each in (first, second)]
+    assert saving.difference == saving.lasting
+    assert saving.lasting.value == pytest.approx(np.log(0.4))
+    assert saving.lasting.error == pytest.approx(np.hypot(lasting[0].error, lasting[1].error))
+    assert saving.lasting.freedom == min(each.freedom for each in lasting)
+    assert saving.lasting.generations == 3
 
 
 def test_a_goal_that_is_just_reached_is_the_goal():

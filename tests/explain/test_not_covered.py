@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from qbench.backends.base import Built
-from qbench.explain.not_covered import find_not_covered
+from qbench.explain.not_covered import NotCovered, find_not_covered
 from qbench.explain.text import describe_not_covered
 from qbench.explain.where_time_goes import LayerTime, TimeShares
 from qbench.quant.artifacts.coverage import Layer
@@ -58,6 +58,15 @@ def test_shares_that_are_not_known_are_not_told():
     assert describe_not_covered(uncovered) == "No recipe makes int8 here: scores (Einsum)."
     assert find_not_covered(artifact(LAYERS[0]), artifact(LAYERS[0]), None) is None
     assert describe_not_covered(None) is None
+
+
+@pytest.mark.parametrize(("count", "more"), [(4, ""), (5, " and 1 more")])
+def test_four_of_many_are_named(count, more):
+    """With the shares that are known, even where they are none."""
+    layers = tuple((f"l{number}", "Einsum") for number in range(count))
+    names = ", ".join(f"l{number} (Einsum)" for number in range(4))
+    told = describe_not_covered(NotCovered(layers=layers, macs_share=0.0, time_share=None))
+    assert told == f"No recipe makes int8 here: {names}{more}: 0 % of the multiply-accumulates."
 
 
 def test_the_operator_is_the_network_s_where_a_runtime_calls_it_otherwise():

@@ -10,11 +10,11 @@ from made_records import failed, fp32, int8, latency
 from made_situations import situation
 from made_trials import evaluate, loss_trial, race, trial
 
-from qbench.errors import CaseError, UsageError
+from qbench.errors import CaseError, CaseSkipped, UsageError
 from qbench.explain import story
 from qbench.explain.causes.base import Counterfactual
 from qbench.explain.change import Change
-from qbench.explain.explanation import MOST_STEPS
+from qbench.explain.explanation import MOST_STEPS, Round
 from qbench.explain.story import (
     Explained,
     _changes,
@@ -24,6 +24,7 @@ from qbench.explain.story import (
     _return_layers,
     _try_in_rounds,
 )
+from qbench.progress.live import Silent
 from qbench.record.schema import read_case_id
 
 CASE, FAST = "net/static/onednn/t1/b1", "net/static/fbgemm/t1/b1"
@@ -299,6 +300,68 @@ def test_races_end_where_no_other_cause_may_show(monkeypatch):
     assert rounds[0].chosen.counterfactual.cause == "env"
     rounds, raced, _ = try_rounds(monkeypatch, [], {})
     assert (raced, rounds[0].chosen) == ([[]], None)
+
+
+@pytest.mark.parametrize("concerns", [("time",), ("accuracy",), ("time", "accuracy")])
+def test_what_is_asked_of_a_case_is_explained(concerns, tmp_path, monkeypatch):
+    """And nothing else; a stage of its own, of nobody knows how many steps."""
+    monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
+    stages = []
+    progress = Silent()
+    progress.stage = lambda *stage: stages.append(stage)
+    monkeypatch.setattr(story, "find_record", lambda run, case, asked: (case, asked))
+    monkeypatch.setattr(story, "read_suite", lambda run, file: file)
+    monkeypatch.setattr(story, "open_case", lambda run, record, suite, cache, progress: (record, suite))
+    monkeypatch.setattr(story, "_explain_time", lambda opened, seconds: ("time", seconds))
+    monkeypatch.setattr(story, "_explain_losses", lambda opened: "losses")
+    explained = story.explain_case(
+        "run", CASE, concerns=concerns, suite_file="suite.yaml", progress=progress, max_seconds=9.0
+    )
+    assert explained.opened == ((CASE, concerns), "suite.yaml")
+    assert explained.time == (("time", 9.0) if "time" in concerns else None)
+    assert explained.losses == ("losses" if "accuracy" in concerns else None)
+    assert stages == [("explain", None)]
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0])
+def test_what_the_advised_change_costs_is_evaluated(seconds, monkeypatch):
+    """Where one is advised; the situation has what was looked at beside the profile."""
+    situations = []
+    only = replace(trial("mode", seconds), counterfactual=Counterfactual(cause="mode", text="m", change=MODE))
+
+    def try_in_rounds(opened, described, most):
+        situations.append((described, most))
+        outcome = race(only, fp32=None)
+        return [Round(tried=outcome, chosen=only if seconds < 1 else None)]
+
+    monkeypatch.setattr(story, "_measure_peak", lambda opened: None)
+    monkeypatch.setattr(story, "_profile", lambda opened, peak: (None, "it does not tell"))
+    monkeypatch.setattr(story.probes, "find_reading_seconds", lambda opened: 0.25)
+    monkeypatch.setattr(story.probes, "find_flushing_gain", lambda opened: 1.5)
+    monkeypatch.setattr(story, "_try_in_rounds", try_in_rounds)
+    monkeypatch.setattr(story, "evaluate_mended", lambda opened, change: change)
+    monkeypatch.setattr(story, "find_not_covered", lambda *words: "not covered")
+    monkeypatch.setattr(story, "find_alternative", lambda opened, explanation, accuracy: ("instead of", accuracy))
+    opened = make_described(fp32=SimpleNamespace(built="fp32"))
+    explained = story._explain_time(opened, 9.0)
+    cost = MODE if seconds < 1 else None
+    assert (explained.accuracy, explained.alternative) == (cost, ("instead of", cost))
+    assert (explained.times, explained.no_times, explained.not_covered) == (None, "it does not tell", "not covered")
+    ((described, most),) = situations
+    assert (described.reading_seconds, described.flushing_gain, most) == (0.25, 1.5, 9.0)
+
+
+@pytest.mark.parametrize("error", [CaseSkipped("it tells no times"), CaseError("it died"), None])
+def test_a_case_whose_time_nobody_tells_says_why(error, monkeypatch):
+    """The rest of the explanation stands without it."""
+
+    def profile_case(opened, peak):
+        if error is not None:
+            raise error
+        return "times"
+
+    monkeypatch.setattr(story, "profile_case", profile_case)
+    assert story._profile("opened", PEAK) == (("times", None) if error is None else (None, str(error)))
 
 
 class Losses:

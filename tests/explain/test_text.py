@@ -228,6 +228,24 @@ def test_examples_that_are_evaluated_are_no_calibration_set():
     assert any("bring calibration examples like those" in line for line in explain_losses(data, steps=(0.9,)))
 
 
+def test_of_many_changes_without_effect_twelve_are_named():
+    """And how many more there are; of those that could not be tried as well."""
+    nothing = [loss_trial("layers", 0.001, part=f"l{number}") for number in range(13)]
+    failed = [loss_trial("layers", None, part=f"m{number}") for number in range(14)]
+    *_, shown, untried = explain_losses(*nothing, *failed, steps=())
+    assert shown.endswith("without layers l11 (0.1 [-1.9, 2.1] %) and 1 more.")
+    assert untried.endswith("without layers m11 and 2 more: it cannot be built.")
+
+
+def test_keys_stand_in_the_order_of_a_suite_and_each_list_on_one_line():
+    """However long it is."""
+    names = tuple(f"a_layer_with_a_long_name_{number}" for number in range(20))
+    change = Change(mode="static", backend="onednn", recipe={"skip_layers": names})
+    matrix, modes, backends, *_, layers = write_suite_keys(change, OPENED).splitlines()
+    assert (matrix, modes, backends) == ("matrix:", "  modes: [static]", "  backends: [onednn]")
+    assert layers.strip() == f"skip_layers: [{', '.join(names)}]"
+
+
 def test_what_another_draw_does_is_told():
     """And the least that a cause removes follows from it."""
     drawn = replace(evaluate(loss_trial("layers", 0.01, part="a")), draws=(0.03, -0.03, 0.03))

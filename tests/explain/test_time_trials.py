@@ -231,7 +231,8 @@ def test_all_are_raced_to_the_end_against_the_case(monkeypatch):
         (ORIGINAL, "candidate", None), (FP32, "fp32", None), ("a-0", "candidate", ORIGINAL),
     ]  # fmt: skip
     assert (race.rules.everything, race.rules.max_seconds, race.seed) == (True, 9.0, 7)
-    assert (race.rules.least, race.rules.tie) == (GENERATIONS, race.rules.precision)
+    assert (race.rules.least, race.rules.most) == (4, 9)
+    assert (race.rules.tie, race.rules.precision) == (0.04, 0.04)
 
 
 def test_the_arm_that_others_disturbed_most_tells_how_far_they_did(monkeypatch):

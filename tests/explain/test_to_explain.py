@@ -7,7 +7,7 @@ from dataclasses import replace
 from made_records import accuracy, failed, fp32, int8
 
 from qbench.decide.judged import SuiteRules, judge
-from qbench.explain.to_explain import list_inaccurate_cases, list_slow_cases
+from qbench.explain.to_explain import LEAST_SPEEDUP, list_inaccurate_cases, list_slow_cases
 from qbench.record.stored_run import MetricInfo
 
 FP32 = "net/fp32/torch/t1/b1"
@@ -69,6 +69,20 @@ def test_what_fails_comes_before_what_is_open_and_what_passes_is_none():
     """With a margin of one point; of each kind those that lose most first."""
     judged = judge(RECORDS, MetricInfo(name="top1"), SuiteRules())
     assert list_inaccurate_cases(judged) == [WORST, WORSE, OPEN]
+
+
+def test_what_fails_comes_first_however_little_it_loses():
+    """Of few examples more may be lost without that being shown."""
+    fails = int8(WORSE, accuracy=accuracy(harmful=25))
+    is_open = int8(OPEN, accuracy=accuracy(harmful=3, n=100, right=97))
+    judged = judge([fp32(FP32), is_open, fails], MetricInfo(name="top1"), SuiteRules())
+    assert [judged.outcome(record) for record in (is_open, fails)] == ["INCONCLUSIVE", "FAIL"]
+    assert list_inaccurate_cases(judged) == [WORSE, OPEN]
+
+
+def test_int8_is_expected_to_be_twice_as_fast():
+    """Where a suite promises nothing."""
+    assert LEAST_SPEEDUP == 2.0
 
 
 def test_inaccurate_cases_that_are_explained_are_left_out():

@@ -65,6 +65,14 @@ def test_few_examples_have_no_limits():
     assert share.p_nothing() == 1.0
 
 
+def test_eight_examples_have_limits_and_seven_have_none():
+    """Fewer say too little of how they spread."""
+    few, enough = (RemovedError(share=0.5, error=0.01, n=count) for count in (7, 8))
+    assert (few.interval().low, few.interval().high, few.p_nothing()) == (None, None, 1.0)
+    assert enough.interval().low is not None
+    assert enough.p_nothing() < 0.001
+
+
 def test_limits_cover_the_true_share():
     """95 % limits of 200 examples with skewed errors hold the true share in 92 to 98 % of 2,000 draws."""
     random, count, covered, true = np.random.default_rng(0), 2000, 0, 0.3

@@ -167,7 +167,7 @@ def test_no_more_models_are_scored_than_allowed(network, tmp_path, ranked):
         hunt(network, judge, tmp_path / "none", 0.5, max_trials=0)
 
 
-def test_a_killed_search_goes_on_where_it_was(network, tmp_path, ranked):
+def test_a_killed_search_goes_on_where_it_was(network, tmp_path, ranked, monkeypatch):
     """No model is scored twice, and the outcome is that of a search that was not killed."""
     ranked(*NAMES)
     damage = {"conv2": 3, "fc": 3}
@@ -182,11 +182,15 @@ def test_a_killed_search_goes_on_where_it_was(network, tmp_path, ranked):
     first = Killed(**damage)
     with pytest.raises(KeyboardInterrupt):
         hunt(network, first, tmp_path / "killed", 1)
+    best = config.read(tmp_path / "killed" / "config.json")
+    assert not any(entry.quant_enable for entry in best.layers.values()), "so far the float model alone is good enough"
+    assert (tmp_path / "killed" / "record.txt").read_text() == ""
     second = Judge(**damage)
     resumed = hunt(network, second, tmp_path / "killed", 1)
     assert resumed == whole
     assert set(first.scored) & set(second.scored) == set()
     third = Judge(**damage)
+    monkeypatch.setattr(sensitivity, "outputs", lambda *_: pytest.fail("the float model was run again"))
     assert hunt(network, third, tmp_path / "killed", 1) == whole
     assert third.scored == []
 
@@ -235,8 +239,10 @@ def test_layers_are_ranked_on_data(network, tmp_path, ranked, monkeypatch):
     monkeypatch.setattr(sensitivity, "of_layer", of_layer)
     with pytest.raises(KeyboardInterrupt):
         hunt(network, Judge(), tmp_path, 1)
-    hunt(network, Judge(), tmp_path, 1)
+    again = Judge()
+    hunt(network, again, tmp_path, 1)
     assert asked == [NAMES[0], *NAMES[1:2], *NAMES[1:]]
+    assert again.scored == [()]
     assert accuracy_search.search(graph, actual, scales, Judge(), [], **options).met
 
 
@@ -279,12 +285,51 @@ def test_a_score_that_is_no_number_is_refused(network, tmp_path, ranked, score):
     ranked(*NAMES)
     with pytest.raises(EvaluateError, match=f"the evaluator gave {score} for the float model"):
         hunt(network, lambda _: score, tmp_path, 1)
+    scores = iter([100.0, score])
+    with pytest.raises(EvaluateError, match=f"the evaluator gave {score} for the model with 0 layers in float"):
+        hunt(network, lambda _: next(scores), tmp_path, 1)
 
 
-def test_a_negative_loss_is_refused(network, tmp_path):
-    """int8 that must be better than fp32 is no target."""
-    with pytest.raises(UsageError, match="loss: expected a number from 0 on, got -1"):
-        hunt(network, Judge(), tmp_path, -1)
+def test_a_negative_loss_is_refused(network, tmp_path, ranked):
+    """int8 that must be better than fp32 is no target; as good as fp32 is one."""
+    for loss in (-1, float("nan")):
+        with pytest.raises(UsageError, match=f"loss: expected a number from 0 on, got {loss}"):
+            hunt(network, Judge(), tmp_path, loss)
+    ranked(*NAMES)
+    assert hunt(network, Judge(), tmp_path, 0).best.floats == ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ({("a", "b"): 99.5, ("a",): 99.2, ("b",): 99.4, (): 50.0}, ("b",)),
+        ({("b",): 99.4, ("a",): 99.2}, ("b",)),
+        ({("a", "b"): 60.0, ("a",): 70.0, (): 50.0}, ("a",)),
+        ({("a", "b"): 70.0, ("a",): 70.0, (): 50.0}, ("a",)),
+    ],
+)
+def test_the_best_has_the_fewest_float_layers_that_do(tmp_path, scores, best):
+    """Of as many the better score; where none does, the best score, and of equal ones the fewest float layers."""
+    ledger = search_log.Ledger(file=tmp_path / "l.json", identity="i", baseline=100.0, scores=scores)
+    hunting = accuracy_search._Hunt(
+        model=None, ledger=ledger, folder=tmp_path, loss=1.0, max_trials=None, max_float=None
+    )
+    assert hunting._best() == accuracy_search.ScoredModel(floats=best, score=scores[best])
+
+
+def test_a_ledger_is_written_for_people_too(tmp_path):
+    """A value a line, the most sensitive layer first, the models in their order."""
+    ledger = search_log.Ledger(file=tmp_path / "l.json", identity="i", baseline=1.0)
+    ledger.similarity, ledger.scores = {"a": 0.9, "b": 0.5}, {("b",): 0.75, (): 0.5}
+    ledger.write()
+    content = {
+        "schema": 1,
+        "identity": "i",
+        "baseline": 1.0,
+        "ranking": [{"layer": "b", "similarity": 0.5}, {"layer": "a", "similarity": 0.9}],
+        "trials": [{"float": ["b"], "score": 0.75}, {"float": [], "score": 0.5}],
+    }
+    assert (tmp_path / "l.json").read_text() == json.dumps(content, indent=2) + "\n"
 
 
 def test_the_files_are_those_of_the_best_model(network, tmp_path, ranked):

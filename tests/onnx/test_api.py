@@ -118,6 +118,7 @@ def test_an_amct_config_and_record_are_used_as_they_are(model, tmp_path):
     assert [(one["node"], one["index"]) for one in held["tensors"]] == [("maxpool", 0)]
     assert held["float"]["conv1"] == "not in the configuration"
     assert "ONNX Runtime runs it in float" in held["float"]["conv2"]
+    assert set(saved.floats) == {"conv2"}, "what the configuration does not name was not to be int8"
     assert "tensor_quantize" in held["float"]["conv2"]
     ascend = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "a", targets=["ascend"])
     held = quant_json.read(ascend.files["quant_json"])
@@ -137,6 +138,100 @@ def test_all_in_one_call_writes_what_the_steps_write(model, quantized, tmp_path)
     assert config.read(saved.files["config"]) == steps.config(model, rules=Rules(batch_num=2))
     assert saved.real
     assert saved.parity["onnxruntime"].agreement == 1.0
+
+
+def test_without_rules_the_default_ones_hold(model, tmp_path):
+    """The same configuration as that of the first step alone."""
+    saved = steps.all(model, 2 * BATCHES, tmp_path / "m")
+    assert config.read(saved.files["config"]) == steps.config(model) == steps.config(model, rules=Rules())
+
+
+def test_no_data_is_too_few(model, tmp_path):
+    """The message is that of a calibration that saw too little."""
+    with pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 0 of 1"):
+        steps.all(model, [], tmp_path / "m", rules=Rules(batch_num=1))
+
+
+def test_as_many_threads_as_asked_for_calibrate(model, quantized, tmp_path, monkeypatch):
+    """0, the runtime's own number, where nobody asks."""
+    from qbench.quant.onnx.formats import calibration_file
+
+    asked, calibrating = [], calibration_file.run
+
+    def run(*given, threads, progress):
+        asked.append(threads)
+        return calibrating(*given, threads=threads, progress=progress)
+
+    monkeypatch.setattr(calibration_file, "run", run)
+    for options in ({}, {"threads": 1}):
+        steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt", **options)
+        steps.all(model, BATCHES, tmp_path / "m", rules=Rules(batch_num=2), **options)
+    assert asked == [0, 0, 1, 1]
+
+
+def test_an_example_judges_what_is_fused(model, tmp_path, monkeypatch):
+    """The first one of a batch; without it nothing is given."""
+    made, given, prepare = steps.config(model), [], steps_prepare.prepare
+
+    def prepared(file, **options):
+        given.append(options.get("example"))
+        return prepare(file, **options)
+
+    monkeypatch.setattr(steps_prepare, "prepare", prepared)
+    for example in (None, BATCHES[0]):
+        steps.quantize(model, made, tmp_path / "c.onnx", tmp_path / "r.txt", example=example)
+    assert given[0] is None
+    np.testing.assert_array_equal(given[1][0], BATCHES[0][:1])
+
+
+def test_layers_are_ranked_on_the_first_few_batches(quantized):
+    """No further one is made; data that a function makes will do, and what does not fit is told."""
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    where, made = (quantized / "calibration.onnx", quantized / "record.txt"), []
+
+    def batches():
+        for number in range(9):
+            made.append(number)
+            yield BATCHES[0]
+
+    steps.accuracy(*where, lambda path: 1.0, batches, quantized / "out", loss=0.5)
+    assert made == [0, 1, 2, 3]
+    with pytest.raises(DataError, match="calibration data: .*image"):
+        steps.accuracy(*where, lambda path: 1.0, [{"other": BATCHES[0]}], quantized / "other", loss=0.5)
+
+
+def test_a_small_model_is_saved_in_this_process(quantized, tmp_path, monkeypatch):
+    """Its data is not copied to the disk; a large one's is, where there is any."""
+    from qbench.quant.onnx import graph_process
+
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    where, kept, keep = (quantized / "calibration.onnx", quantized / "record.txt"), [], api.keep
+    monkeypatch.setattr(api, "keep", lambda *given: kept.append(given[2]) or keep(*given))
+    assert steps.save(*where, tmp_path / "here", data=BATCHES).real
+    assert kept == []
+    monkeypatch.setattr(graph_process, "LARGE", 0)
+    assert not steps.save(*where, tmp_path / "random").real
+    assert kept == []
+    assert steps.save(*where, tmp_path / "apart", data=BATCHES).real
+    assert kept == [api.EXAMPLES]
+
+
+def test_a_model_that_no_random_inputs_fit_is_not_compared(quantized, monkeypatch):
+    """Its document says so."""
+    from qbench.onnx import save_models
+
+    steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    monkeypatch.setattr(save_models, "compared", lambda *_: None)
+    saved = steps.save(quantized / "calibration.onnx", quantized / "record.txt", quantized / "m")
+    assert saved.parity == {"onnxruntime": None}
+    assert quant_json.read(saved.files["quant_json"])["parity"] == {"onnxruntime": None}
+
+
+def test_the_package_has_no_other_names():
+    """But those of its steps and the session."""
+    assert steps.CalibrationSession.__name__ == "CalibrationSession"
+    with pytest.raises(AttributeError, match="module 'qbench.onnx' has no attribute 'nonsense'"):
+        steps.nonsense  # noqa: B018
 
 
 def test_a_calibration_that_fails_leaves_nothing(model, tmp_path):
@@ -553,7 +648,11 @@ def test_a_convolution_along_one_axis_runs_in_int8(tmp_path):
     made = steps.config(file, rules=Rules(batch_num=2))
     steps.quantize(file, made, tmp_path / "c.onnx", tmp_path / "r.txt")
     steps.calibrate(tmp_path / "c.onnx", batches, tmp_path / "r.txt")
+    alone = steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "n")
+    assert alone.floats == {}
     saved = steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "m", targets=steps.TARGETS, data=batches)
+    assert list(saved.floats) == ["first", "second"]
+    assert all("whose compiler quantizes no convolution along one axis" in why for why in saved.floats.values())
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     onnxruntime.InferenceSession(str(saved.files["onnxruntime"]), options, providers=["CPUExecutionProvider"])

@@ -36,6 +36,16 @@ def test_the_first_batches_that_hold_enough_examples_are_compared(
     assert len(list(save_models._first(graph, list(make())[: batches - 1]))) == batches - 1
 
 
+def test_a_batch_without_an_axis_is_one_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its first input, which may be a number."""
+    monkeypatch.setattr(save_models, "EXAMPLES", 3)
+    monkeypatch.setattr(save_models, "declared", lambda graph: ())
+    monkeypatch.setattr(save_models, "checked", lambda inputs, batch, number: batch)
+    graph = Graph(residual_cnn())
+    batches = [{"temperature": np.array(0.5), "image": np.zeros((9, 2))}] * 9
+    assert len(list(save_models._first(graph, batches))) == 3
+
+
 def test_each_target_is_made_once_and_must_be_one() -> None:
     """In the order that they are asked for."""
     assert save_models._known(["ascend", "onnxruntime", "ascend"]) == ("ascend", "onnxruntime")

@@ -86,6 +86,8 @@ def test_what_was_saved_is_told_with_how_far_each_target_agrees() -> None:
     assert narrowed[3] == f"onnxruntime against fake_quant on 64 given examples: {equal}"
     assert narrowed[4].startswith("warning: onnxruntime: fewer than 99.5% agree")
     assert len(narrowed) == len(lines) + 2
+    first_none = list(text.saved(Saved(files={}, parity={"other": None, "onnxruntime": near})))
+    assert [line.partition(" ")[0] for line in first_none] == ["other:", "onnxruntime"]
 
 
 def test_what_was_calibrated_is_counted() -> None:

@@ -87,6 +87,32 @@ def test_a_case_that_is_not_as_it_was(tmp_path: Path) -> None:
     ]
 
 
+def test_an_input_that_is_gone_differs(tmp_path: Path) -> None:
+    """One that is new is none of the run's."""
+    old = stored(tmp_path / "a", of("1"), digests={"data": "d", "model m": "w"})
+    new = stored(tmp_path / "b", of("1"), digests={"data": "d", "model n": "w"})
+    assert [str(each) for each in list_differences(old, new, ((), ()))] == ["input of model m: w, now none"]
+
+
+def test_a_case_that_runs_again_differs(tmp_path: Path) -> None:
+    """It has no reason to tell; two that failed are alike, whyever."""
+    old = replace(stored(tmp_path / "a", of("1")), records=(fp32(), failed()))
+    (difference,) = list_differences(old, replace(old, records=(fp32(), of("1"))), ((), ()))
+    assert str(difference) == f"status of {CASE}: failed, now ok"
+    assert list_differences(old, replace(old, records=(fp32(), failed(reason="another"))), ((), ())) == ()
+
+
+def test_an_artifact_or_a_score_that_is_gone_differs(tmp_path: Path) -> None:
+    """Though the case ran."""
+    old = stored(tmp_path / "a", of("1"))
+    bare = replace(old.records[1], artifact=None, accuracy=None)
+    differences = list_differences(old, replace(old, records=(fp32(), bare)), ((), ()))
+    assert [str(each) for each in differences] == [
+        f"artifact of {CASE}: {'1' * 16}, now none",
+        f"score of {CASE}: 0.97, now None",
+    ]
+
+
 def test_a_record_without_an_artifact_has_no_digest() -> None:
     """As one that failed."""
     assert find_sha256(failed()) is None

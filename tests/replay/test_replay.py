@@ -6,6 +6,7 @@ import importlib.metadata
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_records import case_key, failed, fp32, info, int8
@@ -17,6 +18,7 @@ from qbench.environments.environment import Environment, list_needed
 from qbench.environments.pins import Pin
 from qbench.errors import NotComparable, UsageError
 from qbench.record.commit import Commit
+from qbench.record.locate import REPORTS
 from qbench.record.stored_run import RunInfo, SuiteInfo
 from qbench.replay import replay as replaying
 from qbench.replay.replay import list_pins, list_reservations, replay
@@ -57,8 +59,9 @@ def test_it_runs_with_an_empty_cache_and_what_was_fetched(described: RunInfo, tm
         return folder
 
     replayed = replay(folder, silent, run=run)
-    assert replayed.exit_code == 0
+    assert (replayed.exit_code, replayed.artifacts, replayed.answers, replayed.settings) == (0, 0, 0, 0)
     assert not seen[0].exists()
+    assert [path.name for path in (tmp_path).glob(".qbench-replay-*")] == []
 
 
 def test_what_was_compared_is_counted(described: RunInfo, tmp_path: Path) -> None:
@@ -79,6 +82,65 @@ def test_what_was_compared_is_counted(described: RunInfo, tmp_path: Path) -> Non
     assert replayed.differences == ()
 
 
+def test_what_is_counted_is_what_the_run_had(described: RunInfo, tmp_path: Path) -> None:
+    """Not what its replay came to."""
+    folder = run_folder(tmp_path / "run", [fp32(), int8()], described)
+    again = run_folder(tmp_path / "again", [failed(fp32().case.id), failed()], described)
+    replayed = replay(folder, silent, run=lambda *words: again)
+    assert (replayed.artifacts, replayed.answers, replayed.settings) == (1, 1_000, 1)
+    assert replayed.exit_code == 1
+
+
+def test_the_suite_is_run_as_a_program(described: RunInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the overrides of the run, the empty cache, and no look at modules of the folder that one works in."""
+    asked: list[tuple[object, ...]] = []
+    named: list[dict[str, Any]] = []
+    described = replace(described, suite=replace(described.suite, overrides=("measure.seed=1",)))
+    folder = run_folder(tmp_path / "run", [], described)
+
+    def run_suite(suite: str, words: list[str], **options: Any) -> Path:
+        asked.append((suite, words))
+        named.append(options)
+        return folder
+
+    monkeypatch.setattr(replaying, "run_suite", run_suite)
+    monkeypatch.chdir(tmp_path)
+    replay(folder, silent)
+    replay(folder, silent, out=Path("out"), quiet=True)
+    assert asked == [(str(tmp_path / "small.yaml"), ["--filter", "*/static/*"])] * 2
+    assert [each["out"] for each in named] == [tmp_path / REPORTS, tmp_path / "out"]
+    assert [each["quiet"] for each in named] == [False, True]
+    for each in named:
+        assert (each["name"], each["settings"], each["from_here"]) == ("the replay", ("measure.seed=1",), False)
+        assert each["environment"].is_present
+        assert Path(each["variables"]["QBENCH_CACHE"]).parent.parent == tmp_path
+
+
+def test_what_was_fetched_is_taken_over_without_a_copy(
+    described: RunInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that has no links gets one; a cache that fetched nothing has no such folder."""
+    folder = run_folder(tmp_path / "run", [], described)
+    replay(folder, silent, run=lambda asked, words, environment, cache: folder)
+    fetched = store.open_cache() / "downloads/file"
+    fetched.parent.mkdir()
+    fetched.write_text("fetched")
+    same: list[bool] = []
+
+    def run(asked: Asked, words: list[str], environment: Environment, cache: Path) -> Path:
+        assert (cache / "downloads/file").read_text() == "fetched"
+        same.append((cache / "downloads/file").samefile(fetched))
+        return folder
+
+    def refuse(source: str, target: str) -> None:
+        raise OSError("no links here")
+
+    replay(folder, silent, run=run)
+    monkeypatch.setattr("os.link", refuse)
+    replay(folder, silent, run=run)
+    assert same == [True, False]
+
+
 def test_a_suite_that_changed_is_not_the_run_s(described: RunInfo, tmp_path: Path) -> None:
     """The message names the commit that it was made at."""
     changed = replace(described, commit=Commit(sha="1234567890abcdef"))
@@ -86,6 +148,9 @@ def test_a_suite_that_changed_is_not_the_run_s(described: RunInfo, tmp_path: Pat
     (tmp_path / "small.yaml").write_text(f"{TEXT}measure: {{seed: 1}}\n")
     with pytest.raises(UsageError, match="has changed since; check out the one that it was made from: .* 123456789$"):
         replay(folder, silent, run=lambda *words: pytest.fail("it ran"))
+    bare = run_folder(tmp_path / "bare", [], described)
+    with pytest.raises(UsageError, match="check out the one that it was made from$"):
+        replay(bare, silent, run=lambda *words: pytest.fail("it ran"))
 
 
 def test_a_run_that_did_not_end(described: RunInfo, tmp_path: Path) -> None:
@@ -142,10 +207,20 @@ def test_what_could_not_be_made_as_it_was() -> None:
         versions={"qbench": "0.0.1"},
         commit=Commit(sha="1234567890", changed=True),
     )
-    said = "\n".join(list_reservations(before, same))
-    for part in ("cpu of this machine is another: CPU B, here CPU A", "by qbench 0.0.1", "by Python 3.9",
-                 "of former times", "changed since commit 123456789"):  # fmt: skip
-        assert part in said
+    assert list_reservations(before, same) == [
+        "cpu of this machine is another: CPU B, here CPU A",
+        f"the run was made by qbench 0.0.1, this is {qbench.__version__}",
+        "the run was made by Python 3.9, this is None",
+        "the run is of former times and does not tell the versions of all that its libraries need",
+        "files had changed since commit 123456789 when the run was made",
+    ]
+
+
+def test_what_a_run_does_not_tell_is_no_reservation() -> None:
+    """Its Python, its qbench; and a commit that nothing was changed of is none."""
+    silent_one = info(locked={"numpy": "1"}, commit=Commit(sha="1234567890"))
+    told = replace(silent_one, environment={**silent_one.environment, "python": "3.9"})
+    assert list_reservations(silent_one, told) == []
 
 
 @pytest.mark.parametrize(

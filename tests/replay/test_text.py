@@ -43,7 +43,28 @@ def test_the_first_difference_is_the_sentence(tmp_path: Path) -> None:
     lines = text.text(result).splitlines()
     assert lines[0] == "Not the same; the first thing that differs: artifact of m/static: 1, now 2 3"
     assert lines[1] == "then: score of m/static: 1, now 2 3"
+    assert lines[2] == "note: cpu of this machine is another"
     assert result.exit_code == 1
-    data = json.loads(text.as_json(result))
-    assert [each["what"] for each in data["differences"]] == ["artifact", "score"]
-    assert data["exit_code"] == 1
+
+
+def test_one_decision_is_one(tmp_path: Path) -> None:
+    """And no artifact is none of them."""
+    few = replace(replayed(tmp_path), artifacts=0, settings=1)
+    assert text.write_sentence(few).endswith("0 artifacts byte for byte, the answers on all 1,450 examples, 1 decision")
+
+
+def test_a_program_reads_all_of_it(tmp_path: Path) -> None:
+    """In a schema, with letters as they are."""
+    difference = Difference(what="score", where="r\u00e9seau/static", before="0.5", now="0.25")
+    written = text.as_json(replayed(tmp_path, difference))
+    data = {
+        "schema": 1,
+        "suite": "demo",
+        "sentence": "Not the same; the first thing that differs: score of r\u00e9seau/static: 0.5, now 0.25",
+        "run": f"{tmp_path}/run",
+        "replay": f"{tmp_path}/again",
+        "differences": [{"what": "score", "where": "r\u00e9seau/static", "before": "0.5", "now": "0.25"}],
+        "reservations": ["cpu of this machine is another"],
+        "exit_code": 1,
+    }
+    assert written == json.dumps(data, ensure_ascii=False, indent=1) + "\n"

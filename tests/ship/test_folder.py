@@ -122,7 +122,9 @@ def test_a_folder_says_what_it_is_and_where_it_came_from(shipped: SimpleNamespac
     assert "--index-url" not in page  # torch alone has builds with and without graphics cards
     other = ship(stored, record, tmp_path / "other")
     assert "it is not what the run says to ship" in (other.folder / "README.md").read_text()
-    provenance = json.loads((written.folder / "provenance.json").read_text())
+    text = (written.folder / "provenance.json").read_text()
+    provenance = json.loads(text)
+    assert text == json.dumps(provenance, indent=1, ensure_ascii=False) + "\n"
     assert provenance["record"]["case"]["id"] == record.case.id
     assert set(provenance["digests"]) == {"data", "model net"}
 
@@ -151,8 +153,11 @@ def test_only_an_empty_folder_is_written_into(shipped: SimpleNamespace, tmp_path
     (tmp_path / "empty").mkdir()
     assert ship(shipped.run, record, tmp_path / "empty").folder == tmp_path / "empty"
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="something lies there already"):
-        ship(shipped.run, record, tmp_path / "link")
+    (tmp_path / "file").write_text("mine")
+    for name in ("link", "file"):
+        with pytest.raises(UsageError, match=f"{name}: something lies there already"):
+            ship(shipped.run, record, tmp_path / name)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_an_artifact_that_is_gone_is_said_with_the_way_back(tmp_path: Path) -> None:
@@ -163,15 +168,17 @@ def test_an_artifact_that_is_gone_is_said_with_the_way_back(tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_a_case_that_is_not_ok_is_not_shipped(tmp_path: Path) -> None:
-    """A failed case has no file."""
-    stored = read_run(run_folder(tmp_path / "run", [int8(status="failed", artifact=None)]))
-    with pytest.raises(UsageError, match="is failed, so there is nothing to ship"):
+@pytest.mark.parametrize("record", [int8(status="failed", artifact=None), int8(status="failed"), int8(artifact=None)])
+def test_a_case_that_is_not_ok_is_not_shipped(tmp_path: Path, record: Record) -> None:
+    """A failed case has no file, or one that nobody measured; nor has one that kept none."""
+    stored = read_run(run_folder(tmp_path / "run", [record]))
+    with pytest.raises(UsageError, match=f"is {record.status}, so there is nothing to ship"):
         ship(stored, stored.records[0], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
-    ("model", "name"), [("digits-cnn", "digits-cnn"), ("a/b c", "a-b-c"), ("../x", "x"), ("\u00e9\u00e9", "model")]
+    ("model", "name"),
+    [("digits-cnn", "digits-cnn"), ("a/b c", "a-b-c"), ("../x", "x"), ("\u00e9\u00e9", "model"), ("x" * 90, "x" * 80)],
 )
 def test_a_model_of_any_name_has_a_plain_file(model: str, name: str) -> None:
     """No folder, no space, nothing hidden."""

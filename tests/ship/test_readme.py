@@ -11,7 +11,7 @@ from made_runs import run_folder
 
 from qbench.backends.program import Program
 from qbench.record.schema import Record, TargetFacts
-from qbench.record.stored_run import ExamplesInfo, MetricInfo, read_run
+from qbench.record.stored_run import ExamplesInfo, MetricInfo, SuiteInfo, read_run
 from qbench.ship.readme import write_readme
 
 PROGRAM = Program(file="net.onnx", libraries=("onnxruntime",), imports=(), load=(), call=())
@@ -54,6 +54,54 @@ def test_the_level_of_limits_stands_beside_them(tmp_path: Path) -> None:
     assert "In brackets are 95 % limits." in page(tmp_path / "timed", int8())
     bare = replace(int8(), latency=None, speedup=None, accuracy=None)
     assert "In brackets" not in page(tmp_path / "bare", bare)
+
+
+def test_the_level_of_the_test_is_told_of_the_change(tmp_path: Path) -> None:
+    """Where the run's suite bounds the loss."""
+    text = "suite: demo\nmodels: [digits-cnn]\ndata: {dataset: digits}\nmatrix: {}\n"
+    described = info(suite=SuiteInfo(name="demo", file="s.yaml", text=text))
+    run = read_run(run_folder(tmp_path / "run", [fp32(), int8()], described))
+    page = write_readme(run, run.records[1], PROGRAM, None)
+    said = "In brackets are 95 % limits, of the change against fp32 90 % limits, those of the test."
+    assert said in page
+
+
+@pytest.mark.parametrize(
+    ("target", "environment", "made_for"),
+    [
+        (TargetFacts(cpus=("avx2",), compiled_for="haswell"), {"cpu": "CPU A"}, "haswell"),
+        (TargetFacts(cpus=("avx2",)), {"cpu": "CPU A"}, "CPU A"),
+        (None, {"cpu": "CPU A"}, "CPU A"),
+        (None, {}, "the CPU that compiled it"),
+    ],
+)
+def test_machine_code_runs_on_what_it_was_compiled_for(
+    tmp_path: Path, target: TargetFacts | None, environment: dict[str, str], made_for: str
+) -> None:
+    """Where that is not told, on the machine of the run, and newer ones."""
+    record = int8("net/static/inductor/t1/b1")
+    assert record.artifact is not None
+    record = replace(record, artifact=replace(record.artifact, target=target))
+    run = read_run(run_folder(tmp_path / "run", [record], info(environment=environment)))
+    said = f"- It holds machine code: it runs on {made_for} and newer ones alone."
+    assert said in write_readme(run, record, PROGRAM, None).splitlines()
+
+
+def test_fp32_is_made_for_every_cpu(tmp_path: Path) -> None:
+    """No sum of it saturates, and it has no share of int8."""
+    text = page(tmp_path / "run", fp32())
+    assert "It was made for" not in text
+    assert "multiply-accumulates" not in text
+    assert "size of the file" in text
+
+
+def test_a_score_has_a_unit_where_the_run_tells_its_metric(tmp_path: Path) -> None:
+    """Without it, nothing says what the figure is."""
+    record = int8()
+    run = read_run(run_folder(tmp_path / "run", [record], info(metric=None)))
+    text = write_readme(run, record, PROGRAM, None)
+    assert "top1" not in text
+    assert "change against fp32" not in text
 
 
 def test_torch_is_installed_without_the_libraries_of_graphics_cards(tmp_path: Path) -> None:

@@ -75,9 +75,7 @@ def _split(nodes: Sequence[NodeTime]) -> list[Stretch]:
     belongs to the stretch before it, where that has layers."""
     stretches = [Stretch()]
     for number, node in enumerate(nodes):
-        beside = {
-            neighbour.kind for neighbour in (*nodes[max(0, number - 1) : number], *nodes[number + 1 : number + 2])
-        }
+        beside = {neighbour.kind for neighbour in (*nodes[number - 1 : number], *nodes[number + 1 : number + 2])}
         if node.kind == "int8 product":
             stretches[-1].layers.append(node.layer)
             stretches[-1].seconds += node.seconds

@@ -93,7 +93,7 @@ class PageFaults(Cause):
 
     def propose(self, situation: Situation) -> tuple[Counterfactual, ...]:
         """malloc told to keep what it has, where calls were seen to fault."""
-        if (situation.faults_per_call or 0.0) < LEAST_FAULTS:
+        if situation.faults_per_call is None or situation.faults_per_call < LEAST_FAULTS:
             return ()
         return (self.counterfactual("malloc keeps its memory (MALLOC_* variables)", Change(environment=KEEPING)),)
 

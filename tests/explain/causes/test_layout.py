@@ -51,6 +51,15 @@ def test_a_stretch_ends_at_a_product_in_float_and_at_an_operator_beside_a_conver
     assert [stretch.seconds for stretch in stretches] == pytest.approx([2e-4, 1e-4, 1e-4, 1e-4])
 
 
+def test_only_what_stands_right_beside_an_operator_parts_a_stretch():
+    """A conversion one further belongs to the next layer; before the first node there is nothing."""
+    nodes = [node("int8 product", "a"), node("other"), node("int8 product", "b"), node("conversion"), node("other")]
+    assert [stretch.layers for stretch in layout._split([*nodes, node("int8 product", "c")])] == [["a", "b"], ["c"]]
+    assert [stretch.layers for stretch in layout._split(nodes[:2])] == [["a"]]
+    assert [stretch.layers for stretch in layout._split([node("other"), nodes[0], node("conversion")])] == [["a"]]
+    assert layout._split([node("other")]) == []
+
+
 def test_a_stretch_is_unpaid_by_what_its_conversions_add():
     """Neither one that takes as long as fp32, nor one of whose layers a time is missing, nor one without conversions,
     which is another cause's."""

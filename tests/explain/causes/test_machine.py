@@ -9,6 +9,7 @@ from made_situations import situation
 
 from qbench.explain.causes import machine
 from qbench.explain.change import Change
+from qbench.process import imports
 from qbench.quant.recipe import Recipe
 
 
@@ -81,6 +82,14 @@ def test_machine_code_is_for_an_older_cpu_where_the_recipe_names_one():
     assert proposed.text == "for this CPU alone, not avx2 and vnni"
     assert machine.OLDER_TARGET.propose(situation(recipe=recipe, machine_code=False)) == ()
     assert machine.OLDER_TARGET.propose(situation(recipe=Recipe(target=()), machine_code=True)) == ()
+
+
+@pytest.mark.parametrize(("count", "cores"), [(4, (0, 1, 2, 3)), (None, (0,))])
+def test_amx_is_imported_on_all_cores_that_the_system_has(count, cores, monkeypatch):
+    """On the first one where it does not tell how many."""
+    monkeypatch.setattr("os.cpu_count", lambda: count)
+    (proposed,) = machine.UNUSED_AMX.propose(situation(amx_tiles=False, pinned=True))
+    assert proposed.change == Change(environment=imports.name_cores(cores))
 
 
 def test_amx_is_not_left_out_where_the_timed_core_is_not_known():
