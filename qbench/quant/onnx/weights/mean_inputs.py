@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qbench.quant.affine import fake_quantize
 from qbench.quant.onnx.graph.graph import Graph
-from qbench.quant.onnx.sites import Record, Sites
+from qbench.quant.onnx.sites import Record, Sites, WeightSite
 from qbench.quant.onnx.weights import bias_correction, weight_scales
 from qbench.quant.onnx.weights.input_samples import arrange, mean_row
 
@@ -88,7 +88,7 @@ def find_mean_errors(graph: Graph, sites: Sites, record: Record, means: Mapping[
     }
 
 
-def _mean_error(graph: Graph, site: Any, scales: tuple[float, ...], halves: Array) -> Array:
+def _mean_error(graph: Graph, site: WeightSite, scales: tuple[float, ...], halves: Array) -> Array:
     """Shape (output channels,), float64; shrunk by how far both halves of the examples agree."""
     weight = graph.constant(site.tensor)
     assert weight is not None, site.tensor

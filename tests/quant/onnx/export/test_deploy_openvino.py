@@ -365,12 +365,12 @@ def pooled(channels: int, activation: str, **attributes: Any) -> Quantized:
 def test_a_pool_that_counts_its_padding_counts_zeros(tmp_path: Path, activation: str, counted: int) -> None:
     """Where zero is not the byte 0 OpenVINO would pad with something else: the pool then takes floats. Its outputs are
     those of a simulation."""
-    made = pooled(8, activation, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=counted)
-    made = replace(made, record=narrow_steps(made.graph, made.sites, made.record))
+    network = pooled(8, activation, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=counted)
+    network = replace(network, record=narrow_steps(network.graph, network.sites, network.record))
     file = tmp_path / "model.onnx"
-    deploy_model.write(made.graph, made.sites, made.record, file, runtime="openvino")
-    executed = openvino_model.run(openvino_model.compile_file(file), tuple(made.feed.values()))
-    simulated = run(fake_quant(made.graph, made.sites, made.record), made.feed)[0]
+    deploy_model.write(network.graph, network.sites, network.record, file, runtime="openvino")
+    executed = openvino_model.run(openvino_model.compile_file(file), tuple(network.feed.values()))
+    simulated = run(fake_quant(network.graph, network.sites, network.record), network.feed)[0]
     assert measure_sqnr(simulated, executed) > 25
     model = Graph.load(file)
     (pool,) = (node for node in model.nodes if node.op_type == "AveragePool")
@@ -389,13 +389,13 @@ def test_a_pool_of_few_channels_and_a_large_window_takes_floats(
 ) -> None:
     """With AVX2 alone OpenVINO has no kernel for their bytes, or a wrong one for one example. Each example by itself
     gives what is simulated."""
-    made = pooled(channels, activation, kernel_shape=[window] * 2, strides=[window] * 2)
-    made = replace(made, record=narrow_steps(made.graph, made.sites, made.record))
+    network = pooled(channels, activation, kernel_shape=[window] * 2, strides=[window] * 2)
+    network = replace(network, record=narrow_steps(network.graph, network.sites, network.record))
     file = tmp_path / "model.onnx"
-    deploy_model.write(made.graph, made.sites, made.record, file, runtime="openvino")
-    compiled, (x,) = openvino_model.compile_file(file), made.feed.values()
+    deploy_model.write(network.graph, network.sites, network.record, file, runtime="openvino")
+    compiled, (x,) = openvino_model.compile_file(file), network.feed.values()
     executed = np.concatenate([openvino_model.run(compiled, (x[i : i + 1],)) for i in range(len(x))])
-    assert measure_sqnr(run(fake_quant(made.graph, made.sites, made.record), made.feed)[0], executed) > 25
+    assert measure_sqnr(run(fake_quant(network.graph, network.sites, network.record), network.feed)[0], executed) > 25
     model = Graph.load(file)
     (pool,) = (node for node in model.nodes if node.op_type == "AveragePool")
     assert (model.maker(pool.input[0]).op_type == "DequantizeLinear") == reads_bytes
