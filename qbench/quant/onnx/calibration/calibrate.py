@@ -68,8 +68,8 @@ def calibrate(
     if narrow:
         record = narrow_steps(model.graph(), model.sites, record, unrounded=ADAROUND in todo)
     input_samples = weight_steps.samples(model) if ADAROUND in todo else None
-    graph_process.release_memory(model.file)
     inputs = MeanInputs(model.graph(), model.sites) if mean_inputs else None
+    graph_process.release_memory(model.file)
     calibrated, params = observe(model, data, chunker, input_samples, inputs)
     completed = complete_scales.complete(record, params, model)
     if input_samples is not None:

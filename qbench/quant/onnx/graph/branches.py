@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qbench.quant.onnx.graph import fp16, known_values, names
-from qbench.quant.onnx.graph.graph import Graph, attribute, inner_names
+from qbench.quant.onnx.graph.graph import Graph, attribute, copy_message, inner_names
 from qbench.quant.onnx.graph.layers import is_if
 
 
@@ -66,8 +66,8 @@ def _plain(branch: Any) -> bool:
 
 def _replace(graph: Graph, branch_of: Mapping[int, Any]) -> None:
     body = graph.model.graph
-    nodes = [_copy(node) for node in body.node]
-    branches = {i: _copy(branch) for i, branch in branch_of.items()}
+    nodes = [copy_message(node) for node in body.node]
+    branches = {i: copy_message(branch) for i, branch in branch_of.items()}
     del body.node[:]
     body.node.extend(node for i, node in enumerate(nodes) if i not in branches)
     graph.reindex()  # the names within the Ifs are free now
@@ -103,9 +103,3 @@ def _inlined(graph: Graph, node: Any, branch: Any) -> Iterator[Any]:
             yield helper.make_node(
                 "Identity", [name_outside], [outer], name=graph.fresh(f"{node.name or 'If'}_{outer}")
             )
-
-
-def _copy(message: Any) -> Any:
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied

@@ -200,7 +200,7 @@ class Graph:
         nodes = list(self.model.graph.node)
         yield nodes
         ordered = _sorted(nodes)
-        copies = [_copy(node) for node in ordered]
+        copies = [copy_message(node) for node in ordered]
         del self.model.graph.node[:]
         self.model.graph.node.extend(copies)
         self._index()
@@ -347,7 +347,8 @@ def _sorted(nodes: Iterable[Any]) -> list[Any]:
     return ordered
 
 
-def _copy(node: Any) -> Any:
-    copied = type(node)()
-    copied.CopyFrom(node)
+def copy_message(message: Any) -> Any:
+    """A node or graph of its own: one of a model keeps all weights of it in memory."""
+    copied = type(message)()
+    copied.CopyFrom(message)
     return copied

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import fake_quantize
-from qbench.quant.onnx.graph.graph import Graph, attribute
+from qbench.quant.onnx.graph.graph import Graph, attribute, copy_message
 from qbench.quant.onnx.sites import Record, Scales, Sites, WeightSite
 from qbench.quant.onnx.weights import weight_scales
 
@@ -65,14 +65,13 @@ def subtract(graph: Graph, shifts: Mapping[str, Array]) -> None:
 
 def find_bias(graph: Graph, node: Any) -> tuple[Any, int] | None:
     """The node and the position among its inputs that hold the bias of a layer, or can: of a product the Add that alone
-    reads it. None where there is none such, or what is added is no constant vector."""
+    reads it. None where there is none such, or what is added is no constant vector. The alpha and beta of a Gemm that
+    is quantized are 1."""
     if node.op_type == "MatMul":
         readers = graph.readers(node.output[0])
         if len(readers) != 1 or readers[0][0].op_type != "Add" or graph.is_output(node.output[0]):
             return None
         place = readers[0][0], 1 - readers[0][1]
-    elif node.op_type == "Gemm" and any(attribute(node, key, 1.0) != 1.0 for key in ("alpha", "beta")):
-        return None
     else:
         place = node, 2
         if len(node.input) < 3 or not node.input[2]:
@@ -112,8 +111,7 @@ def _fake_quantize(graph: Graph, tensor: str, scales: Scales) -> str:
 
 def _mean_error(graph: Graph, node: Any, quantized: str, weight: Array) -> str:
     """Adds the quantized twin of a layer and the mean over all but the channels of how far it is off."""
-    twin = type(node)()
-    twin.CopyFrom(node)
+    twin = copy_message(node)
     twin.name, twin.output[0] = graph.fresh(f"{node.name}_twin"), graph.fresh(f"{node.output[0]}_twin")
     twin.input[0], twin.input[1] = quantized, graph.add_constant(f"{node.input[1]}_twin", weight)
     with graph.editing() as nodes:

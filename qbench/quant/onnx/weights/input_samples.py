@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.onnx.graph.graph import Graph, attribute
+from qbench.quant.onnx.graph.graph import Graph, attribute, copy_message
 from qbench.quant.onnx.sites import WeightSite
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ class InputSamples:
     """
 
     def __init__(self, graph: Graph, sites: tuple[WeightSite, ...]) -> None:
-        nodes = {site.layer: graph.node(site.layer) for site in sites}
+        nodes = {site.layer: copy_message(graph.node(site.layer)) for site in sites}
         weights = {site.layer: tuple(np.asarray(graph.constant(site.tensor)).shape) for site in sites}
         wide = {name: _row_size(nodes[name], shape) for name, shape in weights.items()}
         most = int(np.clip(BYTES // (4 * max(sum(wide.values()), 1)), FEWEST, MOST))

@@ -4,7 +4,7 @@ A layer is linear: the mean of what it gives with rounded weights is off by the 
 whatever the steps of the weights, so that no pass over the data is needed once these are known. Taken off the biases it
 costs nothing at run time. A MobileNetV3 with AVX2: 50.1 -> 55.8 dB on ONNX Runtime, 50.1 -> 55.9 on OpenVINO
 (tests/benchmarks/by_hand.py mobilenet). Nagel et al. 2019 (Data-Free Quantization, section 4.2), with inputs that are
-seen instead of derived.
+observed instead of derived.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import fake_quantize
-from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.graph.graph import Graph, copy_message
 from qbench.quant.onnx.sites import Record, Sites, WeightSite
 from qbench.quant.onnx.weights import bias_correction, weight_scales
 from qbench.quant.onnx.weights.input_samples import arrange, mean_row
@@ -46,16 +46,15 @@ class _Sums:
 
 
 class MeanInputs:
-    """The mean inputs of the layers of some sites that have, or can have, a bias. ``add`` wants the values of those of
-    ``tensors`` that it is given, examples along the first axis; other layers are left out of ``means``."""
+    """The mean inputs of the layers of some sites that have, or can have, a bias. ``add`` takes values of tensors,
+    examples along the first axis; a layer whose input is not among them is left out of ``means``. Nothing of the graph
+    is kept, whose weights would stay in memory with it."""
 
     def __init__(self, graph: Graph, sites: Sites) -> None:
-        nodes = {site.layer: graph.node(site.layer) for site in sites.weights}
-        shapes = {site.layer: tuple(np.asarray(graph.constant(site.tensor)).shape) for site in sites.weights}
         self._layers = {
-            name: _Sums(node=node, shape=shapes[name])
-            for name, node in nodes.items()
-            if bias_correction.find_bias(graph, node) is not None
+            site.layer: _Sums(node=copy_message(node), shape=tuple(np.asarray(graph.constant(site.tensor)).shape))
+            for site in sites.weights
+            if bias_correction.find_bias(graph, node := graph.node(site.layer)) is not None
         }
 
     def add(self, values: Mapping[str, Array]) -> None:

@@ -123,6 +123,16 @@ def test_the_means_do_not_depend_on_how_examples_are_cut_into_batches(sizes: lis
     assert inputs.means()["only"].dtype == np.float32
 
 
+def test_what_becomes_of_the_graph_afterwards_changes_nothing() -> None:
+    """Nothing of it is kept: a node would hold all weights in memory."""
+    network, x = layer("conv"), images(4, shape=(4, 7, 6))
+    sites, _ = scales_of(network)
+    inputs = MeanInputs(network, sites)
+    del network.node("only").attribute[:]
+    inputs.add({"x": x})
+    np.testing.assert_array_equal(inputs.means()["only"], means_of(layer("conv"), sites, x)["only"])
+
+
 def test_a_layer_that_has_seen_one_example_has_no_means() -> None:
     """Of one alone nothing tells what is chance; nor of a layer whose input was not among the values."""
     network = layer("conv")
