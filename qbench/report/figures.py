@@ -21,6 +21,8 @@ from qbench.report.plots.picture import Drawing
 if TYPE_CHECKING:
     import pandas as pd
 
+_DESCRIBED = 40  # rows of a table that are read out to those who cannot see the picture
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(Drawing):
@@ -84,6 +86,6 @@ def _describe(table: TextTable) -> str:
     rows = [
         f"{row[0]}: "
         + ", ".join(f"{title} {cell}" for title, cell in zip(table.columns[1:], row[1:], strict=True) if cell)
-        for row in table.rows
+        for row in table.rows[:_DESCRIBED]
     ]
     return "; ".join(rows)

@@ -14,10 +14,11 @@ from large_run import Shape, write_large_run
 from made_records import fp32, info, int8, same_as_golden
 from made_runs import run_folder
 
+from qbench.progress.table import TextTable
 from qbench.record import jsonl
 from qbench.record.stored_run import StoredRun, read_run
 from qbench.report.build import judge
-from qbench.report.figures import Figure, figures
+from qbench.report.figures import Figure, _describe, figures
 from qbench.report.plots import canvas
 
 
@@ -87,6 +88,12 @@ def test_a_picture_has_at_most_fifteen_rows_and_says_how_many_more(pictures: dic
         data = pictures[key].data
         assert data is not None
         assert shipped[0] in {row[0] for row in data.rows}
+
+
+def test_of_a_long_table_forty_rows_are_read_out() -> None:
+    """To who cannot see the picture; the table holds them all."""
+    rows = tuple((f"case {number}", "1") for number in range(41))
+    assert _describe(TextTable(columns=("case", "ms"), rows=rows)).split("; ")[-1] == "case 39: ms 1"
 
 
 def test_a_caption_is_a_conclusion_with_n_and_the_level(pictures: dict[str, Figure]) -> None:
