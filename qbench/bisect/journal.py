@@ -79,7 +79,7 @@ def read_journal(file: Path) -> tuple[Question, list[Observation], bool]:
                 f"{file}: schema {head['schema']!r}, and this qbench reads {SCHEMA}; begin anew with --out"
             )
         question = _QUESTION.validate_python(head["question"])
-        *whole, last = lines or [first]  # behind the last line nothing stands
+        *whole, last = lines or [first]  # a text that ends with a line feed has an empty last part
         observations = [_OBSERVATION.validate_python(strict_json.parse(line)) for line in whole]
     except (OSError, ValueError, TypeError, KeyError, ValidationError) as error:
         raise UsageError(f"{file}: cannot be read as a search; delete it to begin anew") from error

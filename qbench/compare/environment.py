@@ -4,6 +4,7 @@ run; pure."""
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -96,5 +97,5 @@ def suite_changes(old: RunInfo, new: RunInfo) -> tuple[str, ...]:
         [*info.suite.text.splitlines(), *(f"--set {override}" for override in info.suite.overrides)]
         for info in (old, new)
     )
-    _files, _times, *lines = [*difflib.unified_diff(before, after, lineterm="", n=CONTEXT)] or ("", "")
-    return tuple(lines)
+    lines = difflib.unified_diff(before, after, lineterm="", n=CONTEXT)
+    return tuple(itertools.islice(lines, 2, None))  # behind two lines that name the files

@@ -97,6 +97,7 @@ def _make(wanted: Wanted, folder: Path, tell: Tell, *, wheels_only: bool) -> Map
     """Fills the folder of an entry; the facts of it."""
     resolved = pip.resolve(wanted.requirements, wanted.folder, wheels_only=wheels_only)
     lock: list[Locked] = []
+    (folder / PACKAGES).mkdir()
     if resolved:
         lock = _install(resolved, folder, tell)
     return {

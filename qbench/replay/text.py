@@ -41,4 +41,4 @@ def as_json(replayed: Replayed) -> str:
         "reservations": list(replayed.reservations),
         "exit_code": replayed.exit_code,
     }
-    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
