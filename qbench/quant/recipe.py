@@ -18,7 +18,7 @@ TRAINING = (
 )
 # What static quantization to ONNX alone does.
 ONNX_STATIC = ("balance", "adaround", "bias_correction")
-OPEN_UNLESS_SET = ("bias_correction",)  # of these, what ``false`` says is something else than what is left out
+THREE_STATES = ("bias_correction",)  # of these, ``false`` is something else than what is left out
 # Fields that came later: where a recipe leaves them open, its key is what it was before.
 _LATER = (
     *("qconfig", "schedule_keys", "optimizer", "optimizer_keys", "loss", "train"),

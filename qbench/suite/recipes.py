@@ -25,7 +25,7 @@ from qbench.quant.recipe import (
     FRAMEWORK_DEFAULT,
     OF_WEIGHTS,
     ONNX_STATIC,
-    OPEN_UNLESS_SET,
+    THREE_STATES,
     Recipe,
 )
 from qbench.quant.target import without_native
@@ -76,7 +76,7 @@ class RecipeKeys(Section):
     )
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
     bias_correction: Yes | None = Field(
-        None, description="static, flow onnx: biases give back the measured mean error."
+        None, description="static, flow onnx: biases give back the measured mean error (false: nothing)."
     )
     embeddings: Yes | None = Field(None, description="dynamic: tables of Embedding as bytes, as in `quantize`.")
     bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
@@ -126,7 +126,7 @@ class RecipeChoice:
 
 def _is_off(key: str, value: Any) -> bool:
     """Whether a key of static quantization to ONNX is set to what it is without."""
-    return key in ONNX_STATIC and not value and (value is None or key not in OPEN_UNLESS_SET)
+    return key in ONNX_STATIC and not value and (value is None or key not in THREE_STATES)
 
 
 def _read_choices(value: Any, info: ValidationInfo) -> tuple[RecipeChoice, ...]:

@@ -85,10 +85,9 @@ def deploy(
 def leave_pools_float(graph: Graph, sites: Sites, record: Record) -> Sites:
     """Sites without what those AveragePools read that OpenVINO 2026.4 computes wrongly from bytes.
 
-    Where padding is counted it pads bytes with 0, whatever stands for zero: at the borders of a 3x3 pool over values
-    around zero the mean is off by up to half of the largest value. With AVX2 alone it has no kernel from and to signed
-    bytes for few channels and a large window (3 channels and 49 places, 15 and 256), and a wrong one for unsigned
-    bytes and one example (2.2 dB).
+    Where padding is counted it pads bytes with 0, whatever stands for zero, so that means at the borders are off. With
+    AVX2 alone it has no kernel from and to signed bytes for few channels and a large window (3 channels and 49 places,
+    15 and 256), and a wrong one for unsigned bytes and one example.
     """
     activations = []
     for site in sites.activations:
