@@ -48,7 +48,7 @@ def main(words: list[str]) -> int:
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if options.trace:
-        _in_processes(_trace_all, 1, folder)
+        _in_processes(_trace_some, options.jobs, folder, options.jobs)
     drawn = folder / "sample.jsonl"
     if not drawn.exists():
         _write_sample(drawn, _draw(options))
@@ -224,11 +224,12 @@ def _try_one(mutant: Mutant, copy: Copy, folder: Path, limit: float) -> bool:
     return True
 
 
-def _trace_all(folder: Path, number: int) -> None:
-    """Traces every test file, those last that take longest; one that does not run is named, and asked no mutant."""
-    copy = _make_copy(folder, "traced")
+def _trace_some(folder: Path, jobs: int, number: int) -> None:
+    """Traces one of so many shares of the test files; one that does not run is named, and asked no mutant."""
+    copy = _make_copy(folder, f"{number}")
     longest = (copy.tree / "tests/conftest.py").read_text(encoding="utf-8")
-    for path in sorted(copy.test_files(), key=lambda path: f'"{path.removeprefix("tests/")}"' in longest):
+    files = sorted(copy.test_files(), key=lambda path: (f'"{path.removeprefix("tests/")}"' in longest, path))
+    for path in files[number::jobs]:
         started = time.monotonic()
         try:
             copy.trace(path)
