@@ -6,7 +6,7 @@ saturates (255 * 127 + 255 * 127 > 32767); unsigned times unsigned is widened fi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -43,20 +43,30 @@ def form_for(isa: Collection[str] | None = None) -> Form:
     return "U8S8" if any(feature in isa for feature in fingerprint.ADD_IN_32_BITS) else "U8U8"
 
 
-def deploy(graph: Graph, sites: Sites, record: Record, *, form: Form | None = None, signed: bool = False) -> Graph:
+def deploy(
+    graph: Graph,
+    sites: Sites,
+    record: Record,
+    *,
+    form: Form | None = None,
+    signed: bool = False,
+    rewrite: Callable[[Graph], None] | None = None,
+) -> Graph:
     """A copy of a prepared graph in QDQ form with the values of the fake-quant model: bytes for activations (one scale)
     and weights (one for each channel), int32 biases; ReLU and Clip become the range of what is quantized behind them.
 
     ``form``: None takes the one for this machine. ``signed``: activations with an offset of 0 are signed bytes in every
-    form, which OpenVINO wants and ONNX Runtime computes in float. Raises ``BuildError`` for a bias out of int32,
-    ``UsageError`` for an incomplete record.
+    form, which OpenVINO wants and ONNX Runtime computes in float. ``rewrite``: changes the copy first, nodes alone, of
+    which those with sites keep their names. Raises ``BuildError`` for a bias out of int32, ``UsageError`` for an
+    incomplete record.
     """
-    layers = integer_weights.layers(graph, sites, record)
-    writer = _Writer(graph.copy(without={layer.tensor for layer in layers}), form or form_for(), signed)
+    writer = _Writer(graph.copy(without={site.tensor for site in sites.weights}), form or form_for(), signed)
     without_notes(writer.graph)
+    if rewrite is not None:
+        rewrite(writer.graph)
     for activation in integer_weights.activations(sites, record):
         writer.activation(activation)
-    for layer in layers:
+    for layer in integer_weights.layers(graph, sites, record):
         values, zero = writer.weight(layer.weight)
         writer.constant(layer.name, 1, layer.tensor, values, layer.scale, zero, layer.axis)
         if layer.bias is not None and layer.step is not None:

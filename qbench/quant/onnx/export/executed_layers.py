@@ -86,9 +86,7 @@ def settled(
 def _deployed(graph: Graph, sites: Sites, fitted: Fitted, apart: Collection[str]) -> Graph:
     """The deploy model with everything planned in it, layers written as those that have kernels; ``apart``: products
     that the runtime would join with what reads them."""
-    pooled = graph.copy()
-    global_pool.as_pools(pooled)
-    deployed = deploy_onnxruntime.deploy(pooled, sites, fitted.record, form=fitted.form)
+    deployed = deploy_onnxruntime.deploy(graph, sites, fitted.record, form=fitted.form, rewrite=global_pool.as_pools)
     upsampling.as_convolutions(deployed)
     keep_float.keep_float(deployed)
     keep_float.set_apart(deployed, apart)

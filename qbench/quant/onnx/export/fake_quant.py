@@ -21,8 +21,7 @@ def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:
     x' = (clip(round(x / s) + offset, -128, 127) - offset) s. What is not quantized keeps its values, and outputs
     their names. Raises ``BuildError`` for a bias out of int32, ``UsageError`` for an incomplete record.
     """
-    layers = integer_weights.layers(graph, sites, record)
-    model = graph.copy(without={layer.tensor for layer in layers})
+    model = graph.copy(without={site.tensor for site in sites.weights})
     without_notes(model)
     nodes: list[Any] = []
     instead: dict[tuple[str, int], str] = {}
@@ -30,7 +29,7 @@ def fake_quant(graph: Graph, sites: Sites, record: Record) -> Graph:
         steps = _steps(model, activation.tensor, activation.params)
         nodes += steps
         instead |= dict.fromkeys(activation.readers, steps[-1].output[0])
-    for layer in layers:
+    for layer in integer_weights.layers(graph, sites, record):
         shaped = spread(tuple(np.atleast_1d(layer.scale)), layer.axis, layer.weight.ndim)
         instead[layer.name, 1] = model.add_constant(layer.tensor, dequantize_linear(layer.weight, shaped))
         if layer.bias is not None and layer.step is not None:

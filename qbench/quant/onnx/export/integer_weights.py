@@ -69,15 +69,16 @@ def activations(sites: Sites, record: Record) -> tuple[Activation, ...]:
     )
 
 
-def layers(graph: Graph, sites: Sites, record: Record) -> tuple[QuantizedLayer, ...]:
-    """The layers with quantized weights, in the order of the graph.
+def layers(graph: Graph, sites: Sites, record: Record) -> Iterator[QuantizedLayer]:
+    """The layers with quantized weights in the order of the sites, each made when it is asked for.
 
     Raises ``BuildError`` for a bias that is out of int32, and ``UsageError`` where the record lacks a scale or has
     another number of them than the weight has channels.
     """
     inputs = {reader: activation.params for activation in activations(sites, record) for reader in activation.readers}
     record = holding(graph, sites, record)
-    return tuple(_layer(graph, site, record, inputs.get((site.layer, 0))) for site in sites.weights)
+    for site in sites.weights:
+        yield _layer(graph, site, record, inputs.get((site.layer, 0)))
 
 
 def holding(graph: Graph, sites: Sites, record: Record) -> Record:

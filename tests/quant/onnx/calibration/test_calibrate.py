@@ -18,6 +18,7 @@ from calibration_models import CNN, CNN_CONSTANTS, cnn, config, graph, images, v
 from qbench import registry
 from qbench.errors import BuildError, DataError, ModelError, UsageError
 from qbench.quant import scale_rules
+from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import batches as calibration_batches
 from qbench.quant.onnx.calibration import chunks
 from qbench.quant.onnx.calibration.calibration_model import with_activations
@@ -323,6 +324,21 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
         gc.enable()
     assert len(alive) == 12 * 4
     assert most <= 2 * 4
+
+
+def test_the_session_keeps_no_memory_between_its_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibration runs without the arena of ONNX Runtime and without its block for all activations: both would hold
+    what one call needs until the last."""
+    opened: list[Any] = []
+    original = onnxruntime_session.open_session
+
+    def open_session(path: Path, *, options: Any) -> Any:
+        opened.append(options)
+        return original(path, options=options)
+
+    monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
+    calibration_file.run(made(tmp_path), batches(), tmp_path / "record.txt")
+    assert [(options.enable_cpu_mem_arena, options.enable_mem_pattern) for options in opened] == [(False, False)]
 
 
 @pytest.mark.parametrize(

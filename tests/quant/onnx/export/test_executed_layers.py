@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,24 @@ def test_a_convolution_at_the_end_runs_in_int8() -> None:
     assert kinds.count("QLinearConv") == 3
     assert kinds.count("DequantizeLinear") == 1, "that of the output"
     assert settled_graph.floats == {}
+
+
+def test_no_copy_of_a_weight_is_made_that_the_file_has_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the graph begin without the float weights in whose place integers come: a large model's would take as
+    much memory again."""
+    planned = srcnn()
+    weights = {site.tensor for site in planned.sites.weights}
+    copied: list[set[str]] = []
+    original = Graph.copy
+
+    def copy(graph: Graph, *, without: Collection[str] = ()) -> Graph:
+        copied.append(weights & set(graph.constants) - set(without))
+        return original(graph, without=without)
+
+    monkeypatch.setattr(Graph, "copy", copy)
+    settled(planned)
+    assert copied
+    assert not any(copied)
 
 
 def test_an_output_that_is_not_quantized_leaves_its_layer_whole_in_float() -> None:
