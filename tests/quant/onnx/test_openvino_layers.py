@@ -161,6 +161,12 @@ def test_a_joined_kernel_reads_matrices_of_bytes(kind: str, sources: tuple[Any, 
     assert openvino_layers._matrices_of_bytes(deep) == []
 
 
+@pytest.mark.parametrize("text", ["i8", Text("i8")])
+def test_a_text_may_be_wrapped(text: Any) -> None:
+    """OpenVINO gives both kinds."""
+    assert openvino_layers._text(text) == "i8"
+
+
 @pytest.mark.parametrize(
     ("node", "kernel", "kind"),
     [
