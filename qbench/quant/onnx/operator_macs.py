@@ -100,7 +100,7 @@ def _low_bit_product(call: Call) -> tuple[Product, ...]:
 
 
 def _recurrent(call: Call) -> tuple[Product, ...]:
-    gates = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1, "AttnLSTM": 4}[call.operator]
+    gates = {"LSTM": 4, "DynamicQuantizeLSTM": 4, "GRU": 3, "RNN": 1}[call.operator]
     hidden = int(call.attributes["hidden_size"])
     directions = 2 if call.attributes.get("direction", "forward") == "bidirectional" else 1
     *steps, width = call.input(0)
@@ -143,9 +143,7 @@ def _multi_head_attention(call: Call) -> tuple[Product, ...]:
 
 
 def _grouped_attention(call: Call) -> tuple[Product, ...]:
-    """``GroupQueryAttention``: the keys are as many as the present ones, which it gives."""
-    if len(call.outputs) < 2:
-        raise Unknown("it gives no present keys")
+    """``GroupQueryAttention``: the keys are as many as the present ones, which it gives (where not, it is unknown)."""
     return _one(call, 2 * math.prod(call.output) * call.outputs[1][2])
 
 

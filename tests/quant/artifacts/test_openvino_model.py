@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
+import warnings
 import weakref
 import zipfile
 from collections.abc import Sequence
@@ -476,3 +478,105 @@ def test_how_many_examples_a_model_takes_is_said_by_the_first_input_that_fixes_i
 
     ports = [SimpleNamespace(get_partial_shape=lambda shape=shape: PartialShape(shape)) for shape in shapes]
     assert openvino_model.find_fixed_batch(SimpleNamespace(inputs=ports)) == fixed
+
+
+class Sizes(list[Any]):
+    """A shape as OpenVINO gives it; None for a size that is open, no sizes where their number is."""
+
+    def __init__(self, *sizes: int | None, is_static: bool = True) -> None:
+        super().__init__(SimpleNamespace(is_dynamic=size is None, size=size) for size in sizes)
+        self.rank = SimpleNamespace(is_static=is_static)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether anything of it is open."""
+        return not self.rank.is_static or any(size.is_dynamic for size in self)
+
+
+class Open(Marked):
+    """A model with inputs of these shapes, which notes as what it is cloned, or refuses to be of another shape."""
+
+    def __init__(self, *shapes: Sizes, error: str = "", **marks: str) -> None:
+        super().__init__(**marks)
+        self.inputs: Any = [SimpleNamespace(get_partial_shape=lambda shape=shape: shape) for shape in shapes]
+        self.error = error
+
+    def clone(self) -> Any:
+        """A model that becomes what it is reshaped to."""
+        taken: dict[str, Any] = {}
+
+        def reshape(fixed: dict[int, list[Any]]) -> None:
+            if self.error:
+                raise RuntimeError(self.error)
+            taken.update(
+                {str(place): [getattr(size, "size", size) for size in sizes] for place, sizes in fixed.items()}
+            )
+
+        return SimpleNamespace(taken=taken, reshape=reshape)
+
+
+@pytest.mark.parametrize(
+    ("model", "every_size", "taken"),
+    [
+        (Open(Sizes(None, 4), Sizes(2, None)), False, {"0": [3, 4]}),
+        (Open(Sizes(None, 4), Sizes(2, None)), True, {"0": [3, 5], "1": [7, 8]}),
+        (Open(Sizes(2, 4), Sizes(2, 8)), False, None),
+        (Open(Sizes(2, 4), Sizes(2, 8)), True, None),
+        (Open(Sizes(is_static=False), Sizes(None)), False, {"1": [7]}),
+        (Open(Sizes(is_static=False)), True, {"0": [3, 5]}),
+        (Open(Sizes()), False, None),
+        (Open(Sizes(None, 4), dynamic_quantization_group_size="32"), False, None),
+        (Open(Sizes(None, 4), error="It cannot be."), False, None),
+    ],
+)
+def test_what_a_model_is_reshaped_to(
+    monkeypatch: pytest.MonkeyPatch, model: Open, every_size: bool, taken: dict[str, Any] | None
+) -> None:
+    """Its first sizes where they are open, or all of them; as it is where nothing is, where an operator contradicts,
+    and where it tells what its inputs are made of as it runs."""
+    use(monkeypatch, model)
+    asked = ReadModel(b"x").compile([(3, 5), (7, 8)], every_size=every_size).asked[0]
+    assert (None if asked is model else asked.taken) == taken
+    use(monkeypatch, model)
+    assert ReadModel(b"x", any_batch=True).compile([(3, 5), (7, 8)], every_size=every_size).asked[0] is model
+
+
+def test_a_lack_of_memory_is_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes up as it is."""
+    use(monkeypatch, Open(Sizes(None, 4), error="std::bad_alloc"))
+    with pytest.raises(RuntimeError, match="^std::bad_alloc$"):
+        ReadModel(b"x").compile([(3, 4)])
+
+
+@pytest.mark.parametrize("before", [None, "0"])
+def test_nncf_is_quiet_and_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], before: str | None
+) -> None:
+    """As long as it is used; afterwards the environment is as it was."""
+    levels: list[int] = []
+    use_tools(monkeypatch)
+    monkeypatch.setattr(sys.modules["nncf"], "set_log_level", levels.append)
+    monkeypatch.setenv("NNCF_CI", before or "")
+    if before is None:
+        monkeypatch.delenv("NNCF_CI")
+    with openvino_model._quiet_nncf() as tools:
+        print("advice")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        assert os.environ["NNCF_CI"] == "1"
+        assert tools == (sys.modules["nncf"], sys.modules["openvino"])
+    assert (os.environ.get("NNCF_CI"), levels, capsys.readouterr().out) == (before, [40], "")
+
+
+def test_what_is_asked_of_nncf_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its defaults, on the calibration data; what it cannot quantize is told."""
+    use_tools(monkeypatch)
+    monkeypatch.setattr(openvino_model.onnx_file, "Batches", lambda *what: [str(each) for each in what])
+    nncf: Any = sys.modules["nncf"]
+    nncf.Dataset = list
+    nncf.quantize = lambda model, *data: Written(**model.asked, data=data)
+    openvino_model.quantize(tmp_path / "m.onnx", tmp_path / "pair", ())
+    source = str(tmp_path / "m.onnx")
+    assert read_written(tmp_path / "pair") == {"source": source, "data": ([source, "()"],)}
+    nncf.quantize = lambda *_: 1 / 0
+    with pytest.raises(BuildError, match=r"^NNCF cannot quantize .*: ZeroDivisionError: .*; leave this recipe out$"):
+        openvino_model.quantize(tmp_path / "m.onnx", tmp_path / "pair", ())

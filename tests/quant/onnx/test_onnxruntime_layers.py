@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from onnx import GraphProto, TensorProto, helper
 
 from qbench.modes import Precision
 from qbench.quant.artifacts.coverage import Layer
+from qbench.quant.artifacts.node_profile import WARMUP_CALLS, WatchedCalls
 from qbench.quant.onnx import onnxruntime_layers
 from qbench.quant.onnx.onnxruntime_layers import Executed
 from qbench.quant.onnx.onnxruntime_profile import RuntimeProfile
@@ -187,3 +190,65 @@ def test_numbers_and_texts_of_a_node_are_its_attributes() -> None:
     node.attribute.add(name="strange", type=3, s=b"\xff")
     told = onnxruntime_layers._attributes(node)
     assert told == {"f": 0.5, "i": 3, "s": "text", "strange": "\ufffd"}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(("array", "batch"), [(np.zeros((3, 2)), 3), (np.zeros(()), 1)])
+def test_a_session_that_is_watched_tells_layers_and_times(
+    monkeypatch: pytest.MonkeyPatch, apart: bool, array: np.ndarray, batch: int
+) -> None:
+    """By the same calls, those that warm up left out of the times; calls that nobody watches run in a session of their
+    own."""
+    calls, timed, opened = [], [], []
+    profile = SimpleNamespace(calls=("planning", "planning", "warm", 1, 2))
+
+    class Session:
+        def __init__(self, *what: Any, **how: Any) -> None:
+            assert (what, how) == ((Path("m"), (array,)), {"threads": 2})
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            calls.append("closed")
+
+        def run(self) -> None:
+            calls.append("run")
+
+        def finish(self) -> Any:
+            return profile
+
+    def plan_watching(call: Any, seconds: float) -> WatchedCalls:
+        call()
+        assert seconds == 0.5
+        return WatchedCalls(calls=2, warmups=1, apart=apart)
+
+    def open_session(file: Path, *, threads: int) -> Any:
+        opened.append((file, threads))
+        run = lambda names, feed: calls.append((names, list(feed)))  # noqa: E731
+        return SimpleNamespace(get_inputs=lambda: [SimpleNamespace(name="x")], run=run)
+
+    def time_calls(call: Any, count: int, warmups: int) -> float:
+        call()
+        timed.append((count, warmups))
+        return 7.0
+
+    fakes = {
+        "ProfiledSession": Session,
+        "plan_watching": plan_watching,
+        "time_calls": time_calls,
+        "_take_times": lambda *what: what,
+        "_list_executed": lambda *what: what,
+        "profile_calls": lambda *what, **how: (what, how),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(onnxruntime_layers, name, fake)
+    monkeypatch.setattr(onnxruntime_layers.onnxruntime_session, "open_session", open_session)
+    told = onnxruntime_layers.watch(Path("m"), (array,), threads=2, seconds=0.5)
+    assert told == ((profile, batch), (profile, 3, 7.0 if apart else None))
+    assert calls == ["run"] * 4 + ["closed"] + ([(None, ["x"])] if apart else [])
+    assert (timed, opened) == (([(2, 1)], [(Path("m"), 2)]) if apart else ([], []))
+    times: Any = onnxruntime_layers.time_nodes(Path("m"), (array,), threads=2, calls=4)
+    asked = ((Path("m"), (array,)), {"calls": WARMUP_CALLS + 4, "threads": 2})
+    assert times == (asked, WARMUP_CALLS, 7.0)
+    assert timed[-1] == (4, WARMUP_CALLS)

@@ -32,6 +32,11 @@ from qbench.quant.onnx.operator_macs import RULES, UNCOUNTED, Call, Product, cou
         ("ij,ij->ij", [(2, 3), (2, 3)], 0),  # element by element, as Mul
         ("i,j->ij", [(2,), (3,)], 0),
         ("bij,bjk->bik", [(1, 2, 3), (8, 3, 4)], 8 * 2 * 3 * 4),  # an axis of 1 is stretched
+        ("bij,bjk->bik", [(8, 2, 3), (1, 3, 4)], 8 * 2 * 3 * 4),
+        ("...i,...i->i", [(7, 2), (7, 2)], 7 * 2),  # over what the ellipsis stands for
+        ("...ij,...jk->...ik", [(7, 8, 2, 3), (8, 3, 4)], 7 * 8 * 2 * 3 * 4),  # which ends at the same place
+        ("...i,...i->...i", [(7, 2), (7, 2)], 0),
+        ("...i,...i", [(7, 2), (7, 2)], 7 * 2),  # a label that occurs twice is summed over, an ellipsis not
     ],
 )
 def test_an_einsum_counts_by_its_equation(equation, shapes, macs):
@@ -70,6 +75,12 @@ CASES = {
     "fused conv": (call("FusedConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36)),
     "transposed": (call("ConvTranspose", [(1, 4, 8, 8), (4, 6, 2, 2)], (1, 6, 16, 16)), one(4 * 64 * 24)),
     "deformed": (call("DeformConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36)),
+    "one axis": (call("Conv", [(1, 4, 8), (6, 4, 3)], (1, 6, 8)), one(6 * 8 * 12)),
+    "no kernel": (call("Conv", [(1, 4), (6, 4)], (1, 6)), one(None)),
+    "quantized, a weight without a kernel": (
+        call("QLinearConv", [(1, 4, 8, 8), (), (), (6,)], (1, 6, 8, 8)),
+        one(None, int8=True),
+    ),
     "integer": (call("ConvInteger", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36, int8=True)),
     "quantized": (
         call("QLinearConv", [(1, 4, 8, 8), (), (), (6, 4, 3, 3)], (1, 6, 8, 8)),
@@ -86,12 +97,17 @@ CASES = {
         call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=4),
         one(2 * 7 * 64, int8=True, weight_bits=4),
     ),
+    "4 bits in halves": (
+        call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=3),
+        one(2 * 7 * 64, weight_bits=4),
+    ),
     "8 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=8), one(2 * 7 * 64, weight_bits=8)),
     "lstm": (call("LSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6), one(9 * 2 * 4 * 6 * 11)),
     "gru": (
         call("GRU", [(9, 2, 5)], (9, 2, 2, 6), hidden_size=6, direction="bidirectional"),
         one(2 * 9 * 2 * 3 * 6 * 11),
     ),
+    "backwards": (call("GRU", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6, direction="reverse"), one(9 * 2 * 3 * 6 * 11)),
     "rnn, its last state only": (call("RNN", [(9, 2, 5)], (1, 2, 6), hidden_size=6), one(9 * 2 * 6 * 11)),
     "int8 lstm": (
         call("DynamicQuantizeLSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6),
@@ -119,6 +135,29 @@ CASES = {
             Product(macs=2 * 6 * 6 * 64, int8=False, name="attention"),
         ),
     ),
+    "with a past, and values of another size": (
+        call("Attention", [(2, 6, 32), (32, 104), (104,), None, (2, 2, 4, 3, 8)], (2, 6, 40), num_heads=4),
+        (
+            Product(macs=2 * 6 * 32 * 104, int8=False, name="projection"),
+            Product(macs=2 * 6 * 9 * (32 + 40), int8=False, name="attention"),
+        ),
+    ),
+    "its int8 form, with a past": (
+        call("QAttention", [(2, 6, 32), (32, 96), *[()] * 6, (2, 2, 4, 3, 8)], (2, 6, 32), num_heads=4),
+        (
+            Product(macs=2 * 6 * 32 * 96, int8=True, name="projection"),
+            Product(macs=2 * 6 * 9 * 64, int8=False, name="attention"),
+        ),
+    ),
+    "heads with a past": (
+        call("MultiHeadAttention", [(2, 6, 32), (2, 7, 32), (2, 7, 40), *[None] * 3, (2, 4, 3, 8)], (2, 6, 40)),
+        one(2 * 6 * 10 * 72),
+    ),
+    "keys and values packed": (
+        call("MultiHeadAttention", [(2, 6, 32), (2, 7, 4, 2, 8)], (2, 6, 32)),
+        one(2 * 6 * 7 * 64),
+    ),
+    "heads: no keys": (call("GroupQueryAttention", [(2, 6, 32)], (2, 6, 32)), one(None)),
     "heads": (call("MultiHeadAttention", [(2, 6, 32), (2, 7, 32), (2, 7, 40)], (2, 6, 40)), one(2 * 6 * 7 * 72)),
     "heads apart": (
         call("MultiHeadAttention", [(2, 6, 32), (2, 4, 7, 8), (2, 4, 7, 8)], (2, 6, 32)),

@@ -157,6 +157,10 @@ def test_a_layer_without_weight_parameters_has_its_default():
             "configuration: tensor_quantize[0].input_index: max has 1 inputs, from 0 on; got 3",
         ),
         (
+            Config(tensor_quantize=(TensorConfig(layer_name="max", input_index=1),)),
+            "configuration: tensor_quantize[0].input_index: max has 1 inputs, from 0 on; got 1",
+        ),
+        (
             Config(tensor_quantize=(TensorConfig(layer_name="conv", input_index=1),)),
             "configuration: tensor_quantize[0]: input 1 of conv is constant; only activations are calibrated",
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from calibration_models import graph
 from onnx.reference import ReferenceEvaluator
 from onnx_networks import NETWORKS, Draft
 from quantized_networks import Quantized, executed, of, quantized, run
@@ -15,7 +16,7 @@ from quantized_networks import Quantized, executed, of, quantized, run
 from qbench.errors import BuildError
 from qbench.machine import fingerprint
 from qbench.quant.onnx.export import integer_weights
-from qbench.quant.onnx.export.deploy_onnxruntime import FORMS, _ends, deploy, form_for
+from qbench.quant.onnx.export.deploy_onnxruntime import FORMS, _ends, _keep_integers, deploy, form_for
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
 
@@ -388,3 +389,44 @@ def test_the_prepared_graph_stays_as_it_was() -> None:
         deterministic=True
     )
     assert (model.inputs, model.outputs) == (network.graph.inputs, network.graph.outputs)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_written"),
+    [
+        (("[p] t = MatMul (x, w)", "[a] y = Add (t, b)"), True),
+        (("[p] t = MatMul (x, w)", "[a] y = Add (b, t)"), True),
+        (("[p] t = MatMul (x, w)", "[a] y = Add (t, c)", "[i] c = Neg (d)"), False),  # no constant
+        (("[p] t = MatMul (x, w)", "[a] y = Add (t, b)", "[r] z = Relu (t)"), False),
+        (("[p] y = MatMul (x, w)", "[a] z = Add (y, b)"), False),  # the caller reads the product
+        (("[other] t = MatMul (x, w)", "[a] y = Add (t, b)"), False),
+        (("[p] t = Gemm (x, w)", "[a] y = Add (t, b)"), False),
+        (("[p] t = MatMul (x, w)", "[a] y = Mul (t, b)"), False),
+        (("[u] v = Unsqueeze (x, o)", "[p] t = MatMul (v, w)", "[a] y = Add (t, b)"), False),  # three dimensions
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[q] y = QuantizeLinear (s, f, n)"), False),
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[r] u = Relu (s)", "[q] y = QuantizeLinear (u, f, n)"),
+         False),
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[r] u = Elu (s)", "[q] y = QuantizeLinear (u, f, n)"), True),
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[r] y = Relu (s)"), True),
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[q] y = QuantizeLinear (s, f, n)", "[r] z = Elu (s)"), True),
+        (("[p] t = MatMul (x, w)", "[a] s = Add (t, b)", "[q] y = QuantizeLinear (s, f, n)", "[r] z = Relu (s)"), True),
+    ],
+)  # fmt: skip
+def test_a_bias_behind_a_product_is_taken_off_negated(lines: tuple[str, ...], is_written: bool) -> None:
+    """Where the runtime would make one float operator of both: a product of two dimensions and a constant that nothing
+    else reads, unless bytes are made of the sum alone. The result is the same."""
+    kind = "uint8" if any("QuantizeLinear" in line for line in lines) else "float"
+    text = f'<ir_version: 8, opset_import: ["" : 17]>\nnet (float[n,3] x) => ({kind}[n,2] y) {{\n'
+    ordered = sorted(lines, key=lambda line: "Neg" not in line)
+    network = graph(text + "\n".join(ordered) + "\n}", {
+        "w": (3, 2), "d": (1, 2), "b": np.float32([1, -2]), "o": np.int64([0]), "f": np.float32(0.1), "n": np.uint8(128)
+    })  # fmt: skip
+    feed = {"x": np.float32([[1, 2, 3]])}
+    (before,) = run(network, feed)
+    _keep_integers(network, {"p"})
+    assert ("Sub" in {node.op_type for node in network.nodes}) == is_written
+    if is_written:
+        less = network.node("a")
+        assert network.maker(less.input[0]).op_type == "MatMul"
+        assert network.constant(less.input[1]).tolist() == [-1, 2]
+    np.testing.assert_array_equal(run(network, feed)[0], before)

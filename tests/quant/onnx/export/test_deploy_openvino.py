@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_networks
 import pytest
 from calibration_models import graph
@@ -724,3 +725,48 @@ def test_who_computes_on_bytes_or_hands_them_on(name: str, quantized: list[tuple
     )  # fmt: skip
     places = {*quantized, ("conv2", 0)}
     assert deploy_openvino._reads_bytes(network, name, {"conv", "conv2"}, places) == reads
+
+
+@pytest.mark.parametrize(
+    ("channels", "window", "attributes", "reads"),
+    [
+        (16, [7, 7], {}, True),
+        (15, [7, 7], {}, False),
+        (15, [6, 8], {}, True),  # 48 places
+        (15, [49], {}, False),
+        ("c", [7, 7], {}, False),
+        ("c", [2, 2], {}, True),
+        (None, [7, 7], {}, False),  # no shape is known
+        (16, [2], {"pads": [0, 1], "count_include_pad": 1}, False),
+        (16, [2], {"pads": [0, 0], "count_include_pad": 1}, True),
+        (16, [2], {"pads": [0, 1], "count_include_pad": 0}, True),
+        (16, [2], {"pads": [0, 1]}, True),
+        (16, [2], {"auto_pad": "SAME_LOWER", "count_include_pad": 1}, False),
+        (16, [2], {"auto_pad": "VALID", "count_include_pad": 1}, True),
+        (16, [2], {"count_include_pad": 1}, True),
+    ],
+)
+def test_which_pools_take_bytes(channels: Any, window: list[int], attributes: dict[str, Any], reads: bool) -> None:
+    """Those of many channels or a small window, and whose padding counts as nothing or as zeros that are the byte 0."""
+    pool = onnx.helper.make_node("AveragePool", ["x"], ["y"], name="pool", kernel_shape=window, **attributes)
+    shapes = (["n", channels, *[64] * len(window)] if channels else None, None)
+    ends = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in zip("xy", shapes, strict=True)]
+    network = Graph(onnx.helper.make_model(onnx.helper.make_graph([pool], "net", ends[:1], ends[1:])))
+    assert deploy_openvino._pools_bytes(network, "pool", BOTH_SIDED) == reads
+    assert deploy_openvino._pools_bytes(network, "pool", ONE_SIDED) == (reads or "count_include_pad" in attributes)
+    sites = placed(x=[("pool", 0), ("other", 0)])
+    network.model.graph.node.add(name="other", op_type="Relu", input=["x"], output=["z"])
+    network.reindex()
+    left = deploy_openvino.leave_pools_float(network, sites, {"pool": BOTH_SIDED, "other": BOTH_SIDED})
+    assert [list(site.keys) for site in left.activations] == [["pool", "other"] if reads else ["other"]]
+    alone = deploy_openvino.leave_pools_float(network, placed(x=[("pool", 0)]), {"pool": BOTH_SIDED})
+    assert len(alone.activations) == reads
+
+
+def test_some_of_what_a_tensor_is_read_for_stays_float() -> None:
+    """A sum takes bytes of it, a Softmax floats; a tensor that none reads as bytes is no place."""
+    network = changed(lambda graph: None, "[sum] s = Add (x, x)", "[soft] y = Softmax (x)")
+    sites = placed(x=[("sum", 0), ("sum", 1), ("soft", 0)])
+    kept = deploy_openvino.sites_of(network, sites)
+    assert [list(site.keys) for site in kept.activations] == [["sum", "sum:1"]]
+    assert deploy_openvino.sites_of(network, placed(x=[("soft", 0)])).activations == ()

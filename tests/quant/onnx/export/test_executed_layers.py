@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx_networks
 import pytest
+from calibration_models import graph
 from onnx_networks import Draft
 from quantized_networks import Quantized, executed, of, quantized, run
 
@@ -21,6 +23,8 @@ from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.export.narrow_weights import Fitted
 from qbench.quant.onnx.graph.graph import Graph
+from qbench.quant.onnx.settings import ActivationParams
+from qbench.quant.onnx.sites import ActivationSite, Sites
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 
 
@@ -351,3 +355,106 @@ def test_a_weight_that_is_no_constant_of_bytes_says_nothing_of_its_layer() -> No
     (conv,) = (node for node in graph.nodes if node.op_type == "Conv")
     assert graph.maker(conv.input[1]) is None
     assert ran._weight_is_read(graph, graph, conv) is None
+
+
+READ = """<ir_version: 8, opset_import: ["" : 17]>
+net (float[n,4] x) => (float[n,4] y, float[n,4] z) {
+  [one] a = Gemm (x, w)
+  [relu] r = Relu (a)
+  [d] d = Elu (r)
+  [c] c = Elu (a)
+  [b] b = Elu (r)
+  [late] e = Elu (a)
+  [clip] f = Clip (x, r)
+  [two] t = Gemm (d, w)
+  [graph_output_y] y = Identity (t)
+  [graph_output_z] z = Identity (c)
+  [up] g = ConvTranspose (x, w)
+  [last] h = Gemm (b, w)
+}"""
+
+
+def reading() -> Graph:
+    network = graph(READ, {"w": (4, 4)})
+    network.model.graph.output.add(name="h").type.tensor_type.elem_type = 1
+    network.reindex()
+    return network
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("one", "ONNX Runtime runs it in float: what b, c, d reads of it is not quantized, or so"),
+        ("two", "ONNX Runtime runs it in float: what graph_output_y reads of it is not quantized, or so"),
+        ("up", "ONNX Runtime has no int8 kernel for ConvTranspose"),
+        ("last", "ONNX Runtime runs it in float: what the graph gives is not quantized"),
+    ],
+)
+def test_why_a_layer_runs_in_float(name: str, reason: str) -> None:
+    """For want of a kernel, or of bytes for the first three by name that read it, also behind a Relu."""
+    network = reading()
+    assert ran._reason(network, network.node(name), ", or so") == reason
+
+
+def sites_of(**tensors: list[tuple[str, int]]) -> Sites:
+    """Sites of tensors and who reads them, a layer by its name alone."""
+    keys = {
+        tensor: {name if name in ("one", "two", "last") else f"{name}:{i}": (name, i) for name, i in places}
+        for tensor, places in tensors.items()
+    }
+    activations = [ActivationSite(tensor=tensor, keys=each, params=ActivationParams()) for tensor, each in keys.items()]
+    return Sites(weights=(), activations=tuple(activations))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words", "left"),
+    [
+        ({"t": [("graph_output_y", 0)]}, "output y", []),
+        ({"t": [("graph_output_y", 0)], "c": [("graph_output_z", 0), ("late", 0)]}, "outputs y, z", [["late:0"]]),
+        ({"d": [("two", 0)]}, "", [["two"]]),
+    ],
+)
+def test_the_outputs_that_are_quantized(tensors: dict[str, list[tuple[str, int]]], words: str, left: list[Any]) -> None:
+    """In words, and what is quantized without them."""
+    network, sites = reading(), sites_of(**tensors)
+    assert ran.outputs_quantized(network, sites) == words
+    without = ran.without_outputs(network, sites)
+    assert [list(site.keys) for site in without.activations] == left
+
+
+@pytest.mark.parametrize(("kind", "is_on_bytes"), [
+    ("QLinearConv", True), ("QLinearAdd", True), ("QGemm", True), ("MatMulIntegerToFloat", True),
+    ("ConvInteger", True), ("Gemm", False), ("QuantizeLinear", False), ("FusedConv", False),
+])  # fmt: skip
+def test_operators_on_bytes_are_known_by_their_names(kind: str, is_on_bytes: bool) -> None:
+    """They begin so, or say that they compute on integers."""
+    assert ran._on_bytes(kind) == is_on_bytes
+
+
+@pytest.mark.parametrize(("tensor", "quantized", "given"), [
+    ("x", [], False),  # the caller's
+    ("c", [], True),  # a convolution on bytes
+    ("r", [], True),  # a Relu of one
+    ("k", [], True),  # and a Clip
+    ("e", [("elu", 0)], False),  # gives floats
+    ("s", [("sum", 0), ("sum", 1)], True),
+    ("s", [("sum", 0)], False),
+    ("m", [("more", 0)], True),  # the other input is constant
+    ("q", [], False),  # nothing of it is an activation
+])  # fmt: skip
+def test_who_gives_bytes(tensor: str, quantized: list[tuple[str, int]], given: bool) -> None:
+    """A convolution on bytes, and an operator on bytes all of whose inputs are quantized."""
+    network = graph("""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[n,4,8] x) => (float[n,4,8] y) {
+          [conv] c = Conv (x, w)
+          [relu] r = Relu (c)
+          [clip] k = Clip (r)
+          [elu] e = Elu (x)
+          [sum] s = Add (r, e)
+          [more] m = Add (e, b)
+          [fixed] q = Add (b, b)
+          [y] y = Add (s, m)
+        }""", {"w": (4, 4, 1), "b": (4, 1)})  # fmt: skip
+    assert ran._given_as_bytes(network, tensor, {"conv"}, set(quantized)) == given
+    if tensor in "crk":
+        assert not ran._given_as_bytes(network, tensor, set(), set(quantized))

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import onnx
 import pytest
 from onnx_networks import Draft
 from quantized_networks import Quantized, executed, of, run
 
 from qbench.quant.onnx.export import deploy_onnxruntime, executed_layers, narrow_weights
 from qbench.quant.onnx.export.fused_activations import fuse_activations
+from qbench.quant.onnx.graph.graph import Graph
 
 KINDS = ("QuickGelu", "Gelu")
 Write = Callable[..., str]  # a draft, what it reads and its name -> what it gives
@@ -171,3 +173,99 @@ def test_a_product_of_a_product_is_found_within() -> None:
     deployed = deploy(between(gated))
     assert deployed.node("act").op_type == "Mul"
     assert deployed.node("act_silu").op_type == "QuickGelu"
+
+
+def number(draft: Draft, value: object) -> str:
+    return draft.constant(f"number{len(draft.initializers)}", np.array(value, np.float32))
+
+
+def gate(draft: Draft, x: str, *, by: object = math.sqrt(0.5), one: float = 1.0, swapped: bool = False) -> str:
+    """``1 + erf(x * by)``."""
+    terms = [draft.add("Erf", [draft.add("Mul", [x, number(draft, by)], "")], ""), number(draft, one)]
+    return draft.add("Add", terms[::-1] if swapped else terms, "")
+
+
+def halved(draft: Draft, x: str, gate: str, half: object = 0.5) -> str:
+    return draft.add("Mul", [draft.add("Mul", [x, gate], ""), number(draft, half)], "")
+
+
+def sigmoid(draft: Draft, x: str) -> str:
+    return draft.add("Sigmoid", [x], "")
+
+
+def own(draft: Draft, x: str) -> str:
+    """The product of a SiLU in another domain."""
+    y = draft.add("Mul", [x, sigmoid(draft, x)], "")
+    draft.nodes[-1].domain = "own"
+    return y
+
+
+def rewritten(write: Callable[[Draft, str], str], *, dequantized: bool = True) -> Graph:
+    """The graph of an activation of bytes that are given as floats (else of floats), as it is then fused."""
+    draft = Draft()
+    pair = [draft.constant("scale", np.float32(0.05)), draft.constant("zero", np.uint8(128))]
+    x = draft.add("DequantizeLinear", ["q", *pair], "give") if dequantized else draft.add("Cast", ["q"], "cast", to=1)
+    y = write(draft, x)
+    for i, node in enumerate(draft.nodes):
+        node.name = f"{node.op_type}{i}"
+    ends = ({"q": (onnx.TensorProto.UINT8, ["n", 4])}, {y: [None] * 2})
+    values = [[onnx.helper.make_tensor_value_info(name, *(each if isinstance(each, tuple) else (1, each)))
+               for name, each in end.items()] for end in ends]  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+    body = onnx.helper.make_graph(draft.nodes, "net", *values, draft.initializers)
+    graph = Graph(onnx.helper.make_model(body, opset_imports=opsets))
+    fuse_activations(graph)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("write", "operator"),
+    [
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, x)], ""), "QuickGelu"),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Div", [x, number(d, 0.5)], ""))], ""), "QuickGelu"),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Div", [number(d, 0.5), x], ""))], ""), None),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Add", [x, number(d, 2)], ""))], ""), None),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Mul", [x, number(d, [[2]])], ""))], ""), None),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Mul", [x, number(d, [2])], ""))], ""), "QuickGelu"),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Mul", [x, number(d, [2] * 4)], ""))], ""), None),
+        (lambda d, x: d.add("Mul", [x, sigmoid(d, d.add("Mul", [x, x], ""))], ""), None),
+        (lambda d, x: d.add("Mul", [x, d.add("Mul", [sigmoid(d, x), number(d, 0)], "")], ""), None),
+        (lambda d, x: d.add("Mul", [x, d.add("Tanh", [x], "")], ""), None),
+        (lambda d, x: d.add("Mul", [x, d.add("Mul", [x, sigmoid(d, x)], "")], ""), "QuickGelu"),  # the inner one
+        (own, None),
+        (lambda d, x: halved(d, x, gate(d, x)), "Gelu"),
+        (lambda d, x: halved(d, x, gate(d, x, swapped=True)), "Gelu"),
+        (lambda d, x: halved(d, x, gate(d, x, by=0.7071)), "Gelu"),
+        (lambda d, x: halved(d, x, gate(d, x, by=0.7073)), None),
+        (lambda d, x: halved(d, x, gate(d, x), 0.50004), "Gelu"),
+        (lambda d, x: halved(d, x, gate(d, x), 0.5001), None),
+        (lambda d, x: halved(d, x, gate(d, x, one=1.01)), None),
+        (lambda d, x: halved(d, x, gate(d, sigmoid(d, x))), None),
+        (lambda d, x: halved(d, x, d.add("Sub", [number(d, 1), x], "")), None),
+        (lambda d, x: d.add("Mul", [x, gate(d, x)], ""), None),
+        (lambda d, x: d.add("Div", [halved(d, x, gate(d, x), 2), number(d, 4)], ""), "Gelu"),
+        (lambda d, x: halved(d, x, sigmoid(d, x), 0.5), "QuickGelu"),
+    ],
+)  # fmt: skip
+def test_which_products_are_an_activation(write: Callable[[Draft, str], str], operator: str | None) -> None:
+    """By their factors, which are numbers of one element, and one tensor; constants as near as exporters write them."""
+    kinds = {node.op_type for node in rewritten(write).nodes}
+    assert kinds & {"QuickGelu", "Gelu"} == ({operator} if operator else set())
+    assert not {node.op_type for node in rewritten(write, dequantized=False).nodes} & {"QuickGelu", "Gelu"}
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.702, -2.0])
+def test_the_factor_of_a_silu_is_an_attribute(alpha: float) -> None:
+    """The one that the tensor is multiplied by before its sigmoid; the operator's domain is declared once."""
+
+    def two(draft: Draft, x: str) -> str:
+        gates = [sigmoid(draft, draft.add("Mul", [x, number(draft, alpha)], "")) for _ in range(2)]
+        return draft.add("Add", [draft.add("Mul", [x, each], "") for each in gates], "")
+
+    graph = rewritten(two)
+    fused = [node for node in graph.nodes if node.op_type == "QuickGelu"]
+    assert [[(each.name, each.f) for each in node.attribute] for node in fused] == [[("alpha", np.float32(alpha))]] * 2
+    assert [list(node.input) for node in fused] == [["give_out"]] * 2
+    assert [opset.domain for opset in graph.model.opset_import] == ["", "own", "com.microsoft"]
+    fuse_activations(graph)
+    assert len(graph.model.opset_import) == 3

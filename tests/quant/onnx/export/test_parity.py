@@ -147,6 +147,42 @@ def test_a_recognizer_of_text_is_compared_by_its_steps() -> None:
     assert compared.agreement == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), (2, 1.0, 0.0, 0.0, True)),
+        (np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32), (2, 1.0, 1.0, 0.0, True)),
+        (np.float32([[0, -2]]), np.float32([[0, -1]]), (1, 1.0, 1.0, 0.5, False)),
+        (np.float32([1.0, 2.0]), np.float32([1.0, 2.0]), (2, None, 0.0, 0.0, False)),
+        (np.float32(4.0), np.float32(5.0), (1, None, 1.0, 0.25, False)),
+        (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), (0, None, 0.0, 0.0, False)),
+        (np.zeros((3, 0), np.float32), np.zeros((3, 0), np.float32), (3, None, 0.0, 0.0, False)),
+        (np.zeros(2, np.int64), np.zeros(2, np.int64), (2, 1.0, 0.0, 0.0, False)),
+        (np.zeros(0, np.int64), np.zeros(0, np.int64), (0, None, 0.0, 0.0, False)),
+        (np.array([True, False]), np.array([True, True]), (2, 0.5, 0.0, 0.0, False)),
+        (np.uint8([1, 2, 3, 4]), np.uint8([1, 2, 3, 5]), (4, 0.75, 0.0, 0.0, False)),
+        (np.array(["a"]), np.array(["b"]), (1, None, 0.0, 0.0, False)),
+        (np.float16([[60000, 0]]), np.float16([[-60000, 0]]), (1, 0.0, 120000.0, 2.0, False)),
+    ],
+)
+def test_what_outputs_of_a_kind_tell(ours: np.ndarray, theirs: np.ndarray, expected: tuple) -> None:
+    """Examples, share of equal predictions, largest difference, that as a share, and whether all that was simulated is
+    zero: by whole numbers and classes, which need two; what is empty tells nothing."""
+    keys = ("examples", "agreement", "largest_difference", "relative_difference", "silent")
+    assert parity.of([[ours]], [[theirs]]) == Parity(**dict(zip(keys, expected, strict=True)))
+
+
+def test_the_largest_differences_are_those_of_all_outputs() -> None:
+    """Wherever they lie: one output may be the largest, another the furthest off."""
+    ours, theirs = (
+        [np.float32([1]), np.float32([8]), np.float32([2])],
+        [np.float32([2]), np.float32([8]), np.float32([2])],
+    )
+    compared = parity.of([ours], [theirs])
+    assert (compared.largest_difference, compared.relative_difference) == (1.0, 0.125)
+    assert not parity.of([[np.float32([0]), np.float32([1])]], [[np.float32([0]), np.float32([1])]]).silent
+
+
 def test_outputs_of_another_shape_are_an_error() -> None:
     """A deploy model that gives other shapes is refused with both."""
     with pytest.raises(BuildError, match=r"gives \(1, 3\) where the fake-quant model gives \(1, 2\)"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx_networks import Draft
 from optional_packages import needs_openvino
@@ -40,7 +41,7 @@ def joined(
         elif kind != "Conv":
             tensor = draft.add(kind, [tensor], f"act{i}")
         tensors.append(tensor)
-    channels = 4 * len(kinds) if axis == 1 else 4
+    channels = 4 * len(kinds) if axis in (1, -3) else 4
     draft.conv(draft.add("Concat", tensors, "join", axis=axis), "last", channels, 4, group=group)
     draft.nodes[-1].output[0] = "y"
     more(draft)
@@ -133,6 +134,72 @@ def test_channels_that_are_not_known_are_not_split() -> None:
     draft.nodes[-1].output[0] = "y"
     assert not split_concats.split_floats(graph_of(draft, ["batch", "channels", 8, 8]))
     assert split_concats.split_floats(graph_of(draft))
+
+
+def without(name: str, node: str) -> Callable[[Draft], object]:
+    """Takes an attribute from a node."""
+
+    def take(draft: Draft) -> None:
+        (entry,) = (entry for entry in draft.nodes if entry.name == node)
+        (attribute,) = (each for each in entry.attribute if each.name == name)
+        entry.attribute.remove(attribute)
+
+    return take
+
+
+def foreign(node: str) -> Callable[[Graph], None]:
+    """Puts a node into another domain."""
+
+    def change(graph: Graph) -> None:
+        graph.node(node).domain = "own"
+
+    return change
+
+
+def no_change(graph: Graph) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("draft", "change", "is_split"),
+    [
+        (joined("Conv", "Relu", axis=-3), no_change, True),
+        (joined("Conv", "Relu", axis=-2), no_change, False),
+        (joined("Conv", "Relu", more=without("group", "last")), no_change, True),
+        (joined("Conv", "Softplus"), no_change, True),
+        (joined("Conv", "Relu"), foreign("join"), False),
+        (joined("Conv", "Relu"), foreign("last"), False),
+        (joined("Conv", "Relu"), foreign("act1"), False),
+    ],
+    ids=["channels from behind", "rows from behind", "one group unsaid", "softplus", "join", "convolution", "relu"],
+)
+def test_what_is_split_is_said_by_standard_operators(
+    draft: Draft, change: Callable[[Graph], None], is_split: bool
+) -> None:
+    """Axes may be counted from behind, and an attribute may be left out."""
+    graph = graph_of(draft)
+    change(graph)
+    assert split_concats.split_floats(graph) == is_split
+
+
+@pytest.mark.parametrize(("rank", "is_split"), [(2, False), (3, True), (5, True)])
+def test_a_join_of_channels_has_places_behind_them(rank: int, is_split: bool) -> None:
+    """One axis of them at least."""
+    sizes, draft = [8] * (rank - 2), Draft()
+    sides = [draft.add(kind, ["x"], kind) for kind in ("Abs", "Relu")]
+    join = draft.add("Concat", sides, "join", axis=1)
+    if is_split:
+        draft.conv(join, "last", 8, 4, dims=rank - 2)
+    else:
+        draft.add("Conv", [join, draft.weight("w", 4, 8)], "last")
+    draft.nodes[-1].output[0] = "y"
+    nodes = [*draft.nodes]
+    ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", 4, *sizes]) for name in "xy"]
+    body = onnx.helper.make_graph(nodes, "net", ends[:1], ends[1:], draft.initializers)
+    values = [onnx.helper.make_tensor_value_info(side, 1, ["n", 4, *sizes]) for side in sides]
+    body.value_info.extend(values)
+    graph = Graph(onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", 17)]))
+    assert split_concats.split_floats(graph) == is_split
 
 
 def quantized(*kinds: str) -> Quantized:

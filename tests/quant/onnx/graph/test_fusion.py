@@ -268,3 +268,108 @@ def test_a_layer_has_as_many_outputs_as_its_weight_says(kind, shape, attributes,
     """Where they lie in it differs from operator to operator."""
     layer = helper.make_node(kind, ["x", "w"], ["y"], **attributes)
     assert fusion._channels(layer, np.zeros(shape)) == channels
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes", "expected"),
+    [
+        ("Gemm", (5, 3), {}, (4, 5)),
+        ("Gemm", (3, 5), {"transB": 1}, (4, 5)),
+        ("Gemm", (5, 3), {"transA": 1}, (5, 4)),
+        ("Conv", (6, 2, 3, 1), {}, (1, 2, 4, 2)),
+        ("Conv", (6, 2, 3, 1), {"group": 3}, (1, 6, 4, 2)),
+        ("Conv", (6, 2, 3), {"dilations": [4]}, (1, 2, 10)),
+        ("ConvTranspose", (6, 2, 3), {"group": 3}, (1, 6, 4)),
+    ],
+)
+def test_a_fusion_is_tried_on_the_smallest_input(kind, shape, attributes, expected):
+    """One place more than the window covers."""
+    assert fusion._input_shape(helper.make_node(kind, ["x", "w"], ["y"], **attributes), np.zeros(shape)) == expected
+
+
+@pytest.mark.parametrize(("least", "fused"), [(4 * 4 * 4, 1), (4 * 4 * 4 - 1, 0)])
+def test_a_fusion_on_a_large_input_is_not_tried(least, fused, monkeypatch):
+    """Dilations may ask for any number of places."""
+    monkeypatch.setattr(fusion, "LARGEST", least)
+    assert len(fuse(behind_conv(("Mul", 2.0)))[1]) == fused
+
+
+def normalization(*outputs, variance=(3.0, 8.0), constants=True, **attributes):
+    """A BatchNormalization of two channels as a graph."""
+    names = ["scale", "shift", "mean", "variance"]
+    node = helper.make_node("BatchNormalization", ["x", *names], ["y", *outputs], **attributes)
+    values = ([2.0, 4.0], [1.0, 2.0], [0.5, -1.0], variance)
+    held = [helper.make_tensor(name, 1, [2], value) for name, value in zip(names, values, strict=True)]
+    ends = [helper.make_tensor_value_info(name, 1, None) for name in "xy"]
+    inputs = ends[:1] if constants else [ends[0], helper.make_tensor_value_info("mean", 1, [2])]
+    kept = [tensor for tensor in held if constants or tensor.name != "mean"]
+    return Graph(helper.make_model(helper.make_graph([node], "net", inputs, ends[1:], kept)))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"epsilon": 1.0}, ([1, 4 / 3], [0.5, 2 + 4 / 3])),
+        ({}, ([2 / 3.00001**0.5, 4 / 8.00001**0.5], [1 - 1 / 3.00001**0.5, 2 + 4 / 8.00001**0.5])),
+        ({"epsilon": 1.0, "training_mode": 0}, ([1, 4 / 3], [0.5, 2 + 4 / 3])),
+        ({"training_mode": 1}, None),
+        ({"variance": (3.0, -1.0)}, None),  # no number
+        ({"variance": (3.0, 0.0), "epsilon": 0.0}, None),  # infinite
+        ({"constants": False}, None),
+    ],
+)
+def test_what_a_normalization_multiplies_with_and_adds(options, expected):
+    """Of constants, as finite numbers, in inference."""
+    graph = normalization(**options)
+    scaling = fusion._batch_norm(graph, graph.nodes[0])
+    if expected is None:
+        assert scaling is None
+    else:
+        np.testing.assert_allclose(scaling, expected, rtol=1e-9)
+
+
+def test_a_normalization_that_gives_its_statistics_stays():
+    """Outputs without a name are none."""
+    for outputs, stays in ((["", ""], False), (["", "m"], True)):
+        graph = normalization(*outputs)
+        assert (fusion._batch_norm(graph, graph.nodes[0]) is None) == stays
+
+
+@pytest.mark.parametrize(
+    ("operator", "trans_a", "trans_b"), [("Mul", 0, 0), ("Add", 0, 1), ("Sub", 1, 0), ("Div", 0, 0)]
+)
+def test_a_gemm_takes_what_is_behind_it_in_every_form(operator, trans_a, trans_b):
+    """The constant may stand first, but for a difference and a quotient."""
+    for first in (False, True):
+        draft = Draft()
+        weight = draft.weight("w", *((4, 8) if trans_b else (8, 4)))
+        x = draft.add("Gemm", ["x", weight], "fc", transA=trans_a, transB=trans_b)
+        value = draft.constant("value", np.float32([1, 2, 3, 4]))
+        draft.add(operator, [value, x] if first else [x, value], "step", outputs=["y"])
+        model = draft.model({"x": [8, 2] if trans_a else [2, 8]}, {"y": [2, 4]})
+        assert len(fuse(model)[1]) == (not first or operator in ("Mul", "Add"))
+
+
+@pytest.mark.parametrize("kind", ["double scale", "computed bias", "computed weight", "double weight"])
+def test_a_layer_whose_numbers_are_no_float_constants_stays(kind):
+    """Nothing of it is changed."""
+    draft, real = Draft(), np.float64 if kind == "double weight" else np.float32
+    weight = draft.constant("w", np.ones((4, 8), real))
+    bias = draft.constant("b", np.ones(4, real))
+    if kind.startswith("computed"):
+        weight, bias = (
+            draft.add("Abs", [name], f"abs_{name}") if kind.endswith(word) else name
+            for name, word in ((weight, "weight"), (bias, "bias"))
+        )
+    x = draft.add("Gemm", ["x", weight, bias], "fc", transB=1)
+    scale = draft.constant("value", np.float64(2) if kind.startswith("double") else np.float32(2))
+    draft.add("Mul", [x, scale], "step", outputs=["y"])
+    number = 11 if kind == "double weight" else 1
+    body = helper.make_graph(
+        draft.nodes, "net", [helper.make_tensor_value_info("x", number, [2, 8])],
+        [helper.make_tensor_value_info("y", number, [2, 4])], draft.initializers,
+    )  # fmt: skip
+    graph = Graph(helper.make_model(body))
+    before = graph.model.SerializeToString(deterministic=True)
+    assert fusion.fuse(graph) == ()
+    assert graph.model.SerializeToString(deterministic=True) == before
