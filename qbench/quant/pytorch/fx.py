@@ -191,7 +191,7 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     drop_observers.drop(prepared, job.example, infinite=False)
     shared = shared_layers.share(prepared)
     if not recipe.framework_default and job.own is None:
-        qconfig.unfixed(prepared, engine, recipe, training=module.training)
+        qconfig.unfix(prepared, engine, recipe, training=module.training)
     if recipe.clip_ranges and not recipe.framework_default:
         clamp_fusion.fold(prepared, shared)
     if not recipe.framework_default:
