@@ -45,7 +45,7 @@ class Leaves(torch.fx.Tracer):
         (lambda m, x: m.watch[1](m.other(m.watch[0](m.layer(x)))), [0, 1], []),
         (lambda m, x: m.watch[0](m.layer(m.layer(x))), [0], ["watch_0"]),
         (lambda m, x: m.layer(m.layer(x)), [], []),
-        (lambda m, x: m.watch[1](m.watch[0](x) + m.watch[0](x * 2)), [0, 0, 1], []),
+        (lambda m, x: m.watch[1](m.watch[0](x)) + m.watch[2](m.watch[0](x * 2)), [0, 1, 0, 2], []),
         (lambda m, x: torch.relu(y := m.layer(x)) + m.watch[0](y) + m.watch[1](m.layer(x)), [0, 0],
          ["watch_0", "watch_1"]),
     ],
