@@ -16,9 +16,9 @@ from qbench.quant.pytorch.clamp_fusion import watching
 _ANNOTATION = "quantization_annotation"  # of torch.ao and torchao: what to observe around a node
 
 
-def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
-    """The number of observers taken away since what they watch is no float tensor on these examples (one tensor per
-    input), with ``infinite`` also where it holds infinite values while the network's outputs are finite."""
+def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> None:
+    """Takes observers away where what they watch is no float tensor on these examples (one tensor per input), with
+    ``infinite`` also where it holds infinite values while the network's outputs are finite."""
     looking = _Looking(prepared)
     modes = {part: part.training for part in prepared.modules()}
     prepared.eval()
@@ -29,29 +29,25 @@ def drop(prepared: Any, examples: tuple[Any, ...], *, infinite: bool) -> int:
         for part, training in modes.items():
             part.training = training
     unfit = looking.no_floats | (looking.infinite if infinite and finite(outputs) else set())
-    return _without(prepared, unfit)
+    _remove(prepared, unfit)
 
 
-def unannotate(graph: Any, floats: Collection[Any]) -> int:
-    """The number of operators of an exported graph that lose their annotation since they are among ``floats``, or an
-    operand is no float tensor: the product with a mask, say. X86InductorQuantizer decides by operators, too."""
-    count = 0
+def unannotate(graph: Any, floats: Collection[Any]) -> None:
+    """Takes the annotation of operators of an exported graph away that are among ``floats``, or have an operand that is
+    no float tensor: the product with a mask, say. X86InductorQuantizer decides by operators, too."""
     for node in graph.nodes:
         operands = [operand.meta.get("val") for operand in node.all_input_nodes]
         if node in floats or any(
             isinstance(value, torch.Tensor) and value.dtype != torch.float32 for value in operands
         ):
-            count += node.meta.pop(_ANNOTATION, None) is not None
-    return count
+            node.meta.pop(_ANNOTATION, None)
 
 
-def drop_infinite(prepared: Any) -> int:
-    """The number of observers taken away since they have met infinite values: for calibrated graphs whose outputs were
-    finite on all examples."""
+def drop_infinite(prepared: Any) -> None:
+    """Takes observers away that have met infinite values: for calibrated graphs whose outputs were finite on all
+    examples."""
     observers = (watching(node, prepared) for node in prepared.graph.nodes)
-    return _without(
-        prepared, {id(observer) for observer in observers if observer is not None and met_infinity(observer)}
-    )
+    _remove(prepared, {id(observer) for observer in observers if met_infinity(observer)})
 
 
 def met_infinity(observer: Any) -> bool:
@@ -93,12 +89,10 @@ class _Looking(torch.fx.Interpreter):  # type: ignore[misc]  # torch is Any to m
         return value
 
 
-def _without(prepared: Any, unfit: set[int]) -> int:
+def _remove(prepared: Any, unfit: set[int]) -> None:
     """Takes away the calls of observers by their ids: one that watches several places goes from all of them."""
     nodes = [node for node in prepared.graph.nodes if id(watching(node, prepared)) in unfit]
     for node in nodes:
         node.replace_all_uses_with(node.args[0])
         prepared.graph.erase_node(node)
-    if nodes:
-        prepared.recompile()
-    return len(nodes)
+    prepared.recompile()

@@ -154,11 +154,7 @@ def _place(node: Any) -> str:
 def _own(configured: Any, engine: str, recipe: Recipe, *, training: bool) -> None:
     """Puts the recipe's observers in the place of the engine's default ones."""
     nn, functional = torch.nn, torch.nn.functional
-    default, ours = configured.global_qconfig, qconfig.qconfig(engine, recipe, training=training)
-    configured.set_global(ours)
-    for kind, config in list(configured.object_type_qconfigs.items()):
-        if config == default:
-            configured.set_object_type(kind, ours)
+    configured.set_global(qconfig.qconfig(engine, recipe, training=training))
     for kind in (*qconfig.transposed(), nn.PReLU, nn.LayerNorm):
         config = qconfig.qconfig(engine, recipe, training=training, layer=kind)
         configured.set_object_type(kind, config)
@@ -191,7 +187,7 @@ def _prepared(prepare: str, module: Any, job: QuantizeJob, float_layers: dict[st
     drop_observers.drop(prepared, job.example, infinite=False)
     shared = shared_layers.share(prepared)
     if not recipe.framework_default and job.own is None:
-        qconfig.unfixed(prepared, engine, recipe, training=module.training)
+        qconfig.unfix(prepared, engine, recipe, training=module.training)
     if recipe.clip_ranges and not recipe.framework_default:
         clamp_fusion.fold(prepared, shared)
     if not recipe.framework_default:
@@ -306,9 +302,7 @@ def _own_prelu(module: Any, float_layers: dict[str, str]) -> None:
 
 
 def _fakes_weights(part: Any) -> bool:
-    return hasattr(part, "weight_fake_quant") or (
-        isinstance(part, torch_ao.FakeQuantizeBase) and part.dtype == torch.qint8
-    )
+    return isinstance(part, torch_ao.FakeQuantizeBase) and part.dtype == torch.qint8
 
 
 def _float_reasons(module: Any, int8: Any, float_layers: Mapping[str, str]) -> dict[str, str]:

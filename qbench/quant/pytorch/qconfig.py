@@ -57,21 +57,18 @@ def clipped(config: Any, low: float, high: float) -> Any:
     )
 
 
-def unfixed(prepared: Any, engine: str, recipe: Recipe, *, training: bool) -> int:
-    """The number of observers of a graph that FX prepared which now follow the values that they see.
+def unfix(prepared: Any, engine: str, recipe: Recipe, *, training: bool) -> None:
+    """Lets observers of a graph that FX prepared follow the values that they see.
 
     A sigmoid, tanh or softmax has a range that is fixed. FX gives the same range to its input, too, where that comes
     from outside or from a layer that stays float, and clips it to 0..1 (torch 2.13).
     """
     fixed = (torch_ao.FixedQParamsObserver, torch_ao.FixedQParamsFakeQuantize)
     qconfigs = prepared.meta["_observed_graph_module_attrs"].node_name_to_qconfig
-    count = 0
     for node in prepared.graph.nodes:
         part = prepared.get_submodule(node.target) if node.op == "call_module" else None
         if isinstance(part, fixed) and qconfigs.get(node.args[0].name) is None:
             prepared.set_submodule(node.target, qconfig(engine, recipe, training=training).activation())
-            count += 1
-    return count
 
 
 def keep_residuals(mapping: Any, module: Any) -> None:

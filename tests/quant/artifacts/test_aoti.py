@@ -266,3 +266,12 @@ def test_what_would_make_the_bytes_of_a_package_differ_is_off() -> None:
 def test_only_sources_are_read(tmp_path: Path) -> None:
     """Machine code is no text."""
     assert aoti.read_sources(package(tmp_path / "m.pt2", a="one", b="two")) == "one\ntwo"
+
+
+def test_a_package_is_watched_in_its_second_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one sets up what every later one uses."""
+    calls: list[Any] = []
+    monkeypatch.setattr(aoti, "load", lambda file: SimpleNamespace(run=lambda inputs: calls.append((file, inputs))))
+    monkeypatch.setattr(aoti.onednn_log, "watch", lambda call: (len(calls), call(), len(calls)))
+    assert aoti.watch_products(Path("a.pt2"), ("x", "y")) == (1, None, 2)
+    assert calls == [(Path("a.pt2"), ["x", "y"])] * 2

@@ -175,3 +175,15 @@ def test_a_file_that_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "broken")
     with pytest.raises(BuildError, match=r"^m.pte does not load \(RuntimeError: not a program at "):
         executorch_program.load(Path("a/m.pte"))
+
+
+def test_threads_are_those_of_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set before a program is loaded, and read."""
+    given: list[int] = []
+    runtime = SimpleNamespace(
+        _unsafe_reset_threadpool=given.append, _threadpool_get_thread_count=lambda: float(given[-1])
+    )
+    monkeypatch.setattr(executorch_program, "_runtime", lambda: runtime)
+    executorch_program.set_threads(3)
+    assert (given, executorch_program.read_threads()) == ([3], 3)
+    assert type(executorch_program.read_threads()) is int

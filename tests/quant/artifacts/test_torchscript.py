@@ -182,3 +182,44 @@ def test_layers_that_cannot_be_counted_have_a_reason(monkeypatch: pytest.MonkeyP
     assert layers == ()
     assert reason is not None
     assert reason.startswith("its operators cannot be watched (KeyError: 'odd'")
+
+
+def test_a_file_is_watched_once_its_interpreter_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three calls before the one that is watched, all without gradients."""
+    calls: list[Any] = []
+    monkeypatch.setattr(torchscript, "load", lambda file: lambda *x: calls.append((file, x, torch.is_inference(x[0]))))
+    monkeypatch.setattr(torchscript.onednn_log, "watch", lambda call: (len(calls), call(), len(calls)))
+    with torch.inference_mode():
+        example = (torch.ones(1),)
+    assert torchscript.watch_products(Path("a.pt"), example) == (3, None, 4)
+    assert calls == [(Path("a.pt"), example, True)] * 4
+
+
+@pytest.mark.parametrize("is_repeatable", [True, False])
+def test_a_file_that_is_no_copy_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_repeatable: bool
+) -> None:
+    """By any difference at all; a network that changes by itself is told as such."""
+
+    class Off(nn.Module):
+        """What a broken file would give."""
+
+        def forward(self, x: Any) -> Any:
+            return x + 2**-20
+
+    class Counting(nn.Module):
+        """Gives another output at each call, but not while it is traced."""
+
+        calls = 0
+
+        def forward(self, x: Any) -> Any:
+            if torch.jit.is_tracing():
+                return x * 1.0
+            self.calls += 1
+            return x * 1.0 + self.calls
+
+    monkeypatch.setattr(torchscript, "load", lambda file: Off())
+    module = nn.Identity() if is_repeatable else Counting()
+    words = r"the saved artifact differs from what was converted \(largest difference 9.53674e-07\)"
+    with pytest.raises(BuildError, match=words if is_repeatable else "keeps something of earlier calls"):
+        torchscript.save(module, (torch.ones(2, 3),), tmp_path / "a.pt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from networks import Branching, BranchingAsTraced, Crowded, Loud, residual_cnn
@@ -132,7 +134,7 @@ def test_only_so_many_examples_are_tried():
     module = Loud().eval()
     note = tracing.require_harmless(module, tracing.trace(module, (images(1),)), endless)
     assert note is not None
-    assert f"equal on {tracing.EXAMPLES} calibration" in note
+    assert "equal on 512 calibration" in note
 
 
 def test_what_the_tracer_cannot_take_is_explained():
@@ -213,3 +215,102 @@ def test_memory_that_runs_out_on_two_examples_is_no_refusal_of_them():
         tracing.require_harmless(module, traced, one_by_one(x))
     Full.error = ValueError
     assert "equal on 2 calibration examples" in tracing.require_harmless(module, traced, one_by_one(x))
+
+
+DECISIONS = tuple(tracing.Decision(file=f"net{line}.py", line=line) for line in (4, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "a decision at net4.py:4"),
+        (2, "decisions at net4.py:4, net5.py:5"),
+        (3, "decisions at net4.py:4, net5.py:5 and 1 more"),
+    ],
+)
+def test_decisions_are_named_by_their_lines(count, said):
+    """Two of them, and how many more there are."""
+    assert tracing.name_decisions(DECISIONS[:count]) == said
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(0.9e-4, False), (1.1e-4, True)])
+def test_a_trace_may_round_but_not_differ(share, is_refused):
+    """By a ten-thousandth of the largest output of all examples, and of two together."""
+
+    class Rounded(torch.nn.Module):
+        def __init__(self, share, sizes):
+            super().__init__()
+            self.share, self.sizes = share, sizes
+
+        def forward(self, x):
+            return x + 2 * self.share if len(x) in self.sizes else x
+
+    examples = [(torch.ones(1, 2),), (torch.full((1, 2), 2.0),), (torch.zeros(1, 2),)]
+    for sizes, where in (((1,), r"calibration example 0 \(3 of 3 differ, by up to 0.00022\d* at outputs up to 2\)"),
+                         ((2,), r"a batch of 2 \(largest difference 0.00022")):  # fmt: skip
+        traced = tracing.Traced(script=Rounded(share, sizes), decisions=DECISIONS[:1])
+        if is_refused:
+            with pytest.raises(BuildError, match=rf"^the trace froze a decision at net4.py:4 and is .* on {where}"):
+                tracing.require_harmless(torch.nn.Identity(), traced, examples)
+        else:
+            assert "equal on 3 calibration" in tracing.require_harmless(torch.nn.Identity(), traced, examples)
+
+
+def test_a_network_that_changes_by_itself_is_told_as_such():
+    """It is no fault of the trace that it gives other outputs."""
+    calls = iter(range(1, 99))
+
+    class Counting(torch.nn.Module):
+        def forward(self, x):
+            return x + next(calls)
+
+    traced = tracing.Traced(script=torch.nn.Identity(), decisions=DECISIONS)
+    with pytest.raises(BuildError, match="keeps something of earlier calls"):
+        tracing.require_harmless(Counting(), traced, [(torch.ones(1, 2),)])
+
+
+def test_what_a_trace_cannot_do_with_two_examples_is_told():
+    """Where the network itself takes them; outputs of another shape are another model, too."""
+
+    class Alone(torch.nn.Module):
+        wrong = staticmethod(lambda x: x.view(1, 2))
+
+        def forward(self, x):
+            return x if len(x) == 1 else self.wrong(x)
+
+    traced = tracing.Traced(script=Alone(), decisions=DECISIONS[:1])
+    with pytest.raises(BuildError, match=r"on a batch of 2 \(RuntimeError: shape '\[1, 2\]' is invalid"):
+        tracing.require_harmless(torch.nn.Identity(), traced, [(torch.ones(1, 2),)] * 2)
+    Alone.wrong = staticmethod(lambda x: x[:1])
+    with pytest.raises(BuildError, match=r"on a batch of 2 \(largest difference inf\)"):
+        tracing.require_harmless(torch.nn.Identity(), traced, [(torch.ones(1, 2),)] * 2)
+
+
+def test_a_graph_that_does_not_run_is_the_converter_s():
+    """The way out is another than for the network itself; of one that runs no decisions are told."""
+    broken = torch.fx.symbolic_trace(torch.nn.Linear(3, 3))
+    with pytest.raises(BuildError, match="^the converted model does not run, name the layer in .*skip_layers: Runt"):
+        tracing.trace(broken, (torch.ones(1, 2),))
+
+    class Deciding(torch.fx.GraphModule):
+        def forward(self, x):
+            return x if float(x.sum()) > 0 else -x
+
+    deciding = torch.fx.symbolic_trace(torch.nn.Identity())
+    deciding.__class__ = Deciding
+    assert tracing.trace(deciding, (torch.ones(1, 2),)).decisions == ()
+
+
+def test_other_warnings_of_a_traced_network_are_shown():
+    """Those of the tracer are what decisions are read from."""
+
+    class Warned(torch.nn.Module):
+        def forward(self, x):
+            warnings.warn("of the user's own", UserWarning, stacklevel=1)
+            return x if float(x.sum()) > 0 else -x
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        traced = tracing.trace(Warned(), (torch.ones(1, 2),))
+    assert [str(each.message) for each in shown] == ["of the user's own"]
+    assert len(traced.decisions) == 1

@@ -1169,3 +1169,23 @@ def test_the_proof_covers_another_batch_size_and_errors():
     assert judge.difference(lambda x: x + x).none
     assert not judge.difference(lambda x: x * 2 if len(x) == 1 else x * 3).none
     assert not judge.difference(lambda x: x.no_such_thing).none
+
+
+@pytest.mark.parametrize("kind", [Net, Unfollowed])
+def test_padding_goes_into_the_convolution_of_a_network_that_trains_and_its_norm_stays(kind):
+    """With a graph and without: only the norm trains."""
+    model = net(lambda m, x: m.n(m.b(m.a(x))), kind=kind, a=nn.ZeroPad2d(1), b=nn.Conv2d(3, 4, 3), n=nn.BatchNorm2d(4))
+    canonical = checked(model, training=True)
+    assert canonical.module.b.padding == (1, 1)
+    assert "BatchNorm2d" in kinds(canonical).values()
+
+
+def test_a_lack_of_memory_while_it_is_rewritten_is_no_fault_of_a_rewrite(monkeypatch):
+    """It goes up as it is."""
+
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("qbench.quant.canonical.folding.fold_paddings", full)
+    with pytest.raises(MemoryError):
+        canonicalize(net(lambda m, x: m.b(m.a(x)), a=nn.ZeroPad2d(1), b=nn.Conv2d(3, 4, 3)), IMAGES)

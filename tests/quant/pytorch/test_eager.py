@@ -843,16 +843,47 @@ def test_an_observer_sees_each_value_once():
 
 
 @pytest.mark.parametrize(
-    ("layers", "fuses"),
+    ("name", "layer"),
     [
-        ((nn.Conv2d(1, 1, 1), nn.ReLU()), True),
-        ((nn.Conv1d(1, 1, 1), nn.BatchNorm1d(1), nn.ReLU()), True),
-        ((nn.Linear(1, 1), nn.ReLU()), True),
-        ((nn.Linear(1, 1), nn.BatchNorm1d(1), nn.ReLU()), False),
-        ((nn.ConvTranspose2d(1, 1, 1), nn.ReLU()), False),
+        ("a.b.activation_post_process", "a.b"),
+        ("a.b.weight_fake_quant", "a.b"),
+        ("a.weight_fake_quant.activation_post_process", "a"),
+        ("a.activation_post_process.activation_post_process", "a"),
+        ("a.module.activation_post_process", "a"),
+        ("a_quant.module", "a_quant"),
     ],
 )
-def test_what_torch_fuses_with_a_relu(layers, fuses):
-    """A convolution, with a BatchNorm between or not, and a Linear without one."""
-    names = [str(number) for number in range(len(layers))]
-    assert operator_support.fuses_with_relu(nn.Sequential(*layers), names) is fuses
+def test_an_observer_belongs_to_the_layer_around_it(name, layer):
+    """The outermost; a layer that stands alone in its graph goes by the name of the graph."""
+    assert eager._layer_of(name) == layer
+
+
+def test_what_is_wrong_is_told_by_the_names_of_the_network():
+    """A part that FX traced alone lies in a wrapper; what has no name of its own is left out, and the network's name is
+    none."""
+    module = nn.ModuleDict({"a": nn.Linear(1, 1), "module": nn.Linear(1, 1), "b": nn.ModuleDict({"c": nn.ReLU()})})
+    wrong = {"a.module": "1", "module": "2", "b.module.c": "3", "add_functional": "4", "": "5"}
+    assert eager._by_own_name(module, wrong) == {"a": "1", "module": "2", "b.c": "3"}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        ({}, "the network has no convolution and no Linear layer"),
+        ({"a": "why"}, "a: why"),
+        ({"a": "why", "b": "x"}, "a: why (and 1 more)"),
+        ({"a": "why", "b": "x", "c": "y"}, "a: why (and 2 more)"),
+    ],
+)
+def test_why_there_is_nothing_to_quantize(reasons, said):
+    """The first layer's reason, and of how many more there is one."""
+    assert eager._nothing(reasons) == f"eager mode found nothing to quantize: {said}"
+
+
+def test_layers_without_an_int8_class_have_their_reason_and_others_only_by_the_recipe():
+    """What multiplies nothing needs none; the recipe's word goes before torch's."""
+    module = nn.ModuleDict({"a": nn.Linear(1, 1), "act": nn.ReLU(), "lstm": nn.LSTM(1, 1), "gru": nn.GRU(1, 1)})
+    assert eager._reasons(module, {"act": "kept", "gru": "kept"}) == {
+        "lstm": operator_support.why_float(module["lstm"]), "gru": "kept",
+    }  # fmt: skip
+    assert eager._reasons(module, {"a": "kept"})["a"] == "kept"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import operator
+import types
 from dataclasses import replace
 
 import pytest
@@ -861,3 +863,98 @@ def test_an_infinite_output_is_still_blamed_on_the_data():
         static(Odd(lambda x: x / (x - x)), ENGINES[0])
     with pytest.raises(BuildError, match="calibration met infinite values or NaN"):
         static(Odd(lambda x: x.masked_fill(x > 0, float("-inf"))), ENGINES[0])
+
+
+class Parts(nn.Module):
+    """Opaque layers of torch's among containers, in a network that is no container."""
+
+    def __init__(self):
+        super().__init__()
+        self.block, self.inner = nn.TransformerEncoderLayer(4, 1, 4), nn.Sequential(nn.Linear(4, 4), nn.LSTM(4, 4))
+        self.many, self.named = nn.ModuleList([nn.PReLU()]), nn.ModuleDict({"a": nn.Embedding(2, 2)})
+        self.bare = nn.Module()
+        self.bare.last = nn.Linear(4, 4)
+
+
+@pytest.mark.parametrize("kind", ["own recipe", "framework's default", "author's"])
+def test_a_mapping_keeps_float_what_has_no_kernel_and_what_is_named(kind):
+    """In each kind of recipe: layers that FX takes as one operator, and those that were left out, by name. Only
+    qbench's own recipe says anything of types; what the author said stays as it was."""
+    authors = torch_ao.QConfigMapping().set_module_name("bare.last", "as it is")
+    given = types.SimpleNamespace(mapping=authors) if kind == "author's" else None
+    recipe = RECIPE if kind == "own recipe" else Recipe(framework_default=True)
+    mapping = fx.mapping(Parts(), "onednn", recipe, {"inner.0": "kept"}, training=False, own=given)
+    floats = [name for name, config in mapping.module_name_qconfigs.items() if config is None]
+    assert floats == ["block", "block.self_attn", "inner.1", "named.a", "inner.0"]
+    assert list(authors.module_name_qconfigs) == ["bare.last"]
+    assert ("bare.last" in mapping.module_name_qconfigs) == (kind == "author's")
+    left = {called for called, config in mapping.object_type_qconfigs.items() if config is None}
+    assert ({torch.matmul, torch.bmm, nn.LayerNorm, functional.layer_norm, torch.add} <= left) == (kind == "own recipe")
+
+
+@pytest.mark.parametrize("engine", ["fbgemm", "onednn"])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_mapping_has_the_recipe_s_observers_in_the_place_of_the_engine_s(training, engine):
+    """For all layers, and for the functions of those that need another; a network without a norm keeps its sums, and a
+    function of a fixed range its own. A network that is one opaque layer is not left out of itself."""
+    mapping = fx.mapping(nn.TransformerEncoderLayer(4, 1, 4), engine, RECIPE, {}, training=training)
+    assert "" not in mapping.module_name_qconfigs
+    mapping = fx.mapping(nn.Conv2d(1, 1, 1), engine, RECIPE, {}, training=training)
+    with torch_ao.known_warnings():
+        default, kinds = torch_ao.get_default_qconfig_mapping(engine), mapping.object_type_qconfigs
+    assert mapping.global_qconfig.activation().quant_max == 127
+    theirs = {kind for kind, config in default.object_type_qconfigs.items() if config == default.global_qconfig}
+    assert all(kinds[kind].activation().quant_max == 127 for kind in theirs)
+    for layer, called in (
+        (nn.ConvTranspose1d, functional.conv_transpose1d),
+        (nn.ConvTranspose2d, functional.conv_transpose2d),
+        (nn.ConvTranspose3d, functional.conv_transpose3d),
+    ):
+        assert kinds[layer].weight().qscheme == kinds[called].weight().qscheme == torch.per_tensor_symmetric
+    assert kinds[nn.PReLU].weight().dtype == torch.quint8
+    assert kinds[nn.LayerNorm].weight().dtype == kinds[functional.layer_norm].weight().dtype == torch.float32
+    assert kinds[nn.Sigmoid].activation().zero_point == default.object_type_qconfigs[nn.Sigmoid].activation().zero_point
+    assert operator.add not in kinds
+
+
+def test_fake_quantization_of_weights_is_told_by_its_type():
+    """That of activations is none, nor is an observer."""
+    weight = torch_ao.FakeQuantize(dtype=torch.qint8, quant_min=-128, quant_max=127)
+    others = (torch_ao.FakeQuantize(), torch_ao.MinMaxObserver(dtype=torch.qint8), nn.Linear(1, 1))
+    assert [fx._fakes_weights(part) for part in (weight, *others)] == [True, False, False, False]
+
+
+class Skipping(nn.Module):
+    """A float layer of an opaque part, one that is named, one without a kernel, and one that was left as it was."""
+
+    def __init__(self):
+        super().__init__()
+        self.deep = nn.ModuleDict({"block": Opaque().block})
+        self.named, self.table, self.plain, self.unused = (nn.Linear(16, 16) for _ in range(4))
+        self.table, self.act = nn.LSTM(16, 16), nn.ReLU()
+
+    def forward(self, x):
+        return self.act(self.plain(self.table(self.named(self.deep["block"](x)))[0]))
+
+
+def test_why_layers_of_a_converted_graph_are_float():
+    """Whatever around them FX took as one operator, the recipe's word, no kernel, or no pattern; of what does not run,
+    and of what multiplies nothing, nothing is said."""
+    module = Skipping()
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return not isinstance(m, Skipping | nn.ModuleDict)
+
+    graph = torch.fx.GraphModule(module, Tracer().trace(module))
+    closed = "FX does not look into TransformerEncoderLayer (deep.block); build it of its parts to quantize them"
+    inside = {name for name, part in module.named_modules() if name.startswith("deep.block.") and "linear" in name}
+    inside |= {"deep.block.self_attn.out_proj"}
+    reasons = fx._float_reasons(module, graph, {"named": "kept"})
+    assert {name: why for name, why in reasons.items() if why == closed}.keys() == inside
+    assert {name: why for name, why in reasons.items() if why != closed} == {
+        "named": "kept",
+        "table": "torch has no static int8 kernel for it; use dynamic",
+        "deep.block.self_attn": "torch has no static int8 kernel for it; use dynamic",
+        "plain": "FX has no int8 kernel for it as it stands in this network (pattern not matched)",
+    }

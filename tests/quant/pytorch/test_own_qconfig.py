@@ -167,3 +167,89 @@ def test_recurrent_layers_are_dynamic_by_their_own():
     converted = quantized(with_qconfig(module, tq.default_dynamic_qconfig, name), "dynamic")
     assert "DynamicQuantizedLSTM" in repr(converted.module)
     assert set(converted.conversion.float_reasons.values()) == {own_qconfig.FLOAT}
+
+
+def activations_up_to(top):
+    observer = tq.MinMaxObserver if top is None else tq.MinMaxObserver.with_args(quant_min=0, quant_max=top)
+    return of(observer, tq.MinMaxObserver)
+
+
+@pytest.mark.parametrize(
+    ("tops", "seven"), [((127,), True), ((128,), False), ((None,), False), ((127, 127), True), ((127, 255), False)]
+)
+def test_seven_bits_are_levels_up_to_127_in_every_layer(tops, seven):
+    """A layer that stays float says nothing of it."""
+    first, *more = [activations_up_to(top) for top in tops]
+    mapping = tq.QConfigMapping().set_global(first).set_module_name("float", None)
+    for config in more:
+        mapping.set_module_name("last", config)
+    assert own_qconfig.seven_bits(own_qconfig.OwnQConfigs(mapping=mapping)) is seven
+
+
+def test_what_stands_for_the_network_is_the_first_that_is_there():
+    """Its own, else that of a type, a pattern or a name."""
+    empty = tq.QConfigMapping()
+    for table, config in (("set_module_name", "name"), ("set_module_name_regex", "pattern"), ("set_global", "network")):
+        getattr(empty, table)(*(("a", config) if table != "set_global" else (config,)))
+        assert own_qconfig.OwnQConfigs(mapping=empty).between == config
+    typed = tq.QConfigMapping().set_object_type(nn.ReLU, None).set_object_type(nn.Linear, "type")
+    assert own_qconfig.OwnQConfigs(mapping=typed.set_module_name("a", "name")).between == "type"
+
+
+class OfClass(nn.Sequential):
+    """A network whose class says what its layers have."""
+
+    qconfig = FOUR_BITS["static"]
+
+
+def test_a_network_is_taken_without_what_its_author_said():
+    """What stands on the class, too, in a copy; a layer that is to be float stays one, and a network without a word
+    comes back itself."""
+    module = OfClass(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
+    module[0].qconfig, module[1].qconfig = None, FOUR_BITS["static"]
+    bare, own = own_qconfig.take(module)
+    assert bare is not module
+    assert module.qconfig is module[1].qconfig is FOUR_BITS["static"]
+    assert vars(bare)["qconfig"] is None
+    assert [getattr(part, "qconfig", "none") for part in bare] == [None, "none", "none"]
+    assert [own.of(name, nn.Linear) for name in ("0", "1", "2")] == [None, *[FOUR_BITS["static"]] * 2]
+    assert own.float_layers(module) == {"0": own_qconfig.FLOAT}
+    plain = nn.Linear(2, 2)
+    assert own_qconfig.take(plain) == (plain, None)
+
+
+def test_a_network_that_is_one_layer_has_no_float_layer():
+    """Without a name there is none to keep float; the network itself is named as such."""
+    module = with_qconfig(nn.Linear(2, 2), of(lambda: 1 / 0, tq.MinMaxObserver))
+    bare, own = own_qconfig.take(module)
+    with pytest.raises(BuildError, match="^the qconfig of the network makes no observer: ZeroDivisionError"):
+        own_qconfig.read(bare, own, "static", ENGINE)
+    own.mapping.set_global(None)
+    assert own.float_layers(bare) == {}
+    with pytest.raises(ModeImpossible, match="no layer of this network has a qconfig"):
+        own_qconfig.read(bare, own, "static", ENGINE)
+
+
+def test_every_layer_that_cannot_be_is_counted():
+    """By reason: three names, and how many more; what no kernel computes goes before another mode."""
+    module = nn.Sequential(*[nn.Linear(2, 2) for _ in range(6)])
+    module.qconfig = of(tq.MinMaxObserver.with_args(dtype=torch.qint8), tq.MinMaxObserver.with_args(dtype=torch.qint8))
+    module[4].qconfig, module[5].qconfig = FOUR_BITS["qat"], of(tq.MinMaxObserver, tq.MinMaxObserver)
+    with pytest.raises(BuildError) as raised:
+        own_qconfig.read(*own_qconfig.take(module), "static", "fbgemm")
+    takes = "and the int8 kernels of torch take {} (of up to 8 bits)".format
+    assert str(raised.value) == (
+        f"fbgemm cannot run the qconfig of 0, 1, 2 and 1 more: its activations are qint8, {takes('quint8')}; "
+        f"5: its weights are quint8, {takes('qint8')}"
+    )
+
+
+def test_a_lack_of_memory_is_no_fault_of_a_qconfig():
+    """It goes up as it is."""
+
+    def full():
+        raise MemoryError
+
+    module = with_qconfig(nn.Linear(2, 2), of(full, tq.MinMaxObserver))
+    with pytest.raises(MemoryError):
+        own_qconfig.read(*own_qconfig.take(module), "static", ENGINE)

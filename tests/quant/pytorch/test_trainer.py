@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from qbench.errors import BuildError
-from qbench.quant.pytorch import loss
+from qbench.quant.pytorch import loss, torch_ao
 from qbench.quant.pytorch.distillation import Aim
 from qbench.quant.pytorch.trainer import QatTrainer
 from qbench.quant.recipe import Recipe
@@ -234,3 +234,21 @@ def test_the_mode_is_train_again_where_a_prediction_fails() -> None:
     assert network.training
     assert float(network[0].running_mean.max()) < 1
     assert not torch.equal(network[0].running_mean, before)
+
+
+def test_places_that_no_example_reached_are_named() -> None:
+    """Five of them by name, in order, and how many more; of those that were reached nothing is said."""
+    network = nn.Module()
+    for name in "gfedcba":
+        part = nn.Module()
+        part.activation_post_process = torch_ao.FakeQuantize()
+        part.weight_fake_quant = torch_ao.FakeQuantize()
+        network.add_module(name, part)
+    network.a.weight_fake_quant(torch.ones(2))
+    network.a.activation_post_process(torch.ones(2))
+    network.b.weight_fake_quant(torch.ones(2))
+    network.linear = nn.Linear(3, 2)
+    trainer = make(Recipe(), network=network)
+    assert trainer.notes()[1:] == (
+        "no training example reached b, c, d, e, f and 1 more: no range is known there",
+    )  # fmt: skip

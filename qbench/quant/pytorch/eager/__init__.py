@@ -268,20 +268,17 @@ def _layer_of(name: str) -> str:
     return min((name.partition(part)[0] for part in _OBSERVING), key=len).removesuffix(".module")
 
 
-def _observe_once(prepared: Any) -> int:
-    """The number of fused layers whose observer now sees each value once.
+def _observe_once(prepared: Any) -> None:
+    """Lets the observers of fused layers see each value once.
 
     torch.ao puts the observer of a fused layer (conv + relu: an ``nn.Sequential``) among its children, where it runs as
     the last of them, and calls it again from a hook (torch 2.13): twice the time, and a moving average moves twice.
     """
     from torch import nn
 
-    count = 0
     for part in prepared.modules():
         if not isinstance(part, nn.Sequential) or "activation_post_process" not in part._modules:
             continue
         for key, hook in list(part._forward_hooks.items()):
             if getattr(hook, "__name__", "") == "_observer_forward_hook":
                 del part._forward_hooks[key]
-                count += 1
-    return count
