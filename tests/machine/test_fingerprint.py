@@ -98,10 +98,10 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
     """A machine without /proc and /sys gives None for every fact, and still a fingerprint that is JSON."""
     for name in fingerprint.HIDING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    seen = fingerprint.fingerprint(tmp_path)
+    facts = fingerprint.fingerprint(tmp_path)
     unknown = {"cpu", "isa", "isa_switches", "cpu_quota", "hypervisor", "memory_bytes"}
-    assert {key for key, value in seen.items() if value is None} == unknown
-    assert json.loads(json.dumps(seen)) == seen
+    assert {key for key, value in facts.items() if value is None} == unknown
+    assert json.loads(json.dumps(facts)) == facts
     assert fingerprint.governors(tmp_path) is None
     assert fingerprint.transparent_hugepages(tmp_path) is None
     assert fingerprint.load_average(tmp_path) is None
@@ -255,13 +255,13 @@ def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
     assert fingerprint.memory_bytes(root) == 2048 * 1024
 
 
-@pytest.mark.parametrize(("cores", "one"), [({3}, 3), ({0, 1}, None)])
+@pytest.mark.parametrize(("cores", "pinned"), [({3}, 3), ({0, 1}, None)])
 def test_a_process_is_pinned_where_it_may_run_on_one_core_only(
-    monkeypatch: pytest.MonkeyPatch, cores: set[int], one: int | None
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], pinned: int | None
 ) -> None:
     """Several allowed cores are no pinning."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cores, raising=False)
-    assert fingerprint.pinned_core() == one
+    assert fingerprint.pinned_core() == pinned
 
 
 def test_without_affinity_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +289,8 @@ def test_a_fingerprint_read_back_from_json_is_comparable_with_itself() -> None:
 
 def test_versions_are_null_for_what_is_not_installed() -> None:
     """A distribution that is not there has no version, and that is no error."""
-    found = fingerprint.versions(("pytest", "no-such-distribution"))
-    assert found == {"pytest": pytest.__version__, "no-such-distribution": None}
+    versions = fingerprint.versions(("pytest", "no-such-distribution"))
+    assert versions == {"pytest": pytest.__version__, "no-such-distribution": None}
 
 
 def test_where_no_file_tells_the_load_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
