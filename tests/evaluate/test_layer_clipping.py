@@ -60,7 +60,7 @@ def variants(**numbers):
     }
 
 
-def looked(found, model, data, monkeypatch):
+def looked(by_variant, model, data, monkeypatch):
     """The rows, made in this process, and how often somebody looked."""
     calls = []
 
@@ -70,7 +70,7 @@ def looked(found, model, data, monkeypatch):
 
     monkeypatch.setattr(layer_clipping, "call", here)
     root = data.folder.parents[1]
-    return rows(found, model, data, root=root, limits=Limits(seconds=60), progress=lambda *_: None), len(calls)
+    return rows(by_variant, model, data, root=root, limits=Limits(seconds=60), progress=lambda *_: None), len(calls)
 
 
 def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, monkeypatch):
@@ -96,8 +96,8 @@ def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, 
 
 def test_a_variant_without_ranges_keeps_what_the_build_knew_beside_others(model, data, monkeypatch):
     """It is not run, nor are those beside it."""
-    found = variants(a=[{**KNOWN, "ranges": [TIGHT]}], plain=[KNOWN], nothing=[])
-    actual, calls = looked(found, model, data, monkeypatch)
+    by_variant = variants(a=[{**KNOWN, "ranges": [TIGHT]}], plain=[KNOWN], nothing=[])
+    actual, calls = looked(by_variant, model, data, monkeypatch)
     assert (actual["plain"], actual["nothing"], calls) == ((KNOWN,), (), 1)
     assert 0 < actual["a"][0]["clipped"] < 1
 

@@ -279,7 +279,7 @@ def test_all_parts_together_have_the_time_of_one_request(tmp_path, data):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def evaluated_files(monkeypatch):
     """Counts the evaluations, which take no time."""
     calls = []
 
@@ -296,7 +296,7 @@ def predict_cached(artifact, data, file, *, batch=1):
     return predictions.predict_cached(artifact, data, batch, file, root=root, limits=LIMITS, progress=lambda *_: None)
 
 
-def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
+def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, evaluated_files):
     """The same file comes from the cache, also into another run's folder."""
     int8 = artifact(tmp_path, data)
     assert not predict_cached(int8, data, tmp_path / "a.npz").cached
@@ -317,7 +317,7 @@ def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
         ("fp32", {"data": {"calibration_digest": "other"}}, 1, False),
     ],
 )
-def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, mode, other, batch, again):
+def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, evaluated_files, mode, other, batch, again):
     """Another batch counts for dynamic variants only, other calibration data for those that are held against it."""
     int8 = artifact(tmp_path, data, mode=mode)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -325,7 +325,7 @@ def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, m
     assert predict_cached(changed, examples, tmp_path / "b.npz", batch=batch).cached is not again
 
 
-def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, made, monkeypatch):
+def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, evaluated_files, monkeypatch):
     """That of a node as well as this machine's; answers are made by the user's code as it stands."""
     int8, root = artifact(tmp_path, data), data.folder.parents[1]
 
@@ -342,7 +342,7 @@ def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, mad
     assert not is_cached()
 
 
-def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
+def test_other_code_evaluates_again(tmp_path, data, evaluated_files, monkeypatch):
     """qbench's own evaluating code is part of what names a prediction: another text of it is another key."""
     int8 = artifact(tmp_path, data)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -352,7 +352,7 @@ def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
     assert not predict_cached(int8, data, tmp_path / "a.npz").cached
 
 
-def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, made):
+def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, evaluated_files):
     """Nothing is scored that is not what was written."""
     int8 = artifact(tmp_path, data)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -379,10 +379,10 @@ def test_a_failed_evaluation_leaves_no_file(tmp_path, data, monkeypatch):
 # --- how the inputs fit ------------------------------------------------------------------------------------
 
 
-def fits_of(tmp_path, made, data):
+def fits_of(tmp_path, ranged, data):
     out = tmp_path / "p.npz"
     root = data.folder.parents[1]
-    predictions.predict(made, data, 16, out, root=root, limits=LIMITS, progress=lambda *_: None)
+    predictions.predict(ranged, data, 16, out, root=root, limits=LIMITS, progress=lambda *_: None)
     return predictions.input_fits(predictions.load_predictions(out))
 
 
@@ -585,7 +585,7 @@ def test_a_file_may_be_large_and_holds_no_objects(tmp_path):
             read(file)
 
 
-def test_predictions_that_cannot_be_written_say_what_to_do(tmp_path, data, made):
+def test_predictions_that_cannot_be_written_say_what_to_do(tmp_path, data, evaluated_files):
     """They are in the cache, so that a run can go on."""
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(
