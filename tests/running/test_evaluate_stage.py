@@ -405,8 +405,8 @@ def test_fp32_of_this_machine_is_held_against_the_network_itself(monkeypatch, na
     monkeypatch.setattr(evaluate_stage.registry, "load", lambda kind, name: SimpleNamespace(made_up=made_up))
     monkeypatch.setattr(evaluate_stage.as_called, "ask_network", lambda *given, **options: "answers")
     monkeypatch.setattr(evaluate_stage.as_called, "compare_predictions", lambda *given: compared)
-    found = evaluate_stage._hold_against_network(stage, stage.prepared, Path("f"), group_of(name, **options))
-    assert found is (compared if held else None)
+    difference = evaluate_stage._hold_against_network(stage, stage.prepared, Path("f"), group_of(name, **options))
+    assert difference is (compared if held else None)
     assert stage.warned == []
 
 

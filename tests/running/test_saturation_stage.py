@@ -192,9 +192,9 @@ def test_the_native_case_is_that_of_the_same_artifact(monkeypatch):
     dynamic = [f"net/dynamic/x86/{rest}" for rest in ("t1/b4", "t1/b1", "t2/b1/avx2")]
     stage = Stage(monkeypatch, *dynamic, "net/static/x86/t1/b4", "net/static/x86/t1/b1/avx2")
     cases = {each.case.id: each.case for each in stage.planned}
-    found = saturation_stage._find_native(cases[dynamic[2]], cases, stage.evaluated)
-    assert found is stage.evaluated[dynamic[1]]
-    found = saturation_stage._find_native(cases["net/static/x86/t1/b1/avx2"], cases, stage.evaluated)
-    assert found is stage.evaluated["net/static/x86/t1/b4"]
+    native = saturation_stage._find_native(cases[dynamic[2]], cases, stage.evaluated)
+    assert native is stage.evaluated[dynamic[1]]
+    native = saturation_stage._find_native(cases["net/static/x86/t1/b1/avx2"], cases, stage.evaluated)
+    assert native is stage.evaluated["net/static/x86/t1/b4"]
     assert saturation_stage._find_native(cases[dynamic[2]], {dynamic[0]: cases[dynamic[0]]}, stage.evaluated) is None
     assert saturation_stage._with_facts(None, {"uncounted": "why"}) is None
