@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 # Not imported here: what the cluster of this machine is told by its environment is read at that moment.
 if importlib.util.find_spec("ray") is None:
@@ -753,13 +754,6 @@ def is_agent(pid):
 
 def reads_cache(pid, cache):
     return f"QBENCH_CACHE={cache}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-
-
-def wait_until(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def list_sockets(pid):
