@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_bisections import MadeCandidates, Notes, make_looks, make_question
+from kept_notes import Notes
+from made_bisections import MadeCandidates, make_looks, make_question
 
 from qbench.bisect import bisection, judges, text
 from qbench.bisect.answer import Answer

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_bisections import Notes
+from kept_notes import Notes
 from made_records import CASE, failed, info, int8, skipped
 from made_runs import run_folder
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_notes import Notes
 from made_wheels import make_wheel, use_index
 
 from qbench.environments.environment import Environment, find_present
@@ -39,16 +40,6 @@ from torch import nn
 def perceptron():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 """
-
-
-class Notes(Silent):
-    """Progress that keeps its notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def git(folder: Path, *words: str) -> str:
