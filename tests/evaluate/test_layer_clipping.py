@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from made_artifacts import make_artifact
+from prepared_digits import prepare_digits
 
-from qbench.cache import manifest, store
-from qbench.data import DataRequest
-from qbench.data_preparation import prepare_data
+from qbench.cache import manifest
 from qbench.errors import BuildError
 from qbench.evaluate import layer_clipping
 from qbench.evaluate.layer_clipping import ComparedVariant, rows
@@ -35,12 +33,7 @@ TIGHT = {"low": -0.1, "high": 0.1, "step": 0.01}
 
 @pytest.fixture
 def data(tmp_path):
-    request = DataRequest(
-        loader="digits", value=None, options={}, base=Path(),
-        calibrate_split="train", calibrate_samples=8, calibrate_seed=0,
-        evaluate_split="test", evaluate_samples=70, evaluate_seed=0, train=False,
-    )  # fmt: skip
-    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+    return prepare_digits(tmp_path / "cache")
 
 
 @pytest.fixture

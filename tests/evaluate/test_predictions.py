@@ -13,13 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from made_artifacts import make_artifact
+from prepared_digits import prepare_digits
 
 from qbench import registry
 from qbench.backends.base import Runner
 from qbench.build import outputs_digest
-from qbench.cache import store
-from qbench.data import DataRequest
-from qbench.data_preparation import prepare_data
 from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker
@@ -35,20 +33,7 @@ LIMITS = Limits(seconds=60)
 
 @pytest.fixture
 def data(tmp_path):
-    request = DataRequest(
-        loader="digits",
-        value=None,
-        options={},
-        base=Path(),
-        calibrate_split="train",
-        calibrate_samples=8,
-        calibrate_seed=0,
-        evaluate_split="test",
-        evaluate_samples=70,
-        evaluate_seed=0,
-        train=False,
-    )
-    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+    return prepare_digits(tmp_path / "cache")
 
 
 def artifact(tmp_path, data, *, fixed_batch=None, **facts):
