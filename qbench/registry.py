@@ -264,8 +264,8 @@ def suggest(name: str, options: Iterable[str]) -> str:
     """``; did you mean 'x'?`` where the name is another word for one of the options, or close to one, else nothing."""
     options = list(options)
     meant = [option for option in ALIASES.get(name.lower(), ()) if option in options]
-    meant = meant or difflib.get_close_matches(name, options)
-    return f"; did you mean '{meant[0]}'?" if meant else ""
+    meant = meant or difflib.get_close_matches(name, options, n=1)
+    return f"; did you mean {meant[0]!r}?" if meant else ""
 
 
 def entry(kind: str, name: str) -> Entry:

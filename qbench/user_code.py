@@ -47,7 +47,7 @@ def attribute(path: Path, name: str, *, error: type[QbenchError]) -> Any:
         return vars(module)[name]
     public = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
     has = f"it has {first_names(public)}" if public else "it has no function"
-    near = difflib.get_close_matches(name, public)
+    near = difflib.get_close_matches(name, public, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
     raise error(f"{path}: no '{name}' in this file{hint} {has}")
 

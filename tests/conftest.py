@@ -53,6 +53,16 @@ def engine_put_back():
 
 
 @pytest.fixture
+def clean_imports(monkeypatch):
+    """Users' files put folders on the import path; no test sees another's."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = dict(sys.modules)
+    yield
+    for name in {name for name in set(sys.modules) - set(before) if name.startswith("qbench_user_")}:
+        del sys.modules[name]
+
+
+@pytest.fixture
 def two_threads():
     """torch has two threads, as a user's process may have."""
     import torch

@@ -67,11 +67,11 @@ VAGUE = ("utils", "util", "common", "helpers", "helper", "manager", "core", "mis
 
 def modules() -> dict[str, Path]:
     """Every module of qbench by its dotted name below it; a package is its ``__init__``, qbench itself is empty."""
-    found = {}
+    by_name = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        by_name[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return by_name
 
 
 MODULES = modules()
@@ -123,15 +123,17 @@ def imported_at_once(module: str) -> frozenset[str]:
 
 def imported_by(module: str, statements: Iterable[ast.AST]) -> frozenset[str]:
     """The full names that these statements of a module import."""
-    found: set[str] = set()
+    names_of_imports: set[str] = set()
     for node in statements:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names_of_imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
             within = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name.removeprefix("qbench.") in MODULES else str(node.module) for name in within}
-    return frozenset(found)
+            names_of_imports |= {
+                name if name.removeprefix("qbench.") in MODULES else str(node.module) for name in within
+            }
+    return frozenset(names_of_imports)
 
 
 def qbench_imports(module: str) -> set[str]:
@@ -297,15 +299,15 @@ def imported_by_the_parent() -> set[str]:
 
     The rest of quant runs in child processes only, and imports torch as it likes.
     """
-    found: set[str] = set()
+    reached: set[str] = set()
     pending = [module for module in MODULES if room(module) != "quant"]
     while pending:
         module = pending.pop()
         names = {name.removeprefix("qbench.") for name in imported_at_once(module)}
-        more = {name for name in names if name in MODULES and room(name) == "quant"} - found
-        found |= more
+        more = {name for name in names if name in MODULES and room(name) == "quant"} - reached
+        reached |= more
         pending += more
-    return found
+    return reached
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_the_recipes_name_is_not_in_the_key(root, data):
         Variant(model=known.reference, mode="static", backend="onednn", recipe=replace(RECIPE, name=name))
         for name in ("default", "mine")
     ]
-    assert len({stage._make_key(one, backend, known, data) for one in variants}) == 1
+    assert len({stage._make_key(variant, backend, known, data) for variant in variants}) == 1
 
 
 def test_what_counts_as_dynamic_builds_no_other_artifact(root, data):
@@ -244,10 +244,10 @@ def test_a_kept_artifact_is_read_with_all_that_is_known_of_its_build(root, data)
 
 def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):
     """Builds of one network on the same calibration data share it; other parts, another file."""
-    root, made = store.open_cache(tmp_path / "cache"), []
+    root, files = store.open_cache(tmp_path / "cache"), []
 
     def make_file(path):
-        made.append(path)
+        files.append(path)
         path.write_text("ranges")
 
     def share(**parts):
@@ -255,7 +255,7 @@ def test_a_shared_file_is_made_once_for_the_same_parts(tmp_path):
 
     assert share(calibrator="minmax") == share(calibrator="minmax") != share(calibrator="mse")
     assert share(calibrator="minmax").read_text() == "ranges"
-    assert len(made) == 2
+    assert len(files) == 2
 
 
 def test_qat_that_may_not_train_comes_from_the_cache_alone(root, data):

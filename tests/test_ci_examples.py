@@ -127,8 +127,8 @@ def test_the_repository_runs_all_of_its_checks() -> None:
 
 def pythons() -> list[str]:
     """The versions that the project's classifiers name."""
-    found = (re.fullmatch(r"Programming Language :: Python :: (\d+\.\d+)", line) for line in PROJECT["classifiers"])
-    return [match[1] for match in found if match]
+    matches = (re.fullmatch(r"Programming Language :: Python :: (\d+\.\d+)", line) for line in PROJECT["classifiers"])
+    return [match[1] for match in matches if match]
 
 
 def test_the_examples_take_a_python_that_is_tested() -> None:
@@ -191,10 +191,10 @@ def test_the_gate_is_called_as_it_can_be(file: Path, shell: Any) -> None:
     """Each option exists, the suite and the base arrive, and the gate's exit code is the job's."""
     (script,) = (script for script in scripts(file) if script.startswith("qbench gate"))
     for code in (0, 1, 3, 4):
-        found, calls, _ = shell(
+        exit_code, calls, _ = shell(
             script, {"qbench": f"exit {code}"}, SUITE="suites/ci.yaml", BASE="abc", CI_MERGE_REQUEST_DIFF_BASE_SHA="abc"
         )
-        assert found == code
+        assert exit_code == code
     assert calls.startswith("qbench gate suites/ci.yaml --against abc ")
     (command,) = (command for command in main.app.registered_commands if command.callback.__name__ == "gate")
     options = re.findall(r"--([a-z-]+)", calls)

@@ -106,11 +106,11 @@ def test_a_suite_that_allows_it_is_told_how_many(root, tmp_path):
 def test_the_suite_decides_about_overlap_and_seeds(tmp_path):
     """The keys reach the request; an error is the default, and so is one seed."""
     text = "suite: s\nmodels: [digits-cnn]\ndata: {{dataset: digits{more}}}\nmatrix: {{}}\n"
-    made = [
+    requests = [
         request_of(suite.parse(text.format(more=more), file="s.yaml").data, tmp_path, train=False)
         for more in ("", ", overlap: allow, calibrate: {seeds: 3}")
     ]
-    assert [(one.allow_overlap, one.calibrate_seeds) for one in made] == [(False, 1), (True, 3)]
+    assert [(request.allow_overlap, request.calibrate_seeds) for request in requests] == [(False, 1), (True, 3)]
 
 
 def test_a_split_of_fewer_than_the_default_calibrates_whole_and_says_so(root, tmp_path):
@@ -217,15 +217,15 @@ rows = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0.0, -0.0, 0.5, 1
 
 @given(rows, rows, st.integers(1, 9))
 @settings(max_examples=40)
-def test_sharing_is_equality_of_values(one, other, block):
+def test_sharing_is_equality_of_values(first, second, block):
     """What is found is what comparing every pair finds, whatever the size of the blocks."""
-    ints, floats = ([np.array([row[k] for row in side]) for side in (one, other)] for k in (0, 1))
+    ints, floats = ([np.array([row[k] for row in side]) for side in (first, second)] for k in (0, 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "BLOCK", block)
         left, right = (examples(a[:, None].astype(np.int64), b[:, None]) for a, b in zip(ints, floats, strict=True))
-        found = overlap.find_shared([left], right)
-        assert overlap.find_repeated(left) == len(one) - len({(a, b + 0.0) for a, b in one})
-    assert found == {i: (0, one.index(row)) for i, row in enumerate(other) if row in one}
+        shared = overlap.find_shared([left], right)
+        assert overlap.find_repeated(left) == len(first) - len({(a, b + 0.0) for a, b in first})
+    assert shared == {i: (0, first.index(row)) for i, row in enumerate(second) if row in first}
 
 
 # --- calibration subsets ---------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_a_split_is_read_once_for_all_its_subsets():
 
     dataset = Counting()
     drawn = [dataset.sample("train", samples, seed) for samples, seed in ((3, 0), (3, 1), (None, 0))]
-    assert [len(one) for one in drawn] == [3, 3, 10]
+    assert [len(positions) for positions in drawn] == [3, 3, 10]
     assert dataset.read == 1
 
 
@@ -303,12 +303,12 @@ def test_renamed_examples_are_not_answered_from_the_cache(root, tmp_path):
         "    letter = pathlib.Path(__file__).with_name('letter').read_text()\n"
         "    return {'inputs': np.arange(n * 4.0).reshape(n, 4) + first, 'ids': [f'{letter}{i}' for i in range(n)]}\n"
     )
-    found = []
+    prepared = []
     for letter in "ab":
         (tmp_path / "letter").write_text(letter)
-        found.append(prepare(npz(tmp_path), root, loader="python", value="mine.py:load"))
-    assert [one.evaluation_ids() for one in found] == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
-    assert found[0].evaluation_digest == found[1].evaluation_digest
+        prepared.append(prepare(npz(tmp_path), root, loader="python", value="mine.py:load"))
+    assert [data.evaluation_ids() for data in prepared] == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+    assert prepared[0].evaluation_digest == prepared[1].evaluation_digest
 
 
 def test_splits_that_no_network_takes_both_are_refused():
@@ -456,11 +456,11 @@ def test_made_up_boxes_have_their_second_side_no_less_than_the_first(root, tmp_p
         (inputs,) = prepare(whole, root, options={"to_float": False}).probe(3)
         return inputs
 
-    made = probe(1)
-    assert (made.shape, made.dtype) == ((3, 5, 4), np.int64)
-    assert set(made.ravel().tolist()) == {0, 1}
-    assert bool((np.diff(made, axis=-1) >= 0).all())
-    assert np.array_equal(made, probe(7))
+    probed = probe(1)
+    assert (probed.shape, probed.dtype) == ((3, 5, 4), np.int64)
+    assert set(probed.ravel().tolist()) == {0, 1}
+    assert bool((np.diff(probed, axis=-1) >= 0).all())
+    assert np.array_equal(probed, probe(7))
 
 
 def test_made_up_floats_are_the_same_for_ever(root, tmp_path):

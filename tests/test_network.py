@@ -88,15 +88,15 @@ def test_examples_are_preprocessed_by_one_object(root):
 
 def test_the_digests_follow_the_examples(root):
     """The same request gives the same digests and the same folder; another seed or size others."""
-    one, same, seed, size = (
+    first, same, seed, size = (
         prepare(root),
         prepare(root),
         prepare(root, calibrate_seed=1),
         prepare(root, evaluate_samples=19),
     )
-    assert one == same
-    assert one.calibration_digest != seed.calibration_digest
-    assert one.evaluation_digest == seed.evaluation_digest != size.evaluation_digest
+    assert first == same
+    assert first.calibration_digest != seed.calibration_digest
+    assert first.evaluation_digest == seed.evaluation_digest != size.evaluation_digest
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_factory_with_random_weights_gives_one_network(root):
     data = prepare(root)
     model = fp32_network.prepare_model(network("unseeded"), data, TOP1, root, progress=ignore)
     first, second = (fp32_network.load_network(model.reference, model.weights).module for _ in range(2))
-    for one, other in zip(first.parameters(), second.parameters(), strict=True):
-        assert np.array_equal(one.detach().numpy(), other.detach().numpy())
+    for own, again in zip(first.parameters(), second.parameters(), strict=True):
+        assert np.array_equal(own.detach().numpy(), again.detach().numpy())
 
 
 def test_inputs_in_another_order_are_another_file(root, tmp_path):
@@ -335,20 +335,20 @@ def metric_that(problem):
 
 
 @pytest.mark.parametrize(
-    ("labels", "seen"),
+    ("labels", "tried"),
     [
         (None, None),
         (np.array([3, 1, 2, 9, 0]), [0, 9, 3]),
         (np.array([[3], [1], [2], [9]]), [[3], [1], [2]]),
     ],
 )
-def test_a_metric_is_tried_with_the_extremes_of_all_labels(labels, seen):
+def test_a_metric_is_tried_with_the_extremes_of_all_labels(labels, tried):
     """A class that the network lacks is found at once; where the metric judges, no other is asked."""
     data = SimpleNamespace(evaluation_labels=lambda: labels, classes=None)
     metric, shown = metric_that(None)
     other, never = metric_that("no")
     assert fp32_network._require_judged(np.zeros((3, 4)), data, metric, other, "mine") is None
-    assert (shown, never) == ([seen], [])
+    assert (shown, never) == ([tried], [])
 
 
 def test_what_no_metric_judges_is_refused():

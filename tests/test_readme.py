@@ -237,9 +237,9 @@ def test_the_postprocess_shown_finds_boxes():
     exec(compile(FILES["decode.py"].text, "decode.py", "exec"), names)
     outputs = np.zeros((2, 4 + 2, 3), dtype=np.float32)
     outputs[0, :, 0], outputs[0, :, 1] = (20, 30, 10, 8, 0.9, 0), (21, 30, 10, 8, 0.8, 0)
-    found = names["decode"](outputs)
-    assert np.allclose(found[0], [[15, 26, 25, 34, 0.9, 0]])
-    assert found[1].shape == (0, 6)
+    boxes = names["decode"](outputs)
+    assert np.allclose(boxes[0], [[15, 26, 25, 34, 0.9, 0]])
+    assert boxes[1].shape == (0, 6)
 
 
 def test_the_files_shown_first_are_a_whole_example(workplace):

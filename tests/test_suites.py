@@ -77,10 +77,10 @@ def test_files_become_their_first_and_last_bytes(files):
     long = b"first " + bytes(range(1, 200)) * 50 + b" last"
     train = files("train", a_py=b"  print(1)\n\n", b_py=b" short ", c_bin=b"\n" + long + b"\n\n")
     test = files("test")
-    found = {name: row for split in (train, test) for name, row in zip(split["ids"], split["inputs"], strict=True)}
-    assert sorted(found) == ["a.py", "c.bin"]
-    assert found["a.py"].tolist() == [*b"print(1)\n\n", *[256] * (2048 - 20), *b"  print(1)"]
-    assert found["c.bin"].tolist() == [*long[:1024], *long[-1024:]]
+    rows = {name: row for split in (train, test) for name, row in zip(split["ids"], split["inputs"], strict=True)}
+    assert sorted(rows) == ["a.py", "c.bin"]
+    assert rows["a.py"].tolist() == [*b"print(1)\n\n", *[256] * (2048 - 20), *b"  print(1)"]
+    assert rows["c.bin"].tolist() == [*long[:1024], *long[-1024:]]
 
 
 def test_no_file_serves_calibration_and_evaluation(files):
@@ -229,8 +229,8 @@ def test_a_graph_whose_shapes_are_not_all_known_is_quantized(tmp_path, monkeypat
     monkeypatch.setattr(SymbolicShapeInference, "infer_shapes", gives_up)
     onnxruntime_quantizers.dynamic(file, tmp_path / "int8.onnx", Recipe(per_channel=True))
     x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
-    found = [onnxruntime_session.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
-    assert np.array_equal(*found)
+    outputs = [onnxruntime_session.run(tmp_path / name, (x,)) for name in ("int8.onnx", "expected.onnx")]
+    assert np.array_equal(*outputs)
 
 
 # ---- ci: what this repository is held against ------------------------------------------------------------------------

@@ -142,10 +142,10 @@ def test_siblings_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path)
         )
     files = [tmp_path / "one/file.py", tmp_path / "two/file.py"]
     functions = [user_code.attribute(file, "late", error=DataError) for file in files]
-    seen = [
+    results = [
         user_code.call(function, path=file, error=DataError) for function, file in zip(functions, files, strict=True)
     ]
-    assert seen == [("one", "one"), ("two", "two")]
+    assert results == [("one", "one"), ("two", "two")]
 
 
 def test_packages_of_the_same_name_in_two_folders_are_kept_apart(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_local_sources_follow_imports_through_the_folder_without_running_it(tmp_
     write(tmp_path, "parts/deep.py", "x = 1\n")
     write(tmp_path, "late.py", "")
     write(tmp_path, "unrelated.py", "")
-    found = [source.relative_to(tmp_path).as_posix() for source in user_code.local_sources(file)]
-    assert found == ["late.py", "net.py", "parts/__init__.py", "parts/block.py", "parts/deep.py"]
+    sources = [source.relative_to(tmp_path).as_posix() for source in user_code.local_sources(file)]
+    assert sources == ["late.py", "net.py", "parts/__init__.py", "parts/block.py", "parts/deep.py"]
 
 
 def test_local_sources_know_what_was_imported_by_a_computed_name(tmp_path: Path) -> None:

@@ -86,11 +86,11 @@ def require_named(built: Built, mode: str) -> None:
     """Raises ``ModeImpossible`` where no layer is seen to be what a mode of 16-bit floats, or of weights of few bits,
     names."""
     if built.uncounted is None and not any(map(_find_named(mode), built.layers)):
-        seen = first_names([f"{layer.name} ({layer.operator})" for layer in built.layers], 3)
+        names = first_names([f"{layer.name} ({layer.operator})" for layer in built.layers], 3)
         nothing = "no weight is in few bits" if mode == WEIGHT_ONLY else f"nothing runs in {mode}"
         raise ModeImpossible(
             f"{nothing}: all {len(built.layers)} layers stay fp32: "
-            f"{seen or 'the model has no Conv, Linear or LSTM'}; leave {mode} out for this network"
+            f"{names or 'the model has no Conv, Linear or LSTM'}; leave {mode} out for this network"
         )
 
 

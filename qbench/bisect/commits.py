@@ -93,10 +93,10 @@ class Commits:
             if differing:
                 self.opened.progress.note(f"{name}: {first_names(differing)} differ: making an environment")
             try:
-                made = against.make_environment(tree, self.opened.progress.note) if differing else find_present()
+                environment = against.make_environment(tree, self.opened.progress.note) if differing else find_present()
             except UsageError as error:
                 raise Absent(str(error)) from error
-            self._environments[name] = made
+            self._environments[name] = environment
         return self._environments[name]
 
 

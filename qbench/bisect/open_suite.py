@@ -153,7 +153,7 @@ def find_case(suite: Suite, case: str) -> PlannedCase:
     skipped = next((skip for skip in plan.skipped if skip.key.id == case), None)
     if skipped is not None:
         raise UsageError(f"--case {case}: it is skipped here: {skipped.reason}")
-    near = difflib.get_close_matches(case, planned)
+    near = difflib.get_close_matches(case, planned, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {first_names(planned, 5)}" if planned else ""
     raise UsageError(f"--case {case}: {suite.suite} has no such case{hint} (`qbench plan` lists all)")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbench import registry
 from qbench.datasets.options import CsvFormat
 from qbench.errors import DataError
 from qbench.files import regular_file
@@ -87,8 +87,7 @@ def _place(file: Path, names: list[str], name: str, options: tuple[str, ...]) ->
         return names.index(name)
     if name in names:
         raise DataError(f"{file}: {names.count(name)} columns are called '{name}'; rename all but one")
-    near = difflib.get_close_matches(name, names)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    hint = registry.suggest(name, names) or ";"
     raise DataError(
         f"{file}: no column '{name}'{hint} the first line names {', '.join(names)}; write "
         f"{', '.join(f'{key}:' for key in options[:-1])} or {options[-1]}: with the name that it has"

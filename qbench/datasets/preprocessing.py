@@ -33,9 +33,9 @@ class Preprocessing:
 
     def __call__(self, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
         """One contiguous array per model input, first axis = example."""
-        return tuple(self._one(array) for array in inputs)
+        return tuple(self._prepare(array) for array in inputs)
 
-    def _one(self, array: Array) -> Array:
+    def _prepare(self, array: Array) -> Array:
         if self.reverse_channels:
             array = np.flip(array, self.channel_axis)
         if not self.to_float:

@@ -84,8 +84,8 @@ def _split_result(result: Any, where: str) -> tuple[Any, Any, Any]:
         return result["inputs"], result.get("labels"), result.get("ids")
     if isinstance(result, tuple) and len(result) == 2:
         return result[0], result[1], None
-    got = _describe_result(result)
-    raise DataError(f"{where}: expected (inputs, labels), a dict with these keys, or batches of them, got {got}")
+    returned = _describe_result(result)
+    raise DataError(f"{where}: expected (inputs, labels), a dict with these keys, or batches of them, got {returned}")
 
 
 def _describe_result(result: Any) -> str:

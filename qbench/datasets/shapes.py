@@ -114,10 +114,10 @@ def _place_object(
     return None, shape
 
 
-def _overlap(one: Array, other: Array) -> float:
+def _overlap(first: Array, second: Array) -> float:
     """The common part of two boxes, of the smaller one's area."""
-    sides = np.minimum(one[2:4], other[2:4]) - np.maximum(one[:2], other[:2])
-    smaller = min(np.prod(one[2:4] - one[:2]), np.prod(other[2:4] - other[:2]))
+    sides = np.minimum(first[2:4], second[2:4]) - np.maximum(first[:2], second[:2])
+    smaller = min(np.prod(first[2:4] - first[:2]), np.prod(second[2:4] - second[:2]))
     return float(np.prod(np.maximum(sides, 0)) / smaller)
 
 

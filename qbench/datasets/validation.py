@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from qbench import registry
 from qbench.datasets.base import Array, Dataset, Examples
 from qbench.datasets.boxes import CLASS, COLUMNS, are_boxes, join_boxes
 from qbench.errors import DataError, first_names
@@ -60,8 +60,7 @@ def _shapes(examples: Examples) -> str:
 def require_split(dataset: Dataset, split: str) -> None:
     """Raises ``DataError`` that lists the splits there are when this one is not among them."""
     if split not in dataset.splits:
-        close = difflib.get_close_matches(split, dataset.splits)
-        hint = f"; did you mean '{close[0]}'?" if close else ";"
+        hint = registry.suggest(split, dataset.splits) or ";"
         raise DataError(f"{dataset.name}: no split '{split}'{hint} there are: {', '.join(dataset.splits)}")
 
 

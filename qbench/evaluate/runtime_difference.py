@@ -116,7 +116,7 @@ def _measure(first: RuntimeVariant, second: RuntimeVariant) -> tuple[float, floa
     return between, better
 
 
-def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, bar: float) -> str | None:
+def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, least_decibels: float) -> str | None:
     """The first layer of two ONNX files whose outputs differ by more than ``bar`` allows, by halving: what differs at
     one layer differs behind it. Each is looked at alone, since runtimes compute otherwise what a caller reads."""
     if ours.format != "onnx" or theirs.format != "onnx":
@@ -132,7 +132,7 @@ def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, bar: 
 
     def differs(position: int) -> bool:
         tensor = layers[position].tensor
-        return measure_sqnr(*(_tensor(variant, tensor, inputs) for variant in (ours, theirs))) < bar
+        return measure_sqnr(*(_tensor(variant, tensor, inputs) for variant in (ours, theirs))) < least_decibels
 
     first, last = 0, len(layers)
     while first < last:

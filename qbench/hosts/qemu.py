@@ -51,7 +51,7 @@ class Qemu:
         known = list_cpus(path, self.listed_cpu)
         if cpu in known:
             return None
-        near = difflib.get_close_matches(cpu, known)
+        near = difflib.get_close_matches(cpu, known, n=1)
         hint = f"; did you mean {self.prefix}{near[0]}?" if near else ""
         return f"{Path(path).name} knows no CPU '{cpu}'{hint} (`{Path(path).name} -cpu help` lists them)"
 

@@ -73,14 +73,14 @@ class RankScore(MeanMetric):
         """Of one query: how similar each document is, and its relevant ones' places and gains."""
         places, gains = np.array(list(relevant)), np.array(list(relevant.values()), dtype=np.float64)
         ranks = np.array(list(_find_ranks(similar, places)))
-        seen = ranks < self._k
+        listed = ranks < self._k
         if self._kind == "recall":
-            return float(seen.mean())
+            return float(listed.mean())
         if self._kind == "mrr":
-            return float(1 / (1 + ranks.min())) if seen.any() else 0.0
+            return float(1 / (1 + ranks.min())) if listed.any() else 0.0
         best = np.sort(gains)[::-1][: self._k]
         ideal = (best / np.log2(2 + np.arange(len(best)))).sum()
-        return float((gains[seen] / np.log2(2 + ranks[seen])).sum() / ideal)
+        return float((gains[listed] / np.log2(2 + ranks[listed])).sum() / ideal)
 
 
 def _are_judgements(labels: Array) -> bool:

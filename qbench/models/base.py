@@ -6,7 +6,6 @@ plug-in of the kind ``source``: a function ``load(reference) -> Network`` that r
 
 from __future__ import annotations
 
-import difflib
 import enum
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -222,6 +221,5 @@ def require_known_port(model: str, port: str, chosen_names: Iterable[str], names
     for name in chosen_names:
         if name in names:
             continue
-        near = difflib.get_close_matches(name, names)
-        hint = f"; did you mean '{near[0]}'?" if near else ";"
+        hint = registry.suggest(name, names) or ";"
         raise ModelError(f"{model}: no {port} named '{name}'{hint} it has: {', '.join(names) or 'none with a name'}")

@@ -115,8 +115,8 @@ def compute_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     count = chosen.sum().clamp(min=1)
     loss: Tensor = (binary_cross_entropy(scores, labels, reduction="none") * weight).sum() / count * 4
     centre, extent = outputs[:, :2].transpose(1, 2)[chosen], outputs[:, 2:4].transpose(1, 2)[chosen]
-    found = torch.cat([centre - extent / 2, centre + extent / 2], 1)
-    return loss + _BOX_WEIGHT * (1 - _overlap(found, theirs[..., :4][chosen])).sum() / count
+    boxes = torch.cat([centre - extent / 2, centre + extent / 2], 1)
+    return loss + _BOX_WEIGHT * (1 - _overlap(boxes, theirs[..., :4][chosen])).sum() / count
 
 
 def _find_side(cells: int) -> int:
@@ -142,13 +142,19 @@ def _assign(targets: Tensor, centres: Tensor, strides: Tensor) -> tuple[Tensor, 
     return torch.isfinite(smallest), torch.gather(targets, 1, index)
 
 
-def _overlap(found: Tensor, true: Tensor) -> Tensor:
+def _overlap(predicted: Tensor, true: Tensor) -> Tensor:
     """Generalized intersection over union of pairs of boxes (k, 4), -1 to 1."""
     import torch
 
-    inside = (torch.minimum(found[:, 2:], true[:, 2:]) - torch.maximum(found[:, :2], true[:, :2])).clamp(min=0).prod(1)
-    around = (torch.maximum(found[:, 2:], true[:, 2:]) - torch.minimum(found[:, :2], true[:, :2])).clamp(min=1e-6)
-    areas = [(box[:, 2:] - box[:, :2]).clamp(min=0).prod(1) for box in (found, true)]
+    inside = (
+        (torch.minimum(predicted[:, 2:], true[:, 2:]) - torch.maximum(predicted[:, :2], true[:, :2]))
+        .clamp(min=0)
+        .prod(1)
+    )
+    around = (torch.maximum(predicted[:, 2:], true[:, 2:]) - torch.minimum(predicted[:, :2], true[:, :2])).clamp(
+        min=1e-6
+    )
+    areas = [(box[:, 2:] - box[:, :2]).clamp(min=0).prod(1) for box in (predicted, true)]
     union = areas[0] + areas[1] - inside
     hull = around.prod(1)
     return inside / union.clamp(min=1e-6) - (hull - union) / hull

@@ -51,12 +51,12 @@ class Shards:
             (module, [column[i] for column in columns], part, len(part) / len(targets))
             for i, (module, part) in enumerate(zip(copies, targets.tensor_split(count), strict=True))
         ]
-        done = list(self._map(lambda part: self._one(*part), parts))
+        done = list(self._map(lambda part: self._train(*part), parts))
         self._collect(copies)
         losses, rights = zip(*done, strict=True)
         return sum(losses), None if self._loss is not None else sum(rights)
 
-    def _one(self, module: nn.Module, inputs: list[Tensor], targets: Tensor, share: float) -> tuple[float, int]:
+    def _train(self, module: nn.Module, inputs: list[Tensor], targets: Tensor, share: float) -> tuple[float, int]:
         """One part: its share of the loss and of the gradients, and how many predictions were right."""
         from torch.nn.functional import cross_entropy
 

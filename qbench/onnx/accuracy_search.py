@@ -141,9 +141,9 @@ def without(graph: Graph, config: Config, record: Record, floats: Collection[str
 def _needed(graph: Graph, layers: Mapping[str, Any]) -> set[tuple[str, int]]:
     """The inputs that have to be quantized for these layers to run in int8, as a default configuration has them."""
     enabled = {name for name, layer in layers.items() if layer.quant_enable}
-    found = tuple(found_layers(graph))
-    able = {layer.name for layer in found if layer.kind == "layer" and layer.reason is None}
-    return set(needed_inputs.find(graph, {layer.name: layer.kind for layer in found}, enabled, able - enabled))
+    every = tuple(found_layers(graph))
+    able = {layer.name for layer in every if layer.kind == "layer" and layer.reason is None}
+    return set(needed_inputs.find(graph, {layer.name: layer.kind for layer in every}, enabled, able - enabled))
 
 
 def _place(tensor: TensorConfig) -> tuple[str, int]:

@@ -90,8 +90,8 @@ def searched(outcome: Outcome, folder: Path) -> Iterator[str]:
         for name, layer in outcome.config.layers.items()
         if not layer.quant_enable and name not in outcome.best.floats
     ]
-    found, left = len(outcome.best.floats), f"{len(skipped)} skipped" if skipped else ""
-    floats = f"{found} layer{'s' * (found != 1)} in float" if found else f"every {'other ' * bool(left)}layer in int8"
+    count, left = len(outcome.best.floats), f"{len(skipped)} skipped" if skipped else ""
+    floats = f"{count} layer{'s' * (count != 1)} in float" if count else f"every {'other ' * bool(left)}layer in int8"
     floats = ", ".join(filter(None, (floats, left)))
     yield f"{'within' if outcome.met else 'best so far, not within'} the loss: {outcome.best.score:g} with {floats}"
     similarity = dict(outcome.ranking)

@@ -52,10 +52,10 @@ def replay(folder: Path, tell: Tell, *, out: Path = REPORTS, quiet: bool = False
     with store.in_use(store.open_cache()):
         environment = make_environment(list_pins(before.info), tell)
         with _empty_cache() as cache:
-            made = (run or _run(before.info, out.absolute(), quiet=quiet))(
+            replay_folder = (run or _run(before.info, out.absolute(), quiet=quiet))(
                 asked, _list_words(asked), environment, cache
             )
-    after = read_run(made)
+    after = read_run(replay_folder)
     decided = decision.decide(report.judge(before)), decision.decide(report.judge(after))
     ok = [record for record in before.records if record.status == "ok"]
     return Replayed(

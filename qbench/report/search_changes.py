@@ -132,8 +132,8 @@ def _list_changes(ours: FirstHits, theirs: FirstHits) -> list[_Change]:
 def _say_count(name: str, changes: list[_Change], count: int) -> str:
     """``static · openvino: 35 of 1,000 queries have another first hit; 12 lost a relevant one, 10 found one``."""
     lost = sum(change.fp32_is_right and not change.int8_is_right for change in changes)
-    found = sum(change.int8_is_right and not change.fp32_is_right for change in changes)
-    told = f"; {lost} lost a relevant one, {found} found one" if changes else ""
+    gained = sum(change.int8_is_right and not change.fp32_is_right for change in changes)
+    told = f"; {lost} lost a relevant one, {gained} found one" if changes else ""
     return f"{name}: {len(changes)} of {count:,} queries have another first hit{told}"
 
 

@@ -29,13 +29,13 @@ def expect_seconds(reports: Path, suite: Suite, *, cases: int, cache: Path) -> d
     if not same:
         return {}
     scaled = [_scale(info, cases) for info in same.values()]
-    made = _count_made(*next(iter(same.items())), cache)
-    newest = {stage: seconds * (1 - made * (1 - _WARM.get(stage, 1.0))) for stage, seconds in scaled[0].items()}
+    built_share = _count_built(*next(iter(same.items())), cache)
+    newest = {stage: seconds * (1 - built_share * (1 - _WARM.get(stage, 1.0))) for stage, seconds in scaled[0].items()}
     shortest = {stage: min(run.get(stage, 0.0) for run in (newest, *scaled[1:])) for stage in _CACHED}
     return {**newest, **shortest}
 
 
-def _count_made(folder: Path, info: RunInfo, cache: Path) -> float:
+def _count_built(folder: Path, info: RunInfo, cache: Path) -> float:
     """The share of a run's artifacts that it built itself and that are still in the cache, 0 to 1."""
     try:
         records = read_run(folder, lenient=True).records
@@ -44,8 +44,8 @@ def _count_made(folder: Path, info: RunInfo, cache: Path) -> float:
         return 0.0
     keys = {facts.key for record in records if (facts := record.artifact) is not None and facts.key is not None}
     entries = [cache / "artifacts" / key for key in keys if is_digest(key)]
-    made = [entry for entry in entries if entry.is_dir() and entry.stat().st_mtime >= began]
-    return len(made) / len(entries) if entries else 0.0
+    built = [entry for entry in entries if entry.is_dir() and entry.stat().st_mtime >= began]
+    return len(built) / len(entries) if entries else 0.0
 
 
 def _read_finished(reports: Path, suite: Suite) -> dict[Path, RunInfo]:

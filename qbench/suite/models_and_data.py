@@ -65,8 +65,8 @@ class SourceSpec(Section):
     def _one_kind(self) -> SourceSpec:
         given = self._given()
         if len(given) != 1:
-            got = " and ".join(given) or "none of them"
-            raise wrong(f"expected exactly one of python, onnx and torchscript, got {got}")
+            named = " and ".join(given) or "none of them"
+            raise wrong(f"expected exactly one of python, onnx and torchscript, got {named}")
         if self.args and self.python is None:
             raise wrong(f"only a python source takes arguments; remove args or {given[0]}", "args")
         return self

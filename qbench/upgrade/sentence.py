@@ -54,8 +54,8 @@ def _count(changes: Sequence[CaseChange]) -> str:
     return f"{len(changes)} int8 case{_verb(changes, '', 's')}"
 
 
-def _verb(changes: Sequence[CaseChange], one: str, several: str) -> str:
-    return one if len(changes) == 1 else several
+def _verb(changes: Sequence[CaseChange], singular: str, plural: str) -> str:
+    return singular if len(changes) == 1 else plural
 
 
 def say_time(ratio: Interval) -> str:

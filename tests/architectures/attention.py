@@ -233,8 +233,8 @@ class MultiheadCross(nn.Module):
 
     def forward(self, query, memory):
         q, m = query.transpose(0, 1), memory.transpose(0, 1)
-        found, _ = self.attention(q, m, m, need_weights=False)
-        return self.out(self.norm(q + found).mean(0))
+        attended, _ = self.attention(q, m, m, need_weights=False)
+        return self.out(self.norm(q + attended).mean(0))
 
 
 class Decoder(nn.Module):

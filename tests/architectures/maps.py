@@ -25,11 +25,11 @@ class UNet(nn.Module):
         return F.interpolate(x, scale_factor=2.0, mode=self.mode, align_corners=False)
 
     def forward(self, x):
-        one = self.down1(x)
-        two = self.down2(F.max_pool2d(one, 2))
-        x = self.grown(self.middle(F.max_pool2d(two, 2)))
-        x = self.grown(self.up2(torch.cat([x, two], 1)))
-        return self.out(self.up1(torch.cat([x, one], 1)))
+        shallow = self.down1(x)
+        deep = self.down2(F.max_pool2d(shallow, 2))
+        x = self.grown(self.middle(F.max_pool2d(deep, 2)))
+        x = self.grown(self.up2(torch.cat([x, deep], 1)))
+        return self.out(self.up1(torch.cat([x, shallow], 1)))
 
 
 def unet_bilinear() -> nn.Module:

@@ -93,8 +93,8 @@ def outcomes(network: str, cells: list[str], *, jobs: int) -> dict[str, dict]:
     """``mode/backend`` -> what came of it, for cells of one network."""
     from qbench import suite
 
-    cells = [*cells, *dict.fromkeys(f"fp32/{RUNTIMES.get(one.split('/')[1], one.split('/')[1])}" for one in cells)]
-    modes, backends = ({one.split("/")[place].partition("@")[0] for one in cells} for place in (0, 1))
+    cells = [*cells, *dict.fromkeys(f"fp32/{RUNTIMES.get(each.split('/')[1], each.split('/')[1])}" for each in cells)]
+    modes, backends = ({each.split("/")[place].partition("@")[0] for each in cells} for place in (0, 1))
     text = SUITE.format(
         network=network,
         family=zoo.family_of(network),
@@ -163,10 +163,10 @@ def run_network(network: str, cells: list[str], *, file: Path, jobs: int, again:
             return
         started = time.monotonic()
         try:
-            found = outcomes(network, missing, jobs=jobs)
+            fresh = outcomes(network, missing, jobs=jobs)
         except Exception as error:  # a bug of qbench's: a row of the table, and the zoo goes on
-            found = {cell: {"status": "failed", "reason": f"{type(error).__name__}: {error}"} for cell in missing}
-        for cell, outcome in found.items():
+            fresh = {cell: {"status": "failed", "reason": f"{type(error).__name__}: {error}"} for cell in missing}
+        for cell, outcome in fresh.items():
             outcome = _without_chaos(network, outcome)
             known[cell] = {**outcome, "seconds": round(time.monotonic() - started, 1)}
         temporary = file.with_suffix(f".{os.getpid()}")
@@ -233,7 +233,7 @@ def _far_below(cell: str, known: dict[str, dict]) -> str | None:
         return None
     expected = [statistics.median(others.values())]
     if backend in SAME_RECIPE and mode == "static":  # in qat openvino leaves out ranges that were trained
-        expected += [others[one] for one in SAME_RECIPE if one in others]
+        expected += [others[recipe] for recipe in SAME_RECIPE if recipe in others]
     if decibels >= max(expected) - FARTHEST:
         return None
     return f"{decibels:.1f} dB where others have {max(expected):.1f}"
@@ -277,7 +277,7 @@ def shown(network: str, known: dict[str, dict], cells: list[str]) -> list[str]:
 
 
 def _chosen(given: str, every: tuple[str, ...] | list[str]) -> list[str]:
-    chosen = [one for one in every if any(fnmatch.fnmatch(one, glob.strip()) for glob in given.split(","))]
+    chosen = [name for name in every if any(fnmatch.fnmatch(name, glob.strip()) for glob in given.split(","))]
     if not chosen:
         sys.exit(f"nothing matches '{given}'; there are {', '.join(every)}")
     return chosen
@@ -297,9 +297,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     modes, backends = _chosen(given.modes, MODES), _chosen(given.backends, BACKENDS)
     cells = [
-        f"{mode}{how}/{one}"
+        f"{mode}{how}/{backend}"
         for mode in modes
-        for one in backends
+        for backend in backends
         for how in (("", NATIVE, BY_HAND) if given.by_hand else ("",))
     ]
     given.out.mkdir(parents=True, exist_ok=True)

@@ -48,9 +48,9 @@ class WaveNet(nn.Module):
 
     def forward(self, x):
         x, skips = self.first(x), 0
-        for dilation, one, gate, mix in zip(self.dilations, self.filters, self.gates, self.mixes, strict=True):
+        for dilation, conv, gate, mix in zip(self.dilations, self.filters, self.gates, self.mixes, strict=True):
             padded = F.pad(x, (dilation, 0))
-            y = mix(torch.tanh(one(padded)) * torch.sigmoid(gate(padded)))
+            y = mix(torch.tanh(conv(padded)) * torch.sigmoid(gate(padded)))
             skips = skips + y
             x = x + y
         return self.last(F.relu(skips))
@@ -90,8 +90,8 @@ class LSTMTagger(nn.Module):
         self.tags = nn.Linear(48, 5)
 
     def forward(self, tokens):
-        found, _ = self.lstm(self.embedding(tokens))
-        return F.log_softmax(self.tags(found), dim=-1)
+        states, _ = self.lstm(self.embedding(tokens))
+        return F.log_softmax(self.tags(states), dim=-1)
 
 
 class GRUClassifier(nn.Module):
@@ -116,8 +116,8 @@ class PackedLSTM(nn.Module):
 
     def forward(self, x, lengths):
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        found, _ = self.lstm(packed)
-        padded, _ = nn.utils.rnn.pad_packed_sequence(found, batch_first=True, total_length=x.size(1))
+        states, _ = self.lstm(packed)
+        padded, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=x.size(1))
         return self.fc(padded.sum(1) / lengths.unsqueeze(1))
 
 

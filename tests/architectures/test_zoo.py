@@ -38,19 +38,19 @@ def test_a_layer_of_zeros_is_given_weights(monkeypatch):
 
 def test_a_network_goes_through_the_stages():
     """A U-Net with nearest upsampling, which failed on the torch engines; all others are the command's."""
-    found = run.outcomes("unet", ["static/onednn"], jobs=1)["static/onednn"]
-    assert found["status"] == "ok", found["reason"]
-    assert found["sqnr"] > 20
+    outcome = run.outcomes("unet", ["static/onednn"], jobs=1)["static/onednn"]
+    assert outcome["status"] == "ok", outcome["reason"]
+    assert outcome["sqnr"] > 20
 
 
 @pytest.mark.parametrize("network", ["module_loop", "transposed"])
 def test_a_network_that_keeps_things_on_its_modules_goes_through_the_stages(network):
     """A forward that reads where each module takes its input from, and one that asks a layer for the device of its
     weight: parts that become graphs keep both; numbers that grow with the batch are no part of a graph."""
-    found = run.outcomes(network, ["static/fbgemm"], jobs=1)["static/fbgemm"]
-    assert found["status"] == "ok", found["reason"]
-    assert found["sqnr"] > 20
-    assert found["coverage"] > 0.9
+    outcome = run.outcomes(network, ["static/fbgemm"], jobs=1)["static/fbgemm"]
+    assert outcome["status"] == "ok", outcome["reason"]
+    assert outcome["sqnr"] > 20
+    assert outcome["coverage"] > 0.9
 
 
 def test_a_variant_is_held_against_that_of_its_own_tool():
@@ -94,17 +94,17 @@ def test_a_small_network_is_no_chaos():
 def test_a_network_is_built_by_its_own_tool_too():
     """The recipe ``framework-default`` of the same mode and backend, beside qbench's for this machine alone."""
     cells = [f"static{run.NATIVE}/onnxruntime", f"static{run.BY_HAND}/onnxruntime"]
-    found = run.outcomes("unet", cells, jobs=1)
-    assert {cell: found[cell]["status"] for cell in cells} == dict.fromkeys(cells, "ok")
-    assert found[cells[0]]["sqnr"] > found[cells[1]]["sqnr"] - run.LESS
+    outcomes = run.outcomes("unet", cells, jobs=1)
+    assert {cell: outcomes[cell]["status"] for cell in cells} == dict.fromkeys(cells, "ok")
+    assert outcomes[cells[0]]["sqnr"] > outcomes[cells[1]]["sqnr"] - run.LESS
 
 
 @needs_openvino
 def test_the_last_place_of_a_sequence_is_right_on_openvino():
     """A GPT whose head ends in ``[:, -1]``: OpenVINO gave [1, batch, classes] for its int8 form."""
-    found = run.outcomes("gpt_tied", ["static/openvino"], jobs=1)["static/openvino"]
-    assert found["status"] == "ok", found["reason"]
-    assert found["sqnr"] > 20
+    outcome = run.outcomes("gpt_tied", ["static/openvino"], jobs=1)["static/openvino"]
+    assert outcome["status"] == "ok", outcome["reason"]
+    assert outcome["sqnr"] > 20
 
 
 def test_a_table_tells_each_outcome_and_what_failed_ends_in_1(tmp_path, capsys, monkeypatch):
@@ -132,8 +132,10 @@ def ok(decibels, coverage=1.0):
 
 
 def suspicious(**decibels):
-    outcomes = {f"static/{name}": one if isinstance(one, dict) else ok(one) for name, one in decibels.items()}
-    return {cell.split("/")[1] for cell, one in run.judged(outcomes).items() if one["status"] == "suspicious"}
+    outcomes = {
+        f"static/{name}": outcome if isinstance(outcome, dict) else ok(outcome) for name, outcome in decibels.items()
+    }
+    return {cell.split("/")[1] for cell, outcome in run.judged(outcomes).items() if outcome["status"] == "suspicious"}
 
 
 def test_what_is_far_below_the_other_backends_is_suspicious():
@@ -148,7 +150,7 @@ def test_what_recipes_differ_by_is_not_suspicious():
     assert not suspicious(fbgemm=25.8, x86=25.7, onednn=25.7, qnnpack=26.3, onnxruntime=38.4, openvino=39.5)
     assert not suspicious(fbgemm=ok(43.4, 0.01), x86=ok(43.4, 0.01), onnxruntime=ok(31.2, 1.0))
     assert not suspicious(onnxruntime=31.5, openvino=40.1)
-    yolo = {f"qat/{name}": ok(one) for name, one in {"x86": 19.0, "onnxruntime": 16.6, "openvino": 28.6}.items()}
+    yolo = {f"qat/{name}": ok(level) for name, level in {"x86": 19.0, "onnxruntime": 16.6, "openvino": 28.6}.items()}
     assert run.judged(yolo) == yolo
     assert not suspicious(openvino=12.0, onnxruntime={"status": "failed", "reason": "broken"})
 

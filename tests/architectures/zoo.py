@@ -121,8 +121,8 @@ if __name__ == "__main__":
         family = family_of(name)
         torch.manual_seed(0)
         module = build(family, name)
-        parameters = sum(one.numel() for one in module.parameters())
+        parameters = sum(parameter.numel() for parameter in module.parameters())
         with torch.no_grad():
-            found = module(*(torch.from_numpy(one) for one in load("test", family, name)[0]))
-        first = found[0] if isinstance(found, tuple) else found
+            outputs = module(*(torch.from_numpy(array) for array in load("test", family, name)[0]))
+        first = outputs[0] if isinstance(outputs, tuple) else outputs
         print(f"{name:20} {parameters:8,} {list(first.shape)} {float(first.std()):.3g} {bool(first.isfinite().all())}")

@@ -74,7 +74,7 @@ def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_ma
     """3-D convolutions on inductor, and a Linear of 0.03 %: nothing that a user could change here. With a layer that a
     recipe keeps float, or a larger share, it is the suite's own limit that fails."""
 
-    def made(int8_macs: int, reason: str) -> Built:
+    def make_built(int8_macs: int, reason: str) -> Built:
         layers = (
             Layer(name="conv", operator="aten::convolution", macs=10_000),
             Layer(name="fc", operator="onednn::qlinear_pointwise", macs=int8_macs, precision="int8"),
@@ -83,12 +83,12 @@ def test_a_mode_that_makes_next_to_nothing_int8_cannot_be_had_where_no_recipe_ma
 
     impossible = f"X86InductorQuantizer {NO_INT8_FORM} conv3d"
     with pytest.raises(ModeImpossible, match=r"^next to no layer .*: conv \(X86.* of conv3d\); leave this mode"):
-        require_int8(made(3, impossible), 0.5)
-    require_int8(made(3, impossible), None)
+        require_int8(make_built(3, impossible), 0.5)
+    require_int8(make_built(3, impossible), None)
     with pytest.raises(BuildError, match=r"^only 0\.03 % of .* and min_coverage is 0\.1 %: conv \(skip_layers\) stay"):
-        require_int8(made(3, "skip_layers"), 0.001)
+        require_int8(make_built(3, "skip_layers"), 0.001)
     with pytest.raises(BuildError, match=r"^only 9\.1 % of .* and min_coverage is 50 %: conv"):
-        require_int8(made(1_000, impossible), 0.5)
+        require_int8(make_built(1_000, impossible), 0.5)
 
 
 def test_coverage_of_16_bit_floats_is_told_beside_that_of_int8():

@@ -55,10 +55,10 @@ def test_inputs_are_fed_by_name_and_all_of_them(tmp_path):
     draft.add("Add", ["x", "z"], "sum", outputs=["y"])
     file = save(draft.model({"x": ["n", 2], "z": ["n", 2]}, {"y": ["n", 2]}), tmp_path)
     runner = BACKEND.load(file, threads=1)
-    one, two = np.ones((3, 2), np.float32), np.full((3, 2), 2, np.float32)
-    assert runner.outputs(runner(runner.prepare((one, two)))).tolist() == [[3, 3]] * 3
+    ones, twos = np.ones((3, 2), np.float32), np.full((3, 2), 2, np.float32)
+    assert runner.outputs(runner(runner.prepare((ones, twos)))).tolist() == [[3, 3]] * 3
     with pytest.raises(ValueError, match="shorter"):
-        runner.prepare((one,))
+        runner.prepare((ones,))
     told = runner.observed()
     assert (told["threads"], told["provider"], told["spinning"]) == (1, "CPUExecutionProvider", False)
 

@@ -366,14 +366,14 @@ def test_inputs_and_outputs_are_not_copied_around_a_call(source):
 def test_layers_are_matched_by_name_and_then_by_size():
     """Two layers of one size in another order keep their own precision; what lost its name falls into its place."""
 
-    def one(name, macs, int8=False):
+    def make_layer(name, macs, int8=False):
         return Executed(
             names=frozenset([name]),
             layer=Layer(name=name, operator="x", macs=macs, precision="int8" if int8 else "fp32"),
         )
 
-    reference = [one("a", 10), one("b", 10), one("c", 30)]
-    executed = [one("b", 10, True), one("a", 10), one("renamed", 30, True)]
+    reference = [make_layer("a", 10), make_layer("b", 10), make_layer("c", 30)]
+    executed = [make_layer("b", 10, True), make_layer("a", 10), make_layer("renamed", 30, True)]
     assert [layer.int8 for layer in onnxruntime_layers.match(reference, executed)] == [False, True, True]
     assert [layer.name for layer in onnxruntime_layers.match(reference, executed)] == ["a", "b", "c"]
 
@@ -426,8 +426,8 @@ def halves(tmp_path):
     """The network of ``network`` in fp32 and in bf16: the file and what was built."""
     pool = helper.make_node("MaxPool", ["s"], ["t"], name="pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     source = network(tmp_path / "source.onnx", more=[pool])
-    made = {mode: build(mode, source, tmp_path / mode) for mode in ("fp32", "bf16")}
-    return {mode: (tmp_path / mode / built.file, built) for mode, built in made.items()}
+    builds = {mode: build(mode, source, tmp_path / mode) for mode in ("fp32", "bf16")}
+    return {mode: (tmp_path / mode / built.file, built) for mode, built in builds.items()}
 
 
 @pytest.mark.skipif(NO_BF16 is not None, reason=str(NO_BF16))

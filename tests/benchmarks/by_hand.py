@@ -95,14 +95,16 @@ def make_subject(name: str) -> Subject:
     return Subject(module=module.eval(), draw=functools.partial(examples, shape))
 
 
-def by_qbench(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Path, recipe: Recipe = DEFAULT) -> Path:
+def by_qbench(
+    backend: str, mode: str, module: Any, calibration: np.ndarray, folder: Path, recipe: Recipe = DEFAULT
+) -> Path:
     """The file that a backend builds with its default recipe, or with what another one chooses; prints its time and
     memory, without what libraries take that are imported once."""
     load_libraries(backend, mode)
     before, started = start_peak(), time.monotonic()
-    file = build(backend, mode, module, seen, folder, recipe)
+    file = build(backend, mode, module, calibration, folder, recipe)
     seconds, grown = time.monotonic() - started, read_peak() - before
-    held = seen.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values())
+    held = calibration.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values())
     sizes = f"{grown >> 20} MB more held, model and data have {held >> 20}"
     print(f"built: {mode} on {backend} in {seconds:.1f} s, {sizes}", flush=True)
     return file
@@ -118,15 +120,15 @@ def load_libraries(backend: str, mode: str) -> None:
         build(backend, mode, module.eval(), examples((3, 32, 32), EXAMPLES, 1), Path(folder) / "build", DEFAULT)
 
 
-def build(backend: str, mode: str, module: Any, seen: np.ndarray, folder: Path, recipe: Recipe) -> Path:
-    """The file of one build, calibrated on the examples that are seen."""
+def build(backend: str, mode: str, module: Any, calibration: np.ndarray, folder: Path, recipe: Recipe) -> Path:
+    """The file of a single build, calibrated on these examples."""
     folder.mkdir()
     builder = registry.load("backend", backend)
     job = BuildJob(
         network=Network(kind="torch", module=module),
         mode=mode,
         recipe=builder.resolve(mode, recipe),
-        calibration=(seen,),
+        calibration=(calibration,),
         training=None,
         folder=folder,
     )
@@ -154,27 +156,27 @@ FORMS = {
 }
 
 
-def other_forms(fp32: Path, seen: np.ndarray, folder: Path) -> dict[str, Path]:
+def other_forms(fp32: Path, calibration: np.ndarray, folder: Path) -> dict[str, Path]:
     """Arm -> file of the same network by hand in another form; those that its quantizer refuses are told."""
     arms: dict[str, Path] = {}
     for arm, keys in {**FORMS, "dynamic": None}.items():
         file = folder / f"{arm}.onnx"
         try:
-            onnxruntime_dynamic(fp32, file) if keys is None else onnxruntime_int8(fp32, file, seen, **keys)
-            opened("onnxruntime", file, seen)
+            onnxruntime_dynamic(fp32, file) if keys is None else onnxruntime_int8(fp32, file, calibration, **keys)
+            opened("onnxruntime", file, calibration)
             arms[arm] = file
         except Exception as error:  # its own words
             print(f"{arm}: {type(error).__name__}: {str(error)[:100]}", flush=True)
     return arms
 
 
-def for_other_cpu(module: Any, seen: np.ndarray, folder: Path) -> tuple[str, Path]:
+def for_other_cpu(module: Any, calibration: np.ndarray, folder: Path) -> tuple[str, Path]:
     """The arm and file that OpenVINO gets of a network on a CPU without AMX, or with it where this one has none."""
     own = fingerprint.onednn_isa()
     has = "amx_int8" in own
     other = tuple(name for name in own if name != "amx_int8") if has else (*own, "amx_int8")
     with mock.patch.object(fingerprint, "onednn_isa", return_value=other):
-        file = by_qbench("openvino", "static", module, seen, folder)
+        file = by_qbench("openvino", "static", module, calibration, folder)
     return ("as without AMX" if has else "as with AMX"), file
 
 
@@ -193,20 +195,22 @@ def files(
     subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
 ) -> dict[str, dict[str, Path]]:
     """Runtime -> arm -> file."""
-    module, seen = subject.module, subject.draw(EXAMPLES, 5)
-    fp32 = by_qbench("onnxruntime", "fp32", module, seen, folder / "fp32")
+    module, calibration = subject.module, subject.draw(EXAMPLES, 5)
+    fp32 = by_qbench("onnxruntime", "fp32", module, calibration, folder / "fp32")
     named = fp32.with_name("named.onnx")
     renamed(fp32, named)
-    onnxruntime_int8(named, folder / "theirs.onnx", seen)
-    openvino_int8(fp32, folder / "theirs.xml", seen)
+    onnxruntime_int8(named, folder / "theirs.onnx", calibration)
+    openvino_int8(fp32, folder / "theirs.xml", calibration)
     chosen = Recipe(symmetric=True)
-    others = {"symmetric": by_qbench("openvino", "static", module, seen, folder / "s", chosen)} if symmetric else {}
-    others |= dict([for_other_cpu(module, seen, folder / "o")]) if forms else {}
-    own = by_qbench("openvino", "static", module, seen, folder / "ov")
+    others = (
+        {"symmetric": by_qbench("openvino", "static", module, calibration, folder / "s", chosen)} if symmetric else {}
+    )
+    others |= dict([for_other_cpu(module, calibration, folder / "o")]) if forms else {}
+    own = by_qbench("openvino", "static", module, calibration, folder / "ov")
     if forms:
         others |= {"by hand" + ANY: folder / "theirs.xml", "qbench" + ANY: own}
-    on_onnxruntime = by_qbench("onnxruntime", "static", module, seen, folder / "ort")
-    more = other_forms(named, seen, folder) if forms else {}
+    on_onnxruntime = by_qbench("onnxruntime", "static", module, calibration, folder / "ort")
+    more = other_forms(named, calibration, folder) if forms else {}
     more |= {"qbench, fixed": fix_batch(on_onnxruntime, folder / "fixed.onnx")} if forms else {}
     return {
         "onnxruntime": {

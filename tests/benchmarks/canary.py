@@ -117,8 +117,10 @@ def show_overhead(folder: Path) -> None:
             before = time.perf_counter_ns()
             calls = worker.block(BLOCK).calls_ns
             turns[watched].append((time.perf_counter_ns() - before, calls))
-        whole = {watched: np.median([total for total, _ in seen]) for watched, seen in turns.items()}
-        curves = {watched: np.quantile([calls for _, calls in seen], 0.25, axis=0) for watched, seen in turns.items()}
+        whole = {watched: np.median([total for total, _ in blocks]) for watched, blocks in turns.items()}
+        curves = {
+            watched: np.quantile([calls for _, calls in blocks], 0.25, axis=0) for watched, blocks in turns.items()
+        }
         ratio = curves[True] / curves[False]
         print(
             f"{case}: a block of {BLOCK} calls takes {whole[False] / 1e3:.0f} us without, {whole[True] / 1e3:.0f} with"
@@ -144,12 +146,13 @@ def show_neighbours() -> None:
             if loop is not None:
                 loop.send_signal(signal.SIGKILL)
                 loop.wait()
-    level = calm_level(np.asarray([reading for seen in readings.values() for reading in seen]))
+    level = calm_level(np.asarray([reading for series in readings.values() for reading in series]))
     print(f"this process is on core {CORES[-1]}; the calm level is {level} ns")
-    for name, seen in readings.items():
-        share = share_disturbed(np.asarray(seen), level)
+    for name, series in readings.items():
+        share = share_disturbed(np.asarray(series), level)
         print(
-            f"{name:24} {len(seen):5} readings, {share:6.1%} disturbed, median x {statistics.median(seen) / level:.2f}"
+            f"{name:24} {len(series):5} readings, {share:6.1%} disturbed, "
+            f"median x {statistics.median(series) / level:.2f}"
         )
 
 

@@ -69,8 +69,8 @@ def rate(draw: Draw, panels: int, series: int, runs: int, change: float = 0.0) -
     for _ in range(panels):
         values = draw(rng, (series, runs))
         values[0, runs // 2 :] += change
-        found = find_change_points(values.tolist(), least_noise=0.005)
-        shown += bool(found[0]) if change else any(found)
+        changes = find_change_points(values.tolist(), least_noise=0.005)
+        shown += bool(changes[0]) if change else any(changes)
     return shown / panels
 
 
@@ -86,9 +86,9 @@ def main() -> None:
         for series in (1, 20):
             for count in (8, 20, 40):
                 false = rate(draw, options.panels, series, count)
-                found = [rate(draw, options.panels // 4, series, count, change) for change in (0.05, 0.1)]
-                print(f"{name:16s} {series:3d} series {count:3d} runs: false {false:.3f}, finds 5 % {found[0]:.2f}, "
-                      f"10 % {found[1]:.2f}", flush=True)  # fmt: skip
+                rates = [rate(draw, options.panels // 4, series, count, change) for change in (0.05, 0.1)]
+                print(f"{name:16s} {series:3d} series {count:3d} runs: false {false:.3f}, finds 5 % {rates[0]:.2f}, "
+                      f"10 % {rates[1]:.2f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def compare(starts: Sequence[Mapping[str, np.ndarray]], case: str, other: str) -
     """ln(case / other): the mean over starts, and its limits."""
     from scipy.special import stdtrit
 
-    logs = np.asarray([float(np.median(np.log(one[case] / one[other]))) for one in starts])
+    logs = np.asarray([float(np.median(np.log(start[case] / start[other]))) for start in starts])
     half = float(stdtrit(len(logs) - 1, 0.975)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     return float(logs.mean()), float(logs.mean()) - half, float(logs.mean()) + half
 
@@ -130,16 +130,16 @@ def read_inputs(run: StoredRun, suite_file: Path | None) -> tuple[Any, ...]:
 
 
 def check(
-    found: decision.Decision, run: StoredRun, inputs: tuple[Any, ...], *, tie: float, starts: int, rounds: int
+    decided: decision.Decision, run: StoredRun, inputs: tuple[Any, ...], *, tie: float, starts: int, rounds: int
 ) -> bool:
     """Prints what the loop says of one setting; whether the decision agrees with it."""
-    records = [record for record in of_setting(found.setting, run.records) if record.status == "ok"]
+    records = [record for record in of_setting(decided.setting, run.records) if record.status == "ok"]
     files = {
         record.case.id: (record, file) for record in records if (file := artifact_file(record, beside=None)) is not None
     }
     fp32 = [case for case, (record, _) in files.items() if record.case.mode == "fp32"]
-    may = [case for case in files if case not in fp32 and qualify.may_be_shipped(found.checks.get(case, ()))]
-    print(f"{setting_name(found.setting)}: {found.headline}")
+    may = [case for case in files if case not in fp32 and qualify.may_be_shipped(decided.checks.get(case, ()))]
+    print(f"{setting_name(decided.setting)}: {decided.headline}")
     print(f"  loop over {len(files)} of {len(records)} cases, {starts} starts of {rounds} rounds", flush=True)
     if not fp32 or not may:
         print("  nothing to compare")
@@ -153,19 +153,19 @@ def check(
     for case in order:
         ratio, low, high = (math.exp(-log) for log in compare(timed, case, fastest))
         print(f"  {files[case][0].case.variant:24} {ratio:6.3f} [{high:.3f}, {low:.3f}] {'' if case in may else '-'}")
-    agrees = judge(found, timed, next(case for case in order if case in may), fastest, math.log1p(tie))
+    agrees = judge(decided, timed, next(case for case in order if case in may), fastest, math.log1p(tie))
     print(f"  the decision {'agrees' if agrees else 'DIFFERS'}", flush=True)
     return agrees
 
 
 def judge(
-    found: decision.Decision, timed: Sequence[Mapping[str, np.ndarray]], best: str, fastest: str, tie: float
+    decided: decision.Decision, timed: Sequence[Mapping[str, np.ndarray]], best: str, fastest: str, tie: float
 ) -> bool:
     """Whether the decision agrees with the loop (``tie``: ln of a ratio); one that is open agrees."""
-    if found.verdict in ("ship", "either") and found.pick is not None:
-        pick = found.pick.case.id
+    if decided.verdict in ("ship", "either") and decided.pick is not None:
+        pick = decided.pick.case.id
         return compare(timed, pick, best)[1] <= tie and compare(timed, pick, fastest)[1] < 0
-    return found.verdict != "keep fp32" or compare(timed, best, fastest)[2] > -tie
+    return decided.verdict != "keep fp32" or compare(timed, best, fastest)[2] > -tie
 
 
 def main() -> None:

@@ -156,10 +156,10 @@ def main() -> None:
             hand: dict[int, list[tuple[float, float]]] = {batch: [] for batch in BATCHES}
             ours = []
             for _ in range(options.rounds):
-                for batch, seen in hand.items():
-                    seen.append(call(by_hand, artifact.file, backend, data, batch, cores, limits=LIMITS))
+                for batch, times in hand.items():
+                    times.append(call(by_hand, artifact.file, backend, data, batch, cores, limits=LIMITS))
                 ours.append(by_qbench(artifact, data, cores, folder / "p.npz"))
-            best = {batch: np.min(seen, axis=0) for batch, seen in hand.items()}
+            best = {batch: np.min(times, axis=0) for batch, times in hand.items()}
             wall, spent = np.min(ours, axis=0)
             told = ", ".join(f"{wall_:.2f} s ({spent_:.2f}) by {batch}" for batch, (wall_, spent_) in best.items())
             walls, spents = zip(*best.values(), strict=True)

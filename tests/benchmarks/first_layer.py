@@ -92,9 +92,9 @@ def write_model(shape: tuple[int, ...], behind: str, *, int8: bool) -> bytes:
     graph.node("GlobalAveragePool", [second], "y")
     ends = [("x", [1, channels, size, size]), ("y", [1, 32, 1, 1])]
     inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)] for name, dims in ends)
-    made = helper.make_graph(graph.nodes, "first", inputs, outputs, graph.constants)
+    proto = helper.make_graph(graph.nodes, "first", inputs, outputs, graph.constants)
     opset = [helper.make_opsetid("", 17)]
-    content: bytes = helper.make_model(made, opset_imports=opset, ir_version=9).SerializeToString()
+    content: bytes = helper.make_model(proto, opset_imports=opset, ir_version=9).SerializeToString()
     return content
 
 

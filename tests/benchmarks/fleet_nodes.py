@@ -78,7 +78,7 @@ def main() -> int:
             seconds.setdefault(count, []).append(spent["build"] + spent["evaluate"])
             stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in spent.items())
             print(f"{count} nodes: {stages}; {'the same' if facts == own else 'ANOTHER'} outcome", flush=True)
-    ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
+    ratios = [single / double for single, double in zip(seconds[1], seconds[2], strict=True)]
     print(f"one node over two, building and evaluating: {statistics.median(ratios):.2f} of {sorted(ratios)}")
     if not asked.keep:
         shutil.rmtree(folder, ignore_errors=True)

@@ -113,8 +113,8 @@ def openvino_int8(fp32: Path, file: Path, images: np.ndarray) -> None:
     import openvino
 
     model = openvino.Core().read_model(str(fp32))
-    made = nncf.quantize(model, nncf.Dataset([image[None] for image in images]))
-    openvino.save_model(made, str(file))
+    quantized = nncf.quantize(model, nncf.Dataset([image[None] for image in images]))
+    openvino.save_model(quantized, str(file))
 
 
 def fx_int8(module: Any, file: Path, images: np.ndarray) -> None:

@@ -54,7 +54,8 @@ def mobilenet() -> nn.Module:
         (96, 576, 96, 5, 1, nn.Hardswish), (96, 576, 96, 5, 1, nn.Hardswish),
     ]  # fmt: skip
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish(), *(Inverted(*one) for one in blocks),
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish(),
+        *(Inverted(*block) for block in blocks),
         nn.Conv2d(96, 576, 1, bias=False), nn.BatchNorm2d(576), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, 100),
     )  # fmt: skip
@@ -74,8 +75,8 @@ class UNet(nn.Module):
         super().__init__()
         widths = [3, width, 2 * width, 4 * width, 8 * width]
         self.down = nn.ModuleList(_double(*pair) for pair in itertools.pairwise(widths))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * one, one, 2, 2) for one in widths[-2:0:-1])
-        self.join = nn.ModuleList(_double(2 * one, one) for one in widths[-2:0:-1])
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * channels, channels, 2, 2) for channels in widths[-2:0:-1])
+        self.join = nn.ModuleList(_double(2 * channels, channels) for channels in widths[-2:0:-1])
         self.pool, self.last = nn.MaxPool2d(2), nn.Conv2d(width, 2, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

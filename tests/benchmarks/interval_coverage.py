@@ -349,13 +349,13 @@ def found_boxes(rng: np.random.Generator, metric: BoxScore, classes: int) -> tup
         labels.append(np.concatenate([corners, corners + 40, kinds, np.zeros((count, 1))], axis=1))
         shift = np.abs(rng.normal(0, 2.5 * math.exp(0.4 * hardness), (count, 1)))
         score = 1 / (1 + np.exp(-rng.normal(1.5 - hardness, 1, (count, 1))))
-        seen = rng.random(count) < 0.93
+        detected = rng.random(count) < 0.93
         false = int(rng.poisson(1.5))
         away = np.stack([np.arange(false) * 100.0, np.full(false, 500.0)], axis=1)
         others = np.concatenate([rng.beta(1.2, 5, (false, 1)), rng.choice(classes, size=(false, 1))], axis=1)
         for place, moved, lost in ((0, 0.0, 0.0), (1, 0.6, 0.02)):
             beside = np.abs(shift + moved * rng.normal(0, 1, (count, 1)))
-            kept = seen & (rng.random(count) >= lost)
+            kept = detected & (rng.random(count) >= lost)
             boxes = np.concatenate([corners + beside, corners + beside + 40, score, kinds], axis=1)[kept]
             nothing = np.concatenate([away, away + 40, others], axis=1)
             rows = np.full((16, 6), -1.0)

@@ -150,12 +150,12 @@ def theirs(folder: Path, count: int, batch: int, threads: int, calibrator: str) 
             x = next(self.batches, None)
             return None if x is None else {"input": x}
 
-    made = create_calibrator(
+    collector = create_calibrator(
         str(folder / "fp32.onnx"), augmented_model_path=str(folder / "theirs.onnx"),
         calibrate_method=CalibrationMethod[calibrator],
     )  # fmt: skip
-    made.collect_data(Reader())
-    made.compute_data()
+    collector.collect_data(Reader())
+    collector.compute_data()
 
 
 ARMS = {"fp32": fp32, "ours": ours, "theirs": theirs}
@@ -189,17 +189,17 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
 
 
-def show(name: str, found: dict[str, Any], base: dict[str, Any] | None, limit: float | None = None) -> None:
+def show(name: str, figures: dict[str, Any], base: dict[str, Any] | None, limit: float | None = None) -> None:
     """One line; ``limit``: megabytes that are allowed."""
-    if "failed" in found:
-        print(f"{name:34s} {found['failed']}", flush=True)
+    if "failed" in figures:
+        print(f"{name:34s} {figures['failed']}", flush=True)
         return
-    line = f"{name:34s} {found['megabytes']:8.0f} MB {found['wall']:8.1f} s {found['cpu']:8.1f} s cpu"
+    line = f"{name:34s} {figures['megabytes']:8.0f} MB {figures['wall']:8.1f} s {figures['cpu']:8.1f} s cpu"
     if base is not None:
-        ratios = (found[key] / base[key] for key in ("megabytes", "wall", "cpu"))
+        ratios = (figures[key] / base[key] for key in ("megabytes", "wall", "cpu"))
         line += "   x fp32: {:5.2f} memory {:5.2f} time {:5.2f} cpu".format(*ratios)
     if limit is not None:
-        line += f"   {'within' if found['megabytes'] <= limit else 'ABOVE'} {limit:.0f} MB"
+        line += f"   {'within' if figures['megabytes'] <= limit else 'ABOVE'} {limit:.0f} MB"
     print(line, flush=True)
 
 

@@ -43,22 +43,22 @@ def files(folder: Path) -> dict[str, Path]:
     """Every arm's model."""
     namespace: dict[str, Any] = {}
     exec(NETWORK, namespace)
-    made = {name: folder / f"{name}.onnx" for name in ("fp32", "theirs", *narrow_weights.CHOICES)}
-    seen = images(IMAGES)
-    onnx_file(namespace["build"]().eval(), made["fp32"])
-    onnxruntime_int8(made["fp32"], made["theirs"], seen)
+    models = {name: folder / f"{name}.onnx" for name in ("fp32", "theirs", *narrow_weights.CHOICES)}
+    examples = images(IMAGES)
+    onnx_file(namespace["build"]().eval(), models["fp32"])
+    onnxruntime_int8(models["fp32"], models["theirs"], examples)
     calibration, scales = folder / "calibration.onnx", folder / "record.txt"
     rules = Rules(batch_num=IMAGES, common=Rule(activation=ActivationRule(algorithm="minmax")))
-    steps.quantize(made["fp32"], steps.config(made["fp32"], rules=rules), calibration, scales)
-    steps.calibrate(calibration, [one[None] for one in seen], scales)
+    steps.quantize(models["fp32"], steps.config(models["fp32"], rules=rules), calibration, scales)
+    steps.calibrate(calibration, [image[None] for image in examples], scales)
     model, held = calibration_file.read(calibration), scale_record.read(scales)
     graph = model.graph()
     for choice in narrow_weights.CHOICES:
         fitted = narrow_weights.fitted(graph, model.sites, held, choice)
-        deploy(graph, model.sites, fitted.record, form=fitted.form).save(made[choice])
-        fake_quant(graph, model.sites, fitted.record).save(simulation(made[choice]))
+        deploy(graph, model.sites, fitted.record, form=fitted.form).save(models[choice])
+        fake_quant(graph, model.sites, fitted.record).save(simulation(models[choice]))
     print(f"written on this machine: {narrow_weights.fitted(graph, model.sites, held).choice}")
-    return made
+    return models
 
 
 def simulation(file: Path) -> Path:
@@ -66,13 +66,13 @@ def simulation(file: Path) -> Path:
     return file.with_suffix(".fake.onnx")
 
 
-def sessions(made: dict[str, Path]) -> dict[str, Any]:
+def sessions(models: dict[str, Path]) -> dict[str, Any]:
     """An open session for each arm, one thread."""
-    opened = {name: onnxruntime_session.open_session(file) for name, file in made.items()}
+    opened = {name: onnxruntime_session.open_session(file) for name, file in models.items()}
     for name in ("theirs", "U8S8"):
         options = onnxruntime_session.session_options(1)
         options.add_session_config_entry(PRECISE, "1")
-        opened[f"{name}+precise"] = onnxruntime_session.open_session(made[name], options=options)
+        opened[f"{name}+precise"] = onnxruntime_session.open_session(models[name], options=options)
     return opened
 
 
@@ -82,11 +82,11 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=40)
     calls = parser.parse_args().calls
     with tempfile.TemporaryDirectory() as name:
-        made = files(Path(name))
-        opened = sessions(made)
+        models = files(Path(name))
+        opened = sessions(models)
         x = images(IMAGES + 1)[IMAGES:]
         feed = {opened["fp32"].get_inputs()[0].name: x}
-        simulated = {arm: onnxruntime_session.run(simulation(made[arm]), (x,)) for arm in narrow_weights.CHOICES}
+        simulated = {arm: onnxruntime_session.run(simulation(models[arm]), (x,)) for arm in narrow_weights.CHOICES}
         outputs = {arm: session.run(None, feed)[0] for arm, session in opened.items()}
         times: dict[str, list[float]] = {arm: [] for arm in opened}
         for number in range(calls):
@@ -96,15 +96,15 @@ def main() -> None:
                 opened[arm].run(None, feed)
                 times[arm].append(time.thread_time() - start)
     rng = np.random.default_rng(0)
-    for arm, seen in times.items():
-        ratios = np.array(seen) / np.array(times["theirs"])
+    for arm, seconds in times.items():
+        ratios = np.array(seconds) / np.array(times["theirs"])
         drawn = np.median(rng.choice(ratios, (1000, len(ratios))), axis=1)
         low, high = np.quantile(drawn, [0.025, 0.975])
         largest = float(np.abs(outputs["fp32"]).max())
         fake = simulated.get(arm.removesuffix("+precise"), simulated["U8U8"])
-        off = [float(np.abs(outputs[arm] - one).max()) / largest for one in (fake, outputs["fp32"])]
+        off = [float(np.abs(outputs[arm] - reference).max()) / largest for reference in (fake, outputs["fp32"])]
         print(
-            f"{arm:<16} {np.median(seen) * 1e3:8.2f} ms  {np.median(ratios):6.3f} [{low:.3f}, {high:.3f}] of theirs"
+            f"{arm:<16} {np.median(seconds) * 1e3:8.2f} ms  {np.median(ratios):6.3f} [{low:.3f}, {high:.3f}] of theirs"
             f"  off by {off[0]:.2%} from fake quant, {off[1]:.2%} from fp32"
         )
 

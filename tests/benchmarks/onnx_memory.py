@@ -64,7 +64,7 @@ def watched(*command: str) -> dict[str, float]:
         process = psutil.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         while process.poll() is None:
             try:
-                below = [one.pid for one in process.children(recursive=True)]
+                below = [child.pid for child in process.children(recursive=True)]
             except psutil.NoSuchProcess:
                 break
             peaks["own"] = max(peaks["own"], megabytes(process.pid))
@@ -170,7 +170,7 @@ def tensors(record: Path) -> int:
     """How many tensors were calibrated: entries of the record with a scale of their activation."""
     from qbench.quant.onnx.formats import scale_record as record_file
 
-    return sum(one.scale_d is not None for one in record_file.read(record).values())
+    return sum(scales.scale_d is not None for scales in record_file.read(record).values())
 
 
 def show(name: str, peaks: dict[str, float], limit: float | None, judged: str) -> None:

@@ -79,7 +79,7 @@ def coverage(setting: Setting, count: int, seed: int = 0) -> dict[float, tuple[i
     all would with limits that take calls for independent."""
     random = np.random.default_rng(seed)
     true = {q: truth(setting, q, random) for q in QUANTILES}
-    found = {q: [0, 0, 0] for q in QUANTILES}
+    counts = {q: [0, 0, 0] for q in QUANTILES}
     for _ in range(count):
         groups = [series(setting, random) for _ in range(setting.processes)]
         calls = np.concatenate(groups)
@@ -87,11 +87,11 @@ def coverage(setting: Setting, count: int, seed: int = 0) -> dict[float, tuple[i
             here = percentile(calls, groups, q)
             naive = intervals.quantile_interval(calls, q)
             if here is not None and here.low is not None and here.high is not None:
-                found[q][0] += 1
-                found[q][1] += here.low <= true[q] <= here.high
+                counts[q][0] += 1
+                counts[q][1] += here.low <= true[q] <= here.high
             if naive is not None and naive.low is not None and naive.high is not None:
-                found[q][2] += naive.low <= true[q] <= naive.high
-    return {q: (given, covered, independent) for q, (given, covered, independent) in found.items()}
+                counts[q][2] += naive.low <= true[q] <= naive.high
+    return {q: (given, covered, independent) for q, (given, covered, independent) in counts.items()}
 
 
 def rows(count: int) -> Iterator[str]:

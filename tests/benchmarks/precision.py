@@ -61,10 +61,10 @@ def artifacts(folder: Path, arguments: dict[str, int]) -> dict[str, Path]:
     (folder / "suite.yaml").write_text(json.dumps(suite))
     command = [sys.executable, "-m", "qbench", "run", "suite.yaml", "--out", "out", "--quiet"]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    found = {}
-    for one in jsonl.read(folder / "out/precision/latest"):
-        found[one.case.mode] = store.cache_folder() / "artifacts" / one.artifact.key / "model.pt"
-    return found
+    files = {}
+    for record in jsonl.read(folder / "out/precision/latest"):
+        files[record.case.mode] = store.cache_folder() / "artifacts" / record.artifact.key / "model.pt"
+    return files
 
 
 def main() -> None:
@@ -92,14 +92,14 @@ def main() -> None:
                 seed=seed,
             )
             wall, cpu = time.monotonic(), time.process_time()
-            seen = measure_group(fp32, [int8], protocol=protocol, limits=Limits())
+            arms = measure_group(fp32, [int8], protocol=protocol, limits=Limits())
             wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-            samples = seen["static"].samples
-            found = estimates.speedup(samples, "fp32", seen["fp32"].samples)
+            samples = arms["static"].samples
+            speedup = estimates.speedup(samples, "fp32", arms["fp32"].samples)
             typical = float(np.median(samples.calls_ns)) / 1e6
             print(
-                f"{name}: int8 {typical:.2f} ms, speed-up {found.value:.3f} [{found.low:.3f}, {found.high:.3f}], "
-                f"{found.stopped} ({precision:.1%}) after {samples.seconds:.1f} s in {len(samples.round)} rounds, "
+                f"{name}: int8 {typical:.2f} ms, speed-up {speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}], "
+                f"{speedup.stopped} ({precision:.1%}) after {samples.seconds:.1f} s in {len(samples.round)} rounds, "
                 f"{wall:.1f} s in all, coordinator {cpu / wall:.2%} of a CPU",
                 flush=True,
             )

@@ -63,24 +63,24 @@ def arms(make: Callable[[], Any], shape: tuple[int, ...], engine: str) -> dict[s
     """fp32 and each flow -> its step; all start from the same canonical network, as qbench trains it."""
     x, y = torch.rand(BATCH, *shape), torch.arange(BATCH) % 10
     module = canonical.canonicalize(make().eval(), (x[:1],), training=True).module
-    found = {}
+    flows = {}
     for name, flow in FLOWS.items():
         prepared = flow.prepare_qat(QuantizeJob(module, engine, RECIPE, (x[:1],)))
         flow.qat_modes(prepared, True)
         qat.set_averaging(prepared, 1000)
-        found[name] = stepping(prepared, x, y)
-    return {"fp32": stepping(module.train(), x, y), **found}
+        flows[name] = stepping(prepared, x, y)
+    return {"fp32": stepping(module.train(), x, y), **flows}
 
 
 def measure(steps: dict[str, Callable[[], None]], pairs: int) -> dict[str, list[float]]:
     """Arm -> processor seconds of each of its steps, one a round, after three rounds that do not count."""
-    found: dict[str, list[float]] = {name: [] for name in steps}
+    spent: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(pairs + 3):
         for name, step in steps.items():
             start = time.process_time()
             step()
-            found[name].append(time.process_time() - start)
-    return {name: seconds[3:] for name, seconds in found.items()}
+            spent[name].append(time.process_time() - start)
+    return {name: seconds[3:] for name, seconds in spent.items()}
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def main() -> None:
         make, shape, pairs = there[name]
         seconds = measure(arms(make, shape, asked.engine), asked.pairs or pairs)
         for arm, own in seconds.items():
-            ratios = [one / base for one, base in zip(own, seconds["fp32"], strict=True)]
+            ratios = [taken / base for taken, base in zip(own, seconds["fp32"], strict=True)]
             low, middle, high = statistics.quantiles(ratios, n=4)
             verdict = "" if arm == "fp32" else f"  ({'within' if middle <= GOAL else 'above'} {GOAL})"
             print(

@@ -58,7 +58,7 @@ def rate(name: str, seconds: Mapping[str, float], noise: Noise, runs: int) -> No
     raced = [simulate(seconds, noise, RaceRules(), random) for _ in range(runs)]
     every = [simulate(seconds, noise, RaceRules(everything=True), random) for _ in range(max(20, runs // 10))]
     best = min(value for case, value in seconds.items() if case != "fp32")
-    print(f"{noise.name}, {name}: {np.mean([one.generations for one in raced]):.1f} generations")
+    print(f"{noise.name}, {name}: {np.mean([race.generations for race in raced]):.1f} generations")
     say(
         "leader more than the tie slower than the best",
         sum(is_slow(seconds[r.leader], best) for r in raced),
@@ -74,7 +74,7 @@ def rate(name: str, seconds: Mapping[str, float], noise: Noise, runs: int) -> No
     held = [math.log(seconds[r.leader] / seconds["fp32"]) for r in raced]
     inside = sum(r.over_fp32[0] <= truth <= r.over_fp32[1] for r, truth in zip(raced, held, strict=True))
     say("interval of the leader's speed-up holds", inside, runs, "93 to 97 %")
-    spent, all_spent = (np.mean([one.seconds for one in races]) for races in (raced, every))
+    spent, all_spent = (np.mean([race.seconds for race in races]) for races in (raced, every))
     print(f"    {'time':<58} {spent:.0f} s, all: {all_spent:.0f} s, ratio {spent / all_spent:.2f}  wanted <= 0.33")
 
 
@@ -85,9 +85,9 @@ def is_slow(seconds: float, best: float) -> bool:
 def count_held(raced: list[Raced], seconds: Mapping[str, float]) -> tuple[str, int, int]:
     """How many intervals of finalists over the leader hold the truth."""
     held = [
-        low <= math.log(seconds[case] / seconds[one.leader]) <= high
-        for one in raced
-        for case, (_, low, high) in one.limits.items()
+        low <= math.log(seconds[case] / seconds[race.leader]) <= high
+        for race in raced
+        for case, (_, low, high) in race.limits.items()
     ]
     return "intervals of finalists over the leader hold", sum(held), max(1, len(held))
 

@@ -95,37 +95,37 @@ def qbench_artifacts(folder: Path) -> dict[str, tuple[str, Path]]:
     (folder / "suite.yaml").write_text(json.dumps(suite))
     command = [sys.executable, "-m", "qbench", "run", "suite.yaml", "--out", "out", "--quiet"]
     subprocess.run(command, cwd=folder, check=False)
-    found = {}
-    for one in jsonl.read(folder / "out/resnet18/latest"):
-        if one.artifact is None or one.status != "ok":
-            print(f"{one.case.id}: {one.status}: {one.reason}")
+    artifacts = {}
+    for record in jsonl.read(folder / "out/resnet18/latest"):
+        if record.artifact is None or record.status != "ok":
+            print(f"{record.case.id}: {record.status}: {record.reason}")
             continue
-        (file,) = (path for path in (store.cache_folder() / "artifacts" / one.artifact.key).iterdir()
+        (file,) = (path for path in (store.cache_folder() / "artifacts" / record.artifact.key).iterdir()
                    if path.name in ("model.pt", "model.onnx", "model.pt2"))  # fmt: skip
-        found[f"qbench {one.case.mode} {one.case.backend}"] = (one.case.backend, file)
-    return found
+        artifacts[f"qbench {record.case.mode} {record.case.backend}"] = (record.case.backend, file)
+    return artifacts
 
 
 def hand_built(folder: Path) -> dict[str, tuple[str, Path]]:
     """Name -> backend that runs it, and file."""
     namespace: dict[str, Any] = {}
     exec(NETWORK, namespace)
-    module, seen = namespace["build"]().eval(), images(IMAGES)
+    module, examples = namespace["build"]().eval(), images(IMAGES)
     onnx_file(module, folder / "fp32.onnx")
-    found = {}
+    arms = {}
     for name, backend, file, make in (
-        ("by hand, FX onednn", "onednn", "fx.pt", lambda path: fx_int8(module, path, seen)),
+        ("by hand, FX onednn", "onednn", "fx.pt", lambda path: fx_int8(module, path, examples)),
         ("by hand, ONNX Runtime U8S8", "onnxruntime", "ort.onnx",
-         lambda path: onnxruntime_int8(folder / "fp32.onnx", path, seen)),
+         lambda path: onnxruntime_int8(folder / "fp32.onnx", path, examples)),
         ("by hand, OpenVINO and NNCF", "openvino", "ov.xml",
-         lambda path: openvino_int8(folder / "fp32.onnx", path, seen)),
+         lambda path: openvino_int8(folder / "fp32.onnx", path, examples)),
     ):  # fmt: skip
         try:
             make(folder / file)
-            found[name] = (backend, folder / file)
+            arms[name] = (backend, folder / file)
         except ImportError as error:
             print(f"{name}: left out: {error}")
-    return found
+    return arms
 
 
 class HandRemoteArm(RemoteWorker):
@@ -166,15 +166,15 @@ def main() -> None:
             specs[next(iter(by_hand))], [specs[case] for case in list(by_hand)[1:]], processes=1, seconds=3
         )
         best = min(by_hand, key=lambda case: float(np.median(first[case].samples.calls_ns)))
-        seen = measured(specs[best], [one for case, one in specs.items() if case != best], processes=5, seconds=15)
+        results = measured(specs[best], [spec for case, spec in specs.items() if case != best], processes=5, seconds=15)
         print(f"baseline: {best}")
-        for case, one in seen.items():
-            if one.samples is None:
-                print(f"{case}: {one.error}")
+        for case, arm in results.items():
+            if arm.samples is None:
+                print(f"{case}: {arm.error}")
                 continue
-            ratio = estimates.speedup(one.samples, best, seen[best].samples)
+            ratio = estimates.speedup(arm.samples, best, results[best].samples)
             said = "" if ratio is None else f"  {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] times as fast"
-            print(f"{case:<32} {float(np.median(one.samples.calls_ns)) / 1e6:8.2f} ms{said}")
+            print(f"{case:<32} {float(np.median(arm.samples.calls_ns)) / 1e6:8.2f} ms{said}")
 
 
 if __name__ == "__main__":

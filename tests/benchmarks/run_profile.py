@@ -88,13 +88,13 @@ class StageWatch:
 
 def find_stage(frame: FrameType | None) -> str | None:
     """The outermost stage in a stack; None outside of any."""
-    found = None
+    outermost = None
     while frame is not None:
         stage = STAGES.get(frame.f_code.co_name)
         if stage is not None and "/qbench/" in frame.f_code.co_filename:
-            found = stage
+            outermost = stage
         frame = frame.f_back
-    return found
+    return outermost
 
 
 def print_table(samples: list[Sample], watch: StageWatch, end: float, least: float) -> None:

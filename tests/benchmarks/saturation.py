@@ -126,25 +126,25 @@ def find_seen(run: StoredRun, record: Record, data: Data, emulated: int) -> Arra
     return None if other is None else run.predictions(other).get("outputs")
 
 
-def describe(record: Record, data: Data, native: Array, predicted: Array, seen: Array | None, ratio: float) -> str:
+def describe(record: Record, data: Data, native: Array, predicted: Array, observed: Array | None, ratio: float) -> str:
     """The row of one artifact, and which examples get a class that was not predicted."""
     labels, ids = data.evaluation_labels(), list(data.evaluation_ids())
     here, there = native.argmax(axis=1), predicted.argmax(axis=1)
     rates = [f"{np.mean(answer == labels):.1%}" if labels is not None else "-" for answer in (here, there)]
     row = f"{record.case.id}: top-1 {rates[0]} here, {rates[1]} predicted"
-    if seen is None:
+    if observed is None:
         return f"{row}; not seen; {ratio:.1f} x the native processor time"
-    n, classes = len(seen), seen.argmax(axis=1)
+    n, classes = len(observed), observed.argmax(axis=1)
     if labels is not None:
         row += f", {np.mean(classes == labels[:n]):.1%} seen of {n} ({np.mean(there[:n] == labels[:n]):.1%} predicted)"
     turned, foreseen = classes != here[:n], there[:n] != here[:n]
     other = np.flatnonzero(there[:n] != classes)
-    same = int((seen == predicted[:n]).reshape(n, -1).all(axis=1).sum())
+    same = int((observed == predicted[:n]).reshape(n, -1).all(axis=1).sum())
     return (
         f"{row}; class turns for {turned.sum()} seen, {foreseen.sum()} predicted, {(turned & foreseen).sum()} of both; "
         f"class as seen for {n - len(other)} of {n}{': not ' if len(other) else ''}"
         f"{', '.join(str(ids[i]) for i in other)}; bit for bit {same} of {n}; largest difference "
-        f"{np.abs(seen - predicted[:n]).max():.3g} (seen from native {np.abs(seen - native[:n]).max():.3g}); "
+        f"{np.abs(observed - predicted[:n]).max():.3g} (seen from native {np.abs(observed - native[:n]).max():.3g}); "
         f"{ratio:.1f} x the native processor time"
     )
 
@@ -165,8 +165,8 @@ def main() -> None:
         if not wanted or record.status != "ok" or find_file(record).suffix == ".zip":
             continue
         native, predicted, ratio, predictor = evaluate(record, data)
-        seen = find_seen(run, record, data, options.emulate)
-        print(describe(record, data, native, predicted, seen, ratio), flush=True)
+        observed = find_seen(run, record, data, options.emulate)
+        print(describe(record, data, native, predicted, observed, ratio), flush=True)
         for layer in predictor.layers if options.layers else ():
             print(f"    {layer.name}: {layer.saturated:,} of {layer.sums:,} sums, {layer.rounded} rounded otherwise")
         for name, why in predictor.unknown.items():

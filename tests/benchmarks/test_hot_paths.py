@@ -87,8 +87,8 @@ def test_a_calibrator(benchmark: BenchmarkFixture, name: str) -> None:
         calibrator = registry.load("calibrator", name)()
         for batch in batches:
             calibrator.add(batch)
-        found: tuple[float, float] = calibrator.range()
-        return found
+        limits: tuple[float, float] = calibrator.range()
+        return limits
 
     low, high = benchmark(calibrate)
     assert low < 0 < high

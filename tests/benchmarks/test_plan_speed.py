@@ -29,9 +29,9 @@ def test_plan_of_100_000_cells(benchmark: BenchmarkFixture) -> None:
         suite = parse(text)
         return make_plan(suite, cores=64, only="*")
 
-    made = benchmark.pedantic(plan, rounds=3)
+    planned = benchmark.pedantic(plan, rounds=3)
     # 5,000 cells of each mode and backend; without meaning: fp32 on three engines and three int8 modes on torch.
-    assert len(made.cases) + len(made.skipped) == 100_000 - 6 * 5_000
+    assert len(planned.cases) + len(planned.skipped) == 100_000 - 6 * 5_000
 
 
 def test_plan_of_the_quickstart_as_a_process(benchmark: BenchmarkFixture) -> None:

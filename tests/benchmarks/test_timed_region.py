@@ -22,12 +22,12 @@ PAIRS = 20
 
 def bare(runner, prepared):
     """What a person would write: read the clock, call, read the clock."""
-    seen = []
+    durations = []
     for _ in range(CALLS):
         before = time.perf_counter_ns()
         runner(prepared)
-        seen.append(time.perf_counter_ns() - before)
-    return statistics.median(seen)
+        durations.append(time.perf_counter_ns() - before)
+    return statistics.median(durations)
 
 
 def test_the_timed_region_adds_nothing(benchmark, tmp_path, monkeypatch):

@@ -48,22 +48,22 @@ def samples_of(setting: Setting, random: np.random.Generator) -> Samples:
 def row(setting: Setting, count: int) -> str:
     """The figures of one setting, in per cent."""
     random = np.random.default_rng(0)
-    found, of_all = [], []
+    undisturbed, of_all = [], []
     for _ in range(count):
         samples = samples_of(setting, random)
         latency = estimates.latency(samples, CALM_NS)
         if latency.p50_from == "undisturbed":
-            found.append((latency.p50_seconds, latency.p50_low, latency.p50_high))
+            undisturbed.append((latency.p50_seconds, latency.p50_low, latency.p50_high))
         whole = estimates.latency(Samples(protocol="paired", stopped="precision", calls_ns=samples.calls_ns,
                                           block=samples.block, process=samples.process))  # fmt: skip
         of_all.append((whole.p50_seconds, whole.p50_low, whole.p50_high))
     head = f"{setting.processes:9} {setting.calls:6} {setting.slow:5.2f} {setting.dwell:6}"
     head += f" {setting.apart / TIME_SPREAD:6.1f}"
-    return f"{head} {100 * len(found) / count:12.0f} {_describe(found)}   {_describe(of_all)}"
+    return f"{head} {100 * len(undisturbed) / count:12.0f} {_describe(undisturbed)}   {_describe(of_all)}"
 
 
-def _describe(found: list[tuple[float | None, float | None, float | None]]) -> str:
-    given = np.asarray([limits for limits in found if None not in limits], dtype=float) / (UNIT_NS / 1e9)
+def _describe(medians: list[tuple[float | None, float | None, float | None]]) -> str:
+    given = np.asarray([limits for limits in medians if None not in limits], dtype=float) / (UNIT_NS / 1e9)
     if not len(given):
         return f"{'-':>9} {'-':>10}"
     covered = (given[:, 1] <= 1) & (given[:, 2] >= 1)
@@ -72,5 +72,5 @@ def _describe(found: list[tuple[float | None, float | None, float | None]]) -> s
 
 if __name__ == "__main__":
     print("processes  calls  slow  dwell  apart  undisturbed  coverage half width   all: coverage half width")
-    for one in SETTINGS:
-        print(row(one, int(sys.argv[1]) if len(sys.argv) > 1 else 300), flush=True)
+    for setting in SETTINGS:
+        print(row(setting, int(sys.argv[1]) if len(sys.argv) > 1 else 300), flush=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_bisections import MadeCandidates, Notes, make_looks, make_question
+from kept_notes import Notes
+from made_bisections import MadeCandidates, make_looks, make_question
 
 from qbench.bisect import bisection, judges, text
 from qbench.bisect.answer import Answer
@@ -36,13 +37,13 @@ def score(file: Path) -> Mapping[str, Scored]:
 
 def choose_judge(on: On, folder: Path) -> Judge:
     """As ``bisection.choose_judge``, without a suite."""
-    made: dict[str, Callable[[], Judge]] = {
+    makers: dict[str, Callable[[], Judge]] = {
         "latency": lambda: judges.judge_times,
         "failure": lambda: judges.judge_failures,
         "bits": lambda: AnswersJudge(folder=folder, read=read_answers),
         "accuracy": lambda: AnswersJudge(folder=folder, read=read_answers, score=score),
     }
-    return made[on]()
+    return makers[on]()
 
 
 def answer_of(candidates: MadeCandidates, folder: Path, **changes: object) -> Answer:
@@ -123,13 +124,13 @@ def test_the_release_that_lowers_any_output_is_named(changed: int, tmp_path: Pat
         columns[changed] = flip(9 if place >= 5 else 0)
         return np.concatenate(columns, axis=1)
 
-    found = answer_of(MadeCandidates(question=make_question("accuracy"), first=5, answers=answer), tmp_path)
-    assert found.kind == "named"
-    assert found.bracket is not None
-    assert found.bracket.first_bad == 5
-    assert found.judged[8].output == ("scores", "boxes")[changed]
-    named = text.sum_up(make_question("accuracy"), found)
-    assert f"lowered the score of the output {found.judged[8].output}: " in named
+    outcome = answer_of(MadeCandidates(question=make_question("accuracy"), first=5, answers=answer), tmp_path)
+    assert outcome.kind == "named"
+    assert outcome.bracket is not None
+    assert outcome.bracket.first_bad == 5
+    assert outcome.judged[8].output == ("scores", "boxes")[changed]
+    named = text.sum_up(make_question("accuracy"), outcome)
+    assert f"lowered the score of the output {outcome.judged[8].output}: " in named
 
 
 @pytest.mark.parametrize("first", [1, 5, 8])
@@ -208,13 +209,13 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     cut = answer_of(first, tmp_path, most_seconds=8.0)
     assert cut.kind == "cut"
     assert cut.exit_code == 4
-    seen = set(first.opened)
+    looked_at = set(first.opened)
     again = MadeCandidates(question=make_question(), first=6, slower=0.05)
     answer = answer_of(again, tmp_path)
     assert answer.kind == "named"
     assert answer.bracket is not None
     assert answer.bracket.first_bad == 6
-    assert 0 in seen
+    assert 0 in looked_at
     assert len(again.loaded) < len(first.loaded) + len(again.loaded)
     done = MadeCandidates(question=make_question(), first=6, slower=0.05)
     assert answer_of(done, tmp_path) == answer

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_bisections import Notes
+from kept_notes import Notes
 from made_records import CASE, failed, info, int8, skipped
 from made_runs import run_folder
 
@@ -97,7 +97,7 @@ class Opened:
 
 
 @dataclass
-class Made:
+class History:
     """Commits that are built by writing down a record."""
 
     candidates: Commits
@@ -110,24 +110,24 @@ def make_commits(
     record: Record,
     monkeypatch: pytest.MonkeyPatch,
     finished: str | None = "2026-01-01T00:00:00Z",
-) -> Made:
+) -> History:
     """The commits of the repository; every run has the record."""
     top, names = repository
-    made = Made(candidates=None)  # type: ignore[arg-type]
+    history = History(candidates=None)  # type: ignore[arg-type]
 
     def build(side: Side, request: Request) -> Path:
         assert (side.tree / "ml/small.yaml").read_text().startswith("suite ")
         assert (request.only, request.quiet) == (CASE, True)
-        made.built.append(side.name)
+        history.built.append(side.name)
         described = info(finished=finished)
-        name = f"20260101T00000{len(made.built)}Z-ab12"
+        name = f"20260101T00000{len(history.built)}Z-ab12"
         folder = run_folder(side.out / "small" / name, [record], described)
         (folder / "predictions").mkdir()
         (folder / "predictions/it.npz").write_bytes(b"answers")
         return folder
 
     monkeypatch.setattr(commits, "artifact_file", lambda record, beside: Path("/cache/model.onnx"))
-    made.candidates = Commits(
+    history.candidates = Commits(
         opened=Opened(),  # type: ignore[arg-type]
         repository=find_repository(top / "ml/small.yaml"),
         suite=top / "ml/small.yaml",
@@ -137,7 +137,7 @@ def make_commits(
         quiet=True,
         build=build,
     )
-    return made
+    return history
 
 
 RECORD = int8(artifact=ArtifactFacts(format="onnx", sha256="ab" * 32, size_bytes=5), predictions="predictions/it.npz")
@@ -147,9 +147,9 @@ def test_a_commit_is_built_from_its_own_folder_once(
     repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its run is kept: a search that goes on builds nothing again. Its answers are those of its run."""
-    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
-    arm = made.candidates.open(2)
-    assert made.built == [repository[1][2]]
+    history = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    arm = history.candidates.open(2)
+    assert history.built == [repository[1][2]]
     assert arm.spec[:2] == (repository[1][2], Path("/cache/model.onnx"))
     arm.predict(tmp_path / "answers-2.npz")
     assert (tmp_path / "answers-2.npz").read_bytes() == b"answers"
@@ -166,11 +166,11 @@ def test_a_commit_without_the_suite_or_the_case_is_passed_by(
     repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that is skipped is; one that failed is an answer."""
-    made = make_commits(repository, tmp_path, int8("other/static/onednn/t1/b1"), monkeypatch)
+    history = make_commits(repository, tmp_path, int8("other/static/onednn/t1/b1"), monkeypatch)
     with pytest.raises(Absent, match=r"ml/small\.yaml is not in it"):
-        made.candidates.open(0)
+        history.candidates.open(0)
     with pytest.raises(Absent, match="its suite has no case"):
-        made.candidates.open(1)
+        history.candidates.open(1)
     with pytest.raises(Absent, match="its case is skipped"):
         make_commits(repository, tmp_path / "b", skipped(CASE), monkeypatch).candidates.open(1)
     with pytest.raises(CaseError, match="its case is failed") as caught:
@@ -182,14 +182,14 @@ def test_a_suite_that_cannot_be_run_at_a_commit_is_passed_by(
     repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the reason."""
-    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    history = make_commits(repository, tmp_path, RECORD, monkeypatch)
 
     def refuse(side: Side, request: Request) -> Path:
         raise UsageError(f"{side.name}: its suite could not be run")
 
-    made.candidates.build = refuse
+    history.candidates.build = refuse
     with pytest.raises(Absent, match="could not be run"):
-        made.candidates.open(3)
+        history.candidates.open(3)
 
 
 def test_a_run_that_did_not_end_is_made_again(
@@ -206,11 +206,11 @@ def test_a_folder_without_a_run_hides_none(
     repository: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that a kill left before the first line was written."""
-    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
-    made.candidates.open(2)
+    history = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    history.candidates.open(2)
     (tmp_path / "runs" / repository[1][2] / "a").mkdir()
-    made.candidates.open(2)
-    assert made.built == [repository[1][2]]
+    history.candidates.open(2)
+    assert history.built == [repository[1][2]]
 
 
 def test_an_artifact_or_predictions_that_are_gone_are_told(
@@ -221,10 +221,10 @@ def test_an_artifact_or_predictions_that_are_gone_are_told(
     arm = make_commits(repository, tmp_path, without, monkeypatch).candidates.open(2)
     with pytest.raises(CaseError, match="its run has no predictions"):
         arm.predict(tmp_path / "answers.npz")
-    made = make_commits(repository, tmp_path / "b", RECORD, monkeypatch)
+    history = make_commits(repository, tmp_path / "b", RECORD, monkeypatch)
     monkeypatch.setattr(commits, "artifact_file", lambda record, beside: None)
     with pytest.raises(Absent, match="no longer in the cache; delete its run to build it again"):
-        made.candidates.open(2)
+        history.candidates.open(2)
 
 
 def test_a_commit_runs_under_the_libraries_that_it_requires(
@@ -233,15 +233,15 @@ def test_a_commit_runs_under_the_libraries_that_it_requires(
     """Their environment is made once, and said; where they are this commit's, nothing is made."""
     asked: list[str] = []
     environment = Environment(digest="d" * 64, folder=tmp_path / "overlay")
-    made = make_commits(repository, tmp_path, RECORD, monkeypatch)
+    history = make_commits(repository, tmp_path, RECORD, monkeypatch)
     monkeypatch.setattr(commits.against, "make_environment", lambda tree, tell: asked.append("made") or environment)
-    assert made.candidates.open(3).spec[4] == {}
-    assert (asked, made.candidates.opened.progress.notes) == ([], [])
+    assert history.candidates.open(3).spec[4] == {}
+    assert (asked, history.candidates.opened.progress.notes) == ([], [])
     monkeypatch.setattr(commits, "compare_requirements", lambda tree, top: ["onnxruntime"])
     for _ in range(2):
-        assert made.candidates.open(2).spec[4] == environment.worker_variables
+        assert history.candidates.open(2).spec[4] == environment.worker_variables
     assert asked == ["made"]
-    (note,) = made.candidates.opened.progress.notes
+    (note,) = history.candidates.opened.progress.notes
     assert note == f"{repository[1][2]}: onnxruntime differ: making an environment"
 
     def refuse(tree: Path, tell: Any) -> Environment:
@@ -249,4 +249,4 @@ def test_a_commit_runs_under_the_libraries_that_it_requires(
 
     monkeypatch.setattr(commits.against, "make_environment", refuse)
     with pytest.raises(Absent, match="no wheel"):
-        made.candidates.open(4)
+        history.candidates.open(4)

@@ -27,8 +27,8 @@ from qbench.stats.interval_type import Interval
 
 def draw(change: float, count: int, spread: float = 0.004, seed: int = 0) -> list[ProcessPair]:
     """Process pairs of a contender that is slower by that share."""
-    rng, one = np.random.default_rng(seed), normal(spread)
-    return [replace(pair, ratio=pair.ratio + math.log1p(change)) for pair in (one(rng) for _ in range(count))]
+    rng, draw_pair = np.random.default_rng(seed), normal(spread)
+    return [replace(pair, ratio=pair.ratio + math.log1p(change)) for pair in (draw_pair(rng) for _ in range(count))]
 
 
 def test_looks_come_after_ever_more_pairs() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_bisections import Notes
+from kept_notes import Notes
 from made_wheels import make_wheel, use_index
 
 from qbench.bisect.candidates import Absent

@@ -275,8 +275,8 @@ def test_what_cannot_be_removed_is_named_with_the_reason(
 
 def test_an_age_counts_until_now(root: Path) -> None:
     """Where no other moment is given."""
-    made = entry(root, KEYS[0]).stat().st_mtime
-    os.utime(entry(root, KEYS[1]), (made, made - 3 * 86_400))
+    modified = entry(root, KEYS[0]).stat().st_mtime
+    os.utime(entry(root, KEYS[1]), (modified, modified - 3 * 86_400))
     done = clean(root, older_than_days=2)
     assert (done.removed, done.kept) == (1, 1)
 

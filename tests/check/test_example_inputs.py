@@ -79,7 +79,7 @@ def test_values_are_in_range_for_masks_and_ids() -> None:
         assert array.min() < -1 < 1 < array.max()
     for array in arrays[2:]:
         assert set(np.unique(array)) == {0, 1}
-    assert all((one == other).all() for one, other in zip(arrays, make_inputs(entries, {}), strict=True))
+    assert all((before == again).all() for before, again in zip(arrays, make_inputs(entries, {}), strict=True))
 
 
 def test_an_input_that_takes_a_gigabyte_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

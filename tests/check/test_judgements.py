@@ -82,14 +82,14 @@ def layers(int8: int, floats: int, **facts: Any) -> tuple[Layer, ...]:
     )
 
 
-def say_layers(made: tuple[Layer, ...], told: tuple[str, ...] = (), *, first: bool = True) -> list[Finding]:
+def say_layers(judged_layers: tuple[Layer, ...], told: tuple[str, ...] = (), *, first: bool = True) -> list[Finding]:
     """What is said of a quantized file with these layers, where these findings are told."""
     findings = [Finding(severity="fault", code=code, text="") for code in told]
-    return list(judging._judge_layers(run(layers=made), findings, first=first))
+    return list(judging._judge_layers(run(layers=judged_layers), findings, first=first))
 
 
 @pytest.mark.parametrize(
-    ("made", "told", "first", "said"),
+    ("judged_layers", "told", "first", "said"),
     [
         (layers(0, 2), (), True, ("fault", "folded")),
         (layers(0, 2), (), False, ("warning", "folded-elsewhere")),
@@ -105,10 +105,10 @@ def say_layers(made: tuple[Layer, ...], told: tuple[str, ...] = (), *, first: bo
     ],
 )
 def test_a_quantized_file_of_which_less_than_half_runs_in_int8_is_folded_back(
-    made: tuple[Layer, ...], told: tuple[str, ...], first: bool, said: tuple[str, str] | None
+    judged_layers: tuple[Layer, ...], told: tuple[str, ...], first: bool, said: tuple[str, str] | None
 ) -> None:
     """A fault on the runtime that is raced; not where the cause is told already, or few bits are what was wanted."""
-    findings = [(each.severity, each.code) for each in say_layers(made, told, first=first)]
+    findings = [(each.severity, each.code) for each in say_layers(judged_layers, told, first=first)]
     assert findings == ([] if said is None else [said])
 
 
@@ -243,9 +243,9 @@ def test_weights_beside_an_onnx_file_are_counted(tmp_path: Path) -> None:
 def test_another_runtime_is_named_where_it_is_much_faster(seconds: float, told: bool) -> None:
     """By a third at least: they are timed one after the other."""
     raced = run()
-    found = list(judging._find_faster([raced, run("openvino", call_seconds=seconds)], raced))
-    assert [finding.code for finding in found] == ["faster-elsewhere"] * told
-    assert not told or found[0].text.startswith("a call takes 6.60 ms on OpenVINO, 10.0 ms on ONNX Runtime: ")
+    findings = list(judging._find_faster([raced, run("openvino", call_seconds=seconds)], raced))
+    assert [finding.code for finding in findings] == ["faster-elsewhere"] * told
+    assert not told or findings[0].text.startswith("a call takes 6.60 ms on OpenVINO, 10.0 ms on ONNX Runtime: ")
     assert list(judging._find_faster([ABSENT, raced], raced)) == []
     assert list(judging._find_faster([run("openvino")], REFUSES)) == []
     assert list(judging._find_faster([raced], run(call_seconds=0.0))) == []

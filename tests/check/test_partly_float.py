@@ -82,8 +82,8 @@ def reads(path, target, *layers):
     """What the named layers, and those that are not, read in the file that is written."""
     write_partly_float(onnx.load(str(path)), target, layers)
     written = onnx.load(str(target))
-    made = {each.output[0]: each for each in written.graph.node}
-    return {name: list(each.input) for name, each in made.items() if each.op_type not in AROUND}, made
+    makers = {each.output[0]: each for each in written.graph.node}
+    return {name: list(each.input) for name, each in makers.items() if each.op_type not in AROUND}, makers
 
 
 @pytest.mark.parametrize(
@@ -98,19 +98,19 @@ def reads(path, target, *layers):
 )
 def test_a_layer_in_float_reads_floats_where_nothing_needs_the_bytes(kinds, layers, last, tmp_path):
     """And floats as weights; the layers that stay read what they read."""
-    found, _ = reads(chain(tmp_path / "m.onnx", *kinds), tmp_path / "part.onnx", *layers)
+    inputs, _ = reads(chain(tmp_path / "m.onnx", *kinds), tmp_path / "part.onnx", *layers)
     name = f"l{len(kinds) - 1}"
-    assert found[name] == [last, f"w{len(kinds) - 1}_as_floats"]
+    assert inputs[name] == [last, f"w{len(kinds) - 1}_as_floats"]
     if len(layers) == 1 and len(kinds) > 1:
-        assert found["l0"] == ["x_d", "w0"]
+        assert inputs["l0"] == ["x_d", "w0"]
 
 
 def test_what_a_runtime_would_quantize_again_is_set_apart(tmp_path):
     """A convolution between Q and DQ, by a sum of one; its weights hold what the bytes said."""
     file = chain(tmp_path / "m.onnx", "Conv", "Conv")
-    found, made = reads(file, tmp_path / "part.onnx", "l1")
-    assert found["l1"] == ["l1_reads", "w1_as_floats"]
-    assert (made["l1_reads"].op_type, list(made["l1_reads"].input)) == ("Sum", ["l0_d"])
+    inputs, nodes = reads(file, tmp_path / "part.onnx", "l1")
+    assert inputs["l1"] == ["l1_reads", "w1_as_floats"]
+    assert (nodes["l1_reads"].op_type, list(nodes["l1_reads"].input)) == ("Sum", ["l0_d"])
     tensors = {each.name: each for each in onnx.load(str(tmp_path / "part.onnx")).graph.initializer}
     before = {each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(str(file)).graph.initializer}
     after = onnx.numpy_helper.to_array(tensors["w1_as_floats"])
@@ -120,9 +120,9 @@ def test_what_a_runtime_would_quantize_again_is_set_apart(tmp_path):
 def test_nodes_without_a_name_are_numbered(tmp_path):
     """As a runtime does; the kind alone is no name."""
     file = chain(tmp_path / "m.onnx", "MatMul", "MatMul", unnamed=True)
-    found, _ = reads(file, tmp_path / "part.onnx", "MatMul_7")
-    assert (found["l0"][0], found["l1"][0]) == ("x_d", "l0_d")
-    assert (found["l0"][1], found["l1"][1]) == ("w0", "w1_as_floats")
+    inputs, _ = reads(file, tmp_path / "part.onnx", "MatMul_7")
+    assert (inputs["l0"][0], inputs["l1"][0]) == ("x_d", "l0_d")
+    assert (inputs["l0"][1], inputs["l1"][1]) == ("w0", "w1_as_floats")
     with pytest.raises(BuildError, match="no node goes by MatMul$"):
         write_partly_float(onnx.load(str(file)), tmp_path / "part.onnx", ["MatMul"])
 
@@ -134,8 +134,8 @@ def test_weights_are_floats_by_the_scales_of_their_columns(tmp_path):
     constants = {"w": np.arange(12, dtype=np.int8).reshape(4, 3), "s": scales}
     nodes = [node("DequantizeLinear", ["w", "s"], "d"), node("MatMul", ["x", "d"], "y")]
     file = write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", ["n", 4]),))
-    found, _ = reads(file, tmp_path / "part.onnx", "y")
-    assert found["y"] == ["x", "d_as_floats"]
+    inputs, _ = reads(file, tmp_path / "part.onnx", "y")
+    assert inputs["y"] == ["x", "d_as_floats"]
     (tensor,) = (
         each for each in onnx.load(str(tmp_path / "part.onnx")).graph.initializer if each.name == "d_as_floats"
     )

@@ -64,9 +64,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(race, "time", made)
-    return made
+    simulated = Clock()
+    monkeypatch.setattr(race, "time", simulated)
+    return simulated
 
 
 class Timed(Runner):

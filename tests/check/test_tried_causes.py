@@ -201,9 +201,9 @@ CAUSE = SimpleNamespace(title="t")
 def test_what_only_a_suite_can_have_is_not_tried(change, tried, tmp_path):
     """With the reason where a person can do something about it."""
     counterfactual = Counterfactual(cause="c", text="x", change=change)
-    made = tried_causes._make_candidate(make_subject(tmp_path), CAUSE, counterfactual, tmp_path / "f.onnx")
-    assert (made and made.reason) == tried
-    assert made is None or made.arm is None
+    candidate = tried_causes._make_candidate(make_subject(tmp_path), CAUSE, counterfactual, tmp_path / "f.onnx")
+    assert (candidate and candidate.reason) == tried
+    assert candidate is None or candidate.arm is None
 
 
 def test_threads_and_flushing_are_tried_on_the_file_itself(tmp_path):

@@ -253,8 +253,8 @@ def test_a_doctor_takes_the_seconds_that_are_asked_for(command: Command, monkeyp
 
     given: list[Any] = []
     monkeypatch.setattr(findings, "examine", lambda *, noise_seconds, tell: given.append(noise_seconds))
-    monkeypatch.setattr(text, "as_json", lambda found: "{}")
-    monkeypatch.setattr(text, "text", lambda found, width: "words")
+    monkeypatch.setattr(text, "as_json", lambda examined: "{}")
+    monkeypatch.setattr(text, "text", lambda examined, width: "words")
     assert [command("doctor", *words, "-q")[1] for words in ((), ("--json",), ("--seconds", "0"))] == [
         "words\n", "{}\n", "words\n",
     ]  # fmt: skip

@@ -114,8 +114,8 @@ def record(backend: str, status: str = "ok", reason: str | None = None) -> Recor
 def test_the_commands_are_those_of_the_design(qbench: Qbench) -> None:
     """Every command is in the help, in the order in which a user meets them."""
     text = qbench("--help").out
-    found = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()]
-    assert tuple(found[: len(COMMANDS)]) == COMMANDS
+    commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()]
+    assert tuple(commands[: len(COMMANDS)]) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -331,8 +331,8 @@ def test_a_plan_of_cases_or_of_skips_is_one(
     qbench: Qbench, monkeypatch: pytest.MonkeyPatch, cases: int, skipped: int, code: int
 ) -> None:
     """A reason why nothing runs is an answer; a matrix that holds nothing is none."""
-    made = SimpleNamespace(cases=["case"] * cases, skipped=["skip"] * skipped)
-    monkeypatch.setattr("qbench.plan.planner.make_plan", lambda suite, **options: made)
+    plan = SimpleNamespace(cases=["case"] * cases, skipped=["skip"] * skipped)
+    monkeypatch.setattr("qbench.plan.planner.make_plan", lambda suite, **options: plan)
     monkeypatch.setattr("qbench.plan.text.text", lambda planned: "the plan")
     assert qbench("plan", QUICKSTART) == Done(code=code, out="the plan\n", err="")
 
@@ -441,14 +441,14 @@ def test_gate_exit_codes(
 @pytest.fixture
 def asked(runs: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the gate was asked with; it passes."""
-    seen: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def gate_run(folder: Path, against: Path | None, **options: Any) -> Gated:
-        seen.append({"against": against, **options})
+        calls.append({"against": against, **options})
         return gated("PASS", against)
 
     monkeypatch.setattr(gate, "gate_run", gate_run)
-    return seen
+    return calls
 
 
 def test_gate_takes_the_committed_baseline_by_itself(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
@@ -459,7 +459,7 @@ def test_gate_takes_the_committed_baseline_by_itself(qbench: Qbench, asked: list
     committed.write_text("")
     qbench("gate", "demo")
     qbench("gate", "demo", "--baseline", "other.jsonl")
-    assert [one["against"] for one in asked] == [None, committed, Path("other.jsonl")]
+    assert [call["against"] for call in asked] == [None, committed, Path("other.jsonl")]
 
 
 def test_gate_runs_the_artifacts_again_unless_stored(qbench: Qbench, asked: list[dict[str, Any]]) -> None:
@@ -533,14 +533,14 @@ def test_gate_that_cannot_write_is_usage(runs: Path, qbench: Qbench, monkeypatch
 
 def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run and the options reach the writer; the files to commit are named."""
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def keep(folder: Path, target: Path, *, allow_failed: bool) -> Path:
-        seen.append((folder, target, allow_failed))
+        calls.append((folder, target, allow_failed))
         return target / "demo.jsonl"
 
     def look(file: Path, *, keep: bool) -> baseline.Artifacts:
-        seen.append((file, keep))
+        calls.append((file, keep))
         return baseline.Artifacts(available=2, missing=(), size_bytes=9, folder=None)
 
     monkeypatch.setattr(baseline, "write_baseline", keep)
@@ -554,7 +554,7 @@ def test_baseline_writes_where_it_says(runs: Path, qbench: Qbench, monkeypatch: 
     said = qbench("baseline", "demo", "--out", "keep", "--allow-failed", "--keep-artifacts").out
     assert said.startswith("wrote keep/demo.jsonl, keep/demo.run.json and keep/demo.examples.json; commit all three\n")
     assert "no predictions" not in said
-    assert seen == [
+    assert calls == [
         (runs, Path("reports/baselines"), False),
         (Path("reports/baselines/demo.jsonl"), False),
         (runs, Path("keep"), True),
@@ -636,13 +636,13 @@ def test_run_wide_shows_every_column(qbench: Qbench, story: list[Told]) -> None:
 
 def test_run_quick_reaches_the_suite(qbench: Qbench, story: list[Told], monkeypatch: pytest.MonkeyPatch) -> None:
     """--quick takes a quick look; the overrides of the user come behind its own."""
-    seen: list[Any] = []
+    suites: list[Any] = []
     over = run.run
-    monkeypatch.setattr(run, "run", lambda suite, **options: seen.append(suite) or over(suite, **options))
+    monkeypatch.setattr(run, "run", lambda suite, **options: suites.append(suite) or over(suite, **options))
     qbench("run", QUICKSTART, "--quick", "--set", "measure.seed=4")
-    assert seen[0].quick
-    assert seen[0].overrides[-1] == "measure.seed=4"
-    assert len(seen[0].overrides) > 1
+    assert suites[0].quick
+    assert suites[0].overrides[-1] == "measure.seed=4"
+    assert len(suites[0].overrides) > 1
 
 
 def test_run_progress_goes_to_stderr_unless_quiet(qbench: Qbench, story: list[Told]) -> None:
@@ -665,7 +665,7 @@ def test_run_passes_its_options_on(qbench: Qbench, story: list[Told], runs: Path
 def test_run_as_json(qbench: Qbench, story: list[Told]) -> None:
     """--json gives the records and nothing else on stdout."""
     data = json.loads(qbench("run", QUICKSTART, "--json").out)
-    assert [one["status"] for one in data["records"]] == ["ok", "failed", "skipped"]
+    assert [entry["status"] for entry in data["records"]] == ["ok", "failed", "skipped"]
     assert set(data["elapsed_seconds"]) == {"build", "report"}
 
 
@@ -796,7 +796,7 @@ def test_compare_takes_runs_and_baselines(qbench: Qbench, story: list[Told], run
     assert note == f"note: {SAME_RUN}"
     assert len(table) == 1 + 3
     data = json.loads(qbench("compare", "demo", "demo", "--json").out)
-    assert [delta["case"] for delta in data["deltas"]] == [one.case.id for one in read(runs)]
+    assert [delta["case"] for delta in data["deltas"]] == [stored.case.id for stored in read(runs)]
     assert (data["incomparable"], data["same_run"]) == (None, True)
 
 
@@ -836,7 +836,7 @@ def test_what_ci_reads_of_a_decision(qbench: Qbench, story: list[Told], runs: Pa
     stored = json.loads((runs / "decision.json").read_text(encoding="utf-8"))
     shared = {name: printed[name] for name in ("warnings", "decisions", "by_host")}
     assert stored == {"schema": 1, "suite": "demo", **shared}
-    assert [one["verdict"] for one in printed["decisions"]] == ["no answer"]
+    assert [decision["verdict"] for decision in printed["decisions"]] == ["no answer"]
 
 
 @pytest.mark.parametrize("seconds", ["1e400", "86401", "nan", "-1"])

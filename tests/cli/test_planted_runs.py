@@ -70,45 +70,45 @@ class Planted:
 
 # What reads a run only, or takes none.
 READING: dict[str, Callable[[Planted], list[str]]] = {
-    "report": lambda it: ["report", str(it.run)],
-    "report --compare": lambda it: ["report", str(it.run), "--compare", str(it.run), "--wide"],
-    "report --plots": lambda it: ["report", str(it.run), "--plots"],
-    "report --history": lambda it: ["report", "--history", str(it.run.parent)],
-    "compare": lambda it: ["compare", str(it.baseline), str(it.run)],
-    "baseline": lambda it: ["baseline", str(it.run), "--allow-failed", "--keep-artifacts", "--out", "kept"],
-    "gate --stored": lambda it: ["gate", str(it.run), "--baseline", str(it.baseline), "--stored"],
-    "portability": lambda it: ["portability", str(it.run)],
-    "export": lambda it: ["export", str(it.run), "--format", "csv"],
-    "export pytest-benchmark": lambda it: ["export", str(it.run), "--format", "pytest-benchmark"],
-    "ship": lambda it: ["ship", str(it.run), CASE, "--output", "out"],
-    "plan": lambda it: ["plan", str(it.suite)],
-    "list": lambda it: ["list"],
-    "schema": lambda it: ["schema"],
-    "clean": lambda it: ["clean", "--dry-run"],
+    "report": lambda files: ["report", str(files.run)],
+    "report --compare": lambda files: ["report", str(files.run), "--compare", str(files.run), "--wide"],
+    "report --plots": lambda files: ["report", str(files.run), "--plots"],
+    "report --history": lambda files: ["report", "--history", str(files.run.parent)],
+    "compare": lambda files: ["compare", str(files.baseline), str(files.run)],
+    "baseline": lambda files: ["baseline", str(files.run), "--allow-failed", "--keep-artifacts", "--out", "kept"],
+    "gate --stored": lambda files: ["gate", str(files.run), "--baseline", str(files.baseline), "--stored"],
+    "portability": lambda files: ["portability", str(files.run)],
+    "export": lambda files: ["export", str(files.run), "--format", "csv"],
+    "export pytest-benchmark": lambda files: ["export", str(files.run), "--format", "pytest-benchmark"],
+    "ship": lambda files: ["ship", str(files.run), CASE, "--output", "out"],
+    "plan": lambda files: ["plan", str(files.suite)],
+    "list": lambda files: ["list"],
+    "schema": lambda files: ["schema"],
+    "clean": lambda files: ["clean", "--dry-run"],
 }
 # What goes on from a run, and executes what its suite names; then what consents to that.
 GOING_ON: dict[str, tuple[Callable[[Planted], list[str]], Callable[[Planted], list[str]]]] = {
     "run --resume": (
-        lambda it: ["run", "--resume", str(it.run), "--quiet"],
-        lambda it: ["run", str(it.suite), "--resume", str(it.run), "--quiet"],
+        lambda files: ["run", "--resume", str(files.run), "--quiet"],
+        lambda files: ["run", str(files.suite), "--resume", str(files.run), "--quiet"],
     ),
     "explain": (
-        lambda it: ["explain", str(it.run), CASE, "--max-seconds", "0.1", "--quiet"],
-        lambda it: ["explain", str(it.run), CASE, "--max-seconds", "0.1", "--quiet", "--suite", str(it.suite)],
+        lambda files: ["explain", str(files.run), CASE, "--max-seconds", "0.1", "--quiet"],
+        lambda files: ["explain", str(files.run), CASE, "--max-seconds", "0.1", "--quiet", "--suite", str(files.suite)],
     ),
     "gate": (
-        lambda it: ["gate", str(it.run), "--baseline", str(it.baseline), "--trust-baseline-artifacts"],
-        lambda it: ["gate", str(it.run), "--baseline", str(it.baseline), "--suite", str(it.suite)],
+        lambda files: ["gate", str(files.run), "--baseline", str(files.baseline), "--trust-baseline-artifacts"],
+        lambda files: ["gate", str(files.run), "--baseline", str(files.baseline), "--suite", str(files.suite)],
     ),
     "portability --here": (
-        lambda it: ["portability", str(it.run), "--here", "--artifacts", str(it.baseline)],
-        lambda it: ["portability", str(it.run), "--here", "--suite", str(it.suite)],
+        lambda files: ["portability", str(files.run), "--here", "--artifacts", str(files.baseline)],
+        lambda files: ["portability", str(files.run), "--here", "--suite", str(files.suite)],
     ),
 }
 # What runs the suite of a run again in a process of its own, where it was run before.
 AGAIN: dict[str, Callable[[Planted], list[str]]] = {
-    "replay": lambda it: ["replay", str(it.run)],
-    "upgrade": lambda it: ["upgrade", str(it.run), "--to", "onnxruntime==0.0.0"],
+    "replay": lambda files: ["replay", str(files.run)],
+    "upgrade": lambda files: ["upgrade", str(files.run), "--to", "onnxruntime==0.0.0"],
 }
 # Each command of the command line, by the keys above; the rest takes neither a run nor a stored file.
 COMMANDS = {

@@ -73,7 +73,7 @@ def test_examples_are_taken_with_their_labels_and_ids() -> None:
 def test_a_digest_tells_inputs_and_labels_apart() -> None:
     """Each by type, shape and bytes: where labels stand as a second input, it is another."""
     values, labels = np.arange(6, dtype=np.int64).reshape(3, 2), np.arange(3)
-    made = [
+    variants = [
         Examples(inputs=(values,), labels=labels),
         Examples(inputs=(values,), labels=None),
         Examples(inputs=(values.reshape(6, 1),), labels=labels),
@@ -82,6 +82,6 @@ def test_a_digest_tells_inputs_and_labels_apart() -> None:
         Examples(inputs=(values,), labels=labels + 1),
         Examples(inputs=(values, values), labels=labels),
     ]
-    digests = [examples.digest() for examples in made]
+    digests = [examples.digest() for examples in variants]
     assert len(set(digests)) == len(digests)
     assert Examples(inputs=(np.asfortranarray(values),), labels=labels, ids=("a",)).digest() == digests[0]

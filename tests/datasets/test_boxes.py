@@ -29,8 +29,8 @@ class Two(Dataset):
 
 def test_images_have_as_many_rows() -> None:
     """Those behind their boxes are -1; without a box anywhere each has one such row."""
-    one, two = np.ones((1, 6), np.float32), np.full((2, 6), 2, np.float32)
-    joined = join_boxes([one, two, NO_BOX[:0]])
+    single, pair = np.ones((1, 6), np.float32), np.full((2, 6), 2, np.float32)
+    joined = join_boxes([single, pair, NO_BOX[:0]])
     assert joined.shape == (3, 2, 6)
     assert [(rows[:, 4] >= 0).sum() for rows in joined] == [1, 2, 0]
     assert (joined[2] == -1).all()

@@ -14,7 +14,7 @@ import struct
 import sys
 import types
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -51,13 +51,8 @@ USER = Path(__file__).parent.parent / "data" / "user"
 
 
 @pytest.fixture(autouse=True)
-def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Users' files put folders on the import path; no test sees another's."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = dict(sys.modules)
-    yield
-    for name in {name for name in set(sys.modules) - set(before) if name.startswith("qbench_user_")}:
-        del sys.modules[name]
+def _clean_imports(clean_imports: None) -> None:
+    """Each test has its own."""
 
 
 def opened(name: str, value: Any, base: Path, **options: Any) -> Dataset:

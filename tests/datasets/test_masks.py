@@ -164,13 +164,13 @@ def test_a_mask_has_the_size_of_its_image_as_it_is_seen(tmp_path: Path, orientat
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.new("RGB", (6, 4)).save(tmp_path / "t" / "images" / "a.png", exif=exif)
-    seen, other = ((4, 6), (6, 4)) if orientation in (5, 6, 7, 8) else ((6, 4), (4, 6))
-    Image.new("L", seen).save(tmp_path / "t" / "masks" / "a.png")
+    upright, other = ((4, 6), (6, 4)) if orientation in (5, 6, 7, 8) else ((6, 4), (4, 6))
+    Image.new("L", upright).save(tmp_path / "t" / "masks" / "a.png")
     labels = opened(tmp_path).load("t").labels
     assert labels is not None
-    assert labels.shape == (1, seen[1], seen[0])
+    assert labels.shape == (1, upright[1], upright[0])
     Image.new("L", other).save(tmp_path / "t" / "masks" / "a.png")
-    with pytest.raises(DataError, match=f"{other[0]}x{other[1]} pixels, its image {seen[0]}x{seen[1]}"):
+    with pytest.raises(DataError, match=f"{other[0]}x{other[1]} pixels, its image {upright[0]}x{upright[1]}"):
         opened(tmp_path).load("t")
 
 

@@ -119,13 +119,13 @@ def test_the_first_five_are_named() -> None:
 
 def test_a_block_is_sixteen_megabytes_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many rows as have four million values: a large split is never copied whole."""
-    made = []
+    shapes = []
     ascontiguous = np.ascontiguousarray
 
     def note(rows: Any, dtype: Any) -> Any:
-        made.append(rows.shape)
+        shapes.append(rows.shape)
         return ascontiguous(rows, dtype=dtype)
 
     monkeypatch.setattr(overlap.np, "ascontiguousarray", note)
     overlap.digest_examples(take(np.zeros((9, 1 << 20), np.uint8)))
-    assert made == [(4, 1 << 20), (4, 1 << 20), (1, 1 << 20)]
+    assert shapes == [(4, 1 << 20), (4, 1 << 20), (1, 1 << 20)]

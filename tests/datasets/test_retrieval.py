@@ -21,11 +21,11 @@ WORDS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(60))]
 
 def tokenizer(folder: Path) -> dict[str, Any]:
     """One that knows a word a document."""
-    made = tokenizers.Tokenizer(
+    word_level = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(folder / "tokenizer.json"))
+    word_level.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    word_level.save(str(folder / "tokenizer.json"))
     return {"tokenizer": "tokenizer.json", "length": 4}
 
 

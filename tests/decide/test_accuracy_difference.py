@@ -30,10 +30,10 @@ def right(wrong: range, n: int = 1000) -> Any:
 @pytest.mark.parametrize(("lost", "beyond"), [(0, False), (3, False), (8, True)])
 def test_right_or_wrong_is_tested_by_the_flips(lost: int, beyond: bool) -> None:
     """McNemar's mid-p: three of a thousand may be chance, eight are not; no flip is no proof that none ever flips."""
-    found = difference_of_values(right(range(lost)), right(range(0)))
-    assert (found.lost, found.gained, found.beyond_chance) == (lost, 0, beyond)
-    assert found.value == -lost / 1000
-    assert found.error == pytest.approx(math.sqrt(lost + 1) / 1000)
+    difference = difference_of_values(right(range(lost)), right(range(0)))
+    assert (difference.lost, difference.gained, difference.beyond_chance) == (lost, 0, beyond)
+    assert difference.value == -lost / 1000
+    assert difference.error == pytest.approx(math.sqrt(lost + 1) / 1000)
 
 
 def test_other_values_are_tested_by_their_mean() -> None:
@@ -55,12 +55,12 @@ def test_rare_large_losses_are_allowed_for_as_the_gate_does() -> None:
     by_t = intervals.t_interval(gain[1:], 0.95)
     assert by_t.low is not None
     assert by_t.low > 0
-    found = difference_of_values(gain, np.zeros(100), (None, None))
+    difference = difference_of_values(gain, np.zeros(100), (None, None))
     tested = noninferiority.assess_examples(gain, np.zeros(100), 0.0, 0.95).delta
     assert tested.low is not None
     assert tested.high is not None
-    assert found.beyond_chance == (tested.low > 0 or tested.high < 0)
-    assert found.error == pytest.approx((tested.high - tested.low) / 2 / 1.96, rel=1e-3)
+    assert difference.beyond_chance == (tested.low > 0 or tested.high < 0)
+    assert difference.error == pytest.approx((tested.high - tested.low) / 2 / 1.96, rel=1e-3)
 
 
 def test_a_score_that_is_never_below_0_loses_no_more_than_all() -> None:
@@ -81,20 +81,22 @@ def test_a_metric_that_is_better_lower_is_turned() -> None:
     """Better is positive, whatever the metric."""
     records = [fp32(), int8(), int8(QAT)]
     stored = {records[1].case.id: right(range(100)), QAT: right(range(200))}
-    found = differences(records, lambda record, base: stored[record.case.id], False).compare(records[2], records[1])
-    assert found is not None
-    assert found.value == pytest.approx(0.1)
+    difference = differences(records, lambda record, base: stored[record.case.id], False).compare(
+        records[2], records[1]
+    )
+    assert difference is not None
+    assert difference.value == pytest.approx(0.1)
 
 
 def test_without_predictions_the_scores_are_compared_as_independent() -> None:
     """Each against its own fp32; no flips are known then."""
     better: Any = int8(QAT, accuracy=accuracy(beneficial=25))
-    found = differences([fp32(), int8(), better], lambda record, base: None).compare(better, int8())
-    assert found is not None
-    assert (found.lost, found.beyond_chance) == (None, True)
+    difference = differences([fp32(), int8(), better], lambda record, base: None).compare(better, int8())
+    assert difference is not None
+    assert (difference.lost, difference.beyond_chance) == (None, True)
     widths = [delta.high - delta.low for delta in (better.accuracy.delta, int8().accuracy.delta)]
-    assert found.error == pytest.approx(math.hypot(*widths) / 2 / 1.96, rel=1e-3)
-    assert found.value == pytest.approx(0.025)
+    assert difference.error == pytest.approx(math.hypot(*widths) / 2 / 1.96, rel=1e-3)
+    assert difference.value == pytest.approx(0.025)
     bare, other = replace(better, accuracy=None), replace(better, accuracy=replace(better.accuracy, metric="map"))
     unlimited = replace(better, accuracy=replace(better.accuracy, delta=None))
     for lacking in (bare, other, unlimited):

@@ -51,17 +51,17 @@ def compare(own: Record, other: Record, stored: Stored) -> Any:
 
 def test_rounds_come_first() -> None:
     """Blocks of the same round, whatever the records say; what both share cancels."""
-    found = compare(int8(STATIC), int8(QAT), {STATIC: blocks(0.002), QAT: blocks(0.001)})
-    assert found.evidence == "rounds"
-    assert found.value == pytest.approx(math.log(2), abs=1e-6)
+    comparison = compare(int8(STATIC), int8(QAT), {STATIC: blocks(0.002), QAT: blocks(0.001)})
+    assert comparison.evidence == "rounds"
+    assert comparison.value == pytest.approx(math.log(2), abs=1e-6)
 
 
 def test_older_runs_are_compared_over_the_fp32_they_share() -> None:
     """Without rounds: the difference of two log ratios over one fp32, generation by generation."""
-    found = compare(int8(STATIC), int8(QAT), {STATIC: over_baseline(-0.8), QAT: over_baseline(-0.9)})
-    assert found.evidence == "baseline"
-    assert found.value == pytest.approx(0.1)
-    assert found.difference.generations == 3
+    comparison = compare(int8(STATIC), int8(QAT), {STATIC: over_baseline(-0.8), QAT: over_baseline(-0.9)})
+    assert comparison.evidence == "baseline"
+    assert comparison.value == pytest.approx(0.1)
+    assert comparison.difference.generations == 3
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -69,18 +69,18 @@ def test_against_its_own_fp32_the_log_ratios_are_the_answer(turned: bool) -> Non
     """Either way round."""
     stored = {STATIC: over_baseline(-0.8), FP32: blocks(0.001)}
     pair = (fp32(), int8(STATIC)) if turned else (int8(STATIC), fp32())
-    found = compare(*pair, stored)
-    assert found.evidence == "baseline"
-    assert found.value == pytest.approx(0.799 if turned else -0.799, abs=1e-3)
+    comparison = compare(*pair, stored)
+    assert comparison.evidence == "baseline"
+    assert comparison.value == pytest.approx(0.799 if turned else -0.799, abs=1e-3)
 
 
 def test_samples_of_the_first_version_are_of_one_process() -> None:
     """They do not say which process a block ran in: one, and the limits allow for the others."""
     stored = over_baseline(-0.8, processes=1)
     del stored["process"]
-    found = compare(int8(STATIC), fp32(), {STATIC: stored, FP32: blocks(0.001, 1)})
-    assert found.difference.generations == 1
-    assert found.difference.coarse
+    comparison = compare(int8(STATIC), fp32(), {STATIC: stored, FP32: blocks(0.001, 1)})
+    assert comparison.difference.generations == 1
+    assert comparison.difference.coarse
 
 
 def test_without_samples_the_records_decide() -> None:
@@ -129,9 +129,9 @@ def test_arrays_that_do_not_fit_are_left_out_with_a_reason(damage: dict[str, Any
     """A run's folder is data: whoever wrote it, the records still decide."""
     records = [int8(STATIC, samples="a"), int8(QAT, samples="b")]
     times = paired_times(records, lambda record: {**over_baseline(-0.8), **damage})
-    found = times.compare(STATIC, QAT)
-    assert found is not None
-    assert found.evidence == "apart"
+    comparison = times.compare(STATIC, QAT)
+    assert comparison is not None
+    assert comparison.evidence == "apart"
     assert set(times.problems) == {STATIC, QAT}
 
 

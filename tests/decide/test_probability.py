@@ -56,16 +56,16 @@ def test_wide_limits_make_it_unsure() -> None:
 
 def test_what_needs_training_is_best_only_where_it_is_faster_by_more_than_the_tie() -> None:
     """Preferences count in each draw."""
-    found = estimate(case(STATIC, 2.5, 0.003), case(QAT, 2.52, 0.003))
-    assert found.pick > 0.95
+    chances = estimate(case(STATIC, 2.5, 0.003), case(QAT, 2.52, 0.003))
+    assert chances.pick > 0.95
 
 
 def test_an_accuracy_near_the_margin_counts() -> None:
     """A faster one that may be within the margin takes its share."""
-    found = estimate(case(STATIC, 2.5), case(X86, 4.0, harmful=8))
-    assert 0.05 < found.pick < 0.8
-    assert found.rival is not None
-    assert found.rival.case.id == X86
+    chances = estimate(case(STATIC, 2.5), case(X86, 4.0, harmful=8))
+    assert 0.05 < chances.pick < 0.8
+    assert chances.rival is not None
+    assert chances.rival.case.id == X86
 
 
 def judge_by(gate: dict[str, Any], record: Record) -> Judged:

@@ -79,8 +79,8 @@ def test_what_is_not_measured_yet_has_no_outcome_and_may_be_shipped() -> None:
 @pytest.mark.parametrize(("share", "ruled_out"), [(None, False), (1.05, False), (1.3, True)])
 def test_what_is_faster_than_the_core_can_be_is_no_candidate(share: float | None, ruled_out: bool) -> None:
     """Beyond the measured peak of the core something was not measured right."""
-    found = outcomes(int8(roofline=Roofline(macs=1000, peak_fraction=share), latency=latency(0.001)))
-    assert ("FAIL" in found.values()) is ruled_out
+    by_check = outcomes(int8(roofline=Roofline(macs=1000, peak_fraction=share), latency=latency(0.001)))
+    assert ("FAIL" in by_check.values()) is ruled_out
 
 
 def test_nothing_in_int8_is_no_candidate() -> None:

@@ -242,17 +242,17 @@ def test_examine_reads_what_it_is_given_and_nothing_else(tmp_path: Path, monkeyp
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
     environ = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "s3cret", "PATH": "", "LD_PRELOAD": "libtcmalloc.so"}
     told: list[str] = []
-    found = findings.examine(
+    examined = findings.examine(
         root=tmp_path / "elsewhere", environ=environ, noise_seconds=0.0, effort=TINY, tell=told.append
     )
-    assert found.variables == {"OMP_NUM_THREADS": "1"}
-    assert (found.preloaded, found.compiler) == ("libtcmalloc.so", None)
-    assert found.cache == str(tmp_path / "cache")
-    assert found.cache_bytes > 0
-    assert (found.governors, found.load_average, found.machine["isa"]) == (None, None, None)
-    assert "s3cret" not in as_json(found) + text(found)
-    assert found.advice == advice(found)
-    assert found.notes == ()
+    assert examined.variables == {"OMP_NUM_THREADS": "1"}
+    assert (examined.preloaded, examined.compiler) == ("libtcmalloc.so", None)
+    assert examined.cache == str(tmp_path / "cache")
+    assert examined.cache_bytes > 0
+    assert (examined.governors, examined.load_average, examined.machine["isa"]) == (None, None, None)
+    assert "s3cret" not in as_json(examined) + text(examined)
+    assert examined.advice == advice(examined)
+    assert examined.notes == ()
     # A canary that is disturbed while the peak is measured, and not afterwards, adds a line.
     assert [line.split()[0] for line in told[:3]] == ["reading", "measuring", "listening"]
 
@@ -269,11 +269,11 @@ def test_the_peak_of_a_shared_core_is_measured_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(peak, "measure_peak", measure_peak)
     monkeypatch.setattr(noise, "noise", lambda *args, **options: replace(QUIET, calm_seconds=5.6e-6))
     told: list[str] = []
-    found = findings.examine(noise_seconds=0.0, effort=TINY, tell=told.append)
-    assert found.peak == calm
+    examined = findings.examine(noise_seconds=0.0, effort=TINY, tell=told.append)
+    assert examined.peak == calm
     assert len(told) == 4
     assert told[-1] == "measuring the peak again: the core was shared when it was measured"
-    assert not [line for line in found.advice if "the peak" in line]
+    assert not [line for line in examined.advice if "the peak" in line]
 
 
 def test_the_peak_of_a_calm_core_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_the_peak_of_a_calm_core_is_measured_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(peak, "measure_peak", note("peak", calm))
     monkeypatch.setattr(noise, "noise", note("noise", replace(QUIET, calm_seconds=5.6e-6)))
     told: list[str] = []
-    found = findings.examine(noise_seconds=3.0, effort=TINY, tell=told.append)
-    assert (found.peak, len(told)) == (calm, 3)
+    examined = findings.examine(noise_seconds=3.0, effort=TINY, tell=told.append)
+    assert (examined.peak, len(told)) == (calm, 3)
     assert asked == [("inside", 120.0, None), ("peak", 120.0, None), ("noise", 123.0, 5.6e-6)]
 
 
@@ -312,23 +312,23 @@ def test_a_peak_that_cannot_be_measured_again_is_the_first_one(monkeypatch: pyte
 
     monkeypatch.setattr(peak, "measure_peak", measure_peak)
     monkeypatch.setattr(noise, "noise", lambda *_, **__: replace(QUIET, calm_seconds=5.6e-6))
-    found = findings.examine(noise_seconds=0.0, effort=TINY)
-    assert found.peak == shared
-    assert found.notes == ("the peak of one core could not be measured: the process was ended by SIGILL",)
-    assert any("the peak was measured while the host shared the core" in line for line in found.advice)
+    examined = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert examined.peak == shared
+    assert examined.notes == ("the peak of one core could not be measured: the process was ended by SIGILL",)
+    assert any("the peak was measured while the host shared the core" in line for line in examined.advice)
 
 
 def test_examine_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On the machine at hand everything is measured in pinned processes, and the JSON holds it all."""
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path))
-    found = findings.examine(noise_seconds=0.0, effort=TINY)
-    assert found.machine == fingerprint.fingerprint()
-    data = json.loads(as_json(found))
-    assert found.noise is not None
-    assert found.peak is not None
-    assert data["noise"]["pairs"] == found.noise.pairs
-    assert data["noise"]["ratio"]["low"] == found.noise.ratio.low
-    assert data["peak"]["ratio"] == pytest.approx(found.peak.ratio)
+    examined = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert examined.machine == fingerprint.fingerprint()
+    data = json.loads(as_json(examined))
+    assert examined.noise is not None
+    assert examined.peak is not None
+    assert data["noise"]["pairs"] == examined.noise.pairs
+    assert data["noise"]["ratio"]["low"] == examined.noise.ratio.low
+    assert data["peak"]["ratio"] == pytest.approx(examined.peak.ratio)
     assert set(data["backends"]) >= {"torch", "onnxruntime"}
     if hasattr(os, "sched_getaffinity"):
         core = fingerprint.allowed_cores()[-1]
@@ -360,14 +360,14 @@ def test_what_cannot_be_measured_is_null_with_a_note(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "file"))
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setattr(child_process, "call", dead)
-    found = findings.examine(noise_seconds=0.0, effort=TINY)
-    assert (found.inside, found.peak, found.noise) == (None, None, None)
-    inside, peak, noise = found.notes
+    examined = findings.examine(noise_seconds=0.0, effort=TINY)
+    assert (examined.inside, examined.peak, examined.noise) == (None, None, None)
+    inside, peak, noise = examined.notes
     assert inside == "what a process sees could not be measured: the process was ended by SIGILL"
     assert "the cache cannot be written" in peak
     assert noise == "noise could not be measured: the process was ended by SIGILL"
-    assert json.loads(as_json(found))["peak"] is None
-    assert "notes         what a process sees could not be measured" in text(found)
+    assert json.loads(as_json(examined))["peak"] is None
+    assert "notes         what a process sees could not be measured" in text(examined)
 
 
 @pytest.mark.parametrize(

@@ -65,16 +65,16 @@ def test_the_packages_come_without_their_dependencies(ecosystem, monkeypatch, tm
 
 def test_the_command_runs_in_its_venv_which_is_made_once(ecosystem, monkeypatch, tmp_path):
     """With all that it writes below the folder: cache, settings of the packages, results."""
-    made, ran = [], []
-    monkeypatch.setattr(ecosystem, "make_venv", lambda folder: made.append(folder))
+    venvs, ran = [], []
+    monkeypatch.setattr(ecosystem, "make_venv", lambda folder: venvs.append(folder))
     done = subprocess.CompletedProcess([], 3)
     monkeypatch.setattr(subprocess, "run", lambda command, env, check: ran.append((command, env)) or done)
     assert ecosystem.main([str(tmp_path), "--only", "bert"]) == 3
-    assert made == [tmp_path / "venv"]
+    assert venvs == [tmp_path / "venv"]
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "python").touch()
     assert ecosystem.main([str(tmp_path), "--only", "bert"]) == 3
-    assert len(made) == 1
+    assert len(venvs) == 1
     command, environment = ran[-1]
     assert command[2:] == [str(tmp_path), "--list", "first", "--only", "bert"]
     assert environment["QBENCH_CACHE"] == str(tmp_path / "cache")

@@ -146,14 +146,14 @@ def test_nothing_is_built_for_an_environment(index: Path, monkeypatch: pytest.Mo
 
 def test_an_index_that_does_not_answer_is_no_missing_version(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``Unreachable``; what was made before still comes from the cache."""
-    made = make_environment(PINS)
+    environment = make_environment(PINS)
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.delenv("PIP_FIND_LINKS")
     with pytest.raises(Unreachable, match="does not answer"):
         make_environment(parse_pins(["qbt-beta==2.0"]))
-    assert make_environment(PINS) == made
+    assert make_environment(PINS) == environment
 
 
 @pytest.mark.parametrize(

@@ -243,11 +243,11 @@ def test_a_class_has_changed_where_that_is_no_chance(p: float, harmful: int, ben
 
 def case_of(name: str, *kinds: str, **more: str) -> CaseFlips:
     """A case with a flip of each of these kinds."""
-    made = tuple(
+    own_flips = tuple(
         Flip(position=i, id=f"photo/{i}", kind=kind, label=None, fp32=3, int8=5, sure=0.5)  # type: ignore[arg-type]
         for i, kind in enumerate(kinds)
     )
-    return CaseFlips(record=int8(f"net/static/{name}/t1/b1"), flips=made, classes=(), **more)
+    return CaseFlips(record=int8(f"net/static/{name}/t1/b1"), flips=own_flips, classes=(), **more)
 
 
 def test_flips_are_a_row_for_each_variant_that_has_some() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from made_artifacts import make_artifact
+from prepared_digits import prepare_digits
 
-from qbench.cache import manifest, store
-from qbench.data import DataRequest
-from qbench.data_preparation import prepare_data
+from qbench.cache import manifest
 from qbench.errors import BuildError
 from qbench.evaluate import layer_clipping
 from qbench.evaluate.layer_clipping import ComparedVariant, rows
@@ -35,12 +33,7 @@ TIGHT = {"low": -0.1, "high": 0.1, "step": 0.01}
 
 @pytest.fixture
 def data(tmp_path):
-    request = DataRequest(
-        loader="digits", value=None, options={}, base=Path(),
-        calibrate_split="train", calibrate_samples=8, calibrate_seed=0,
-        evaluate_split="test", evaluate_samples=70, evaluate_seed=0, train=False,
-    )  # fmt: skip
-    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+    return prepare_digits(tmp_path / "cache")
 
 
 @pytest.fixture
@@ -60,7 +53,7 @@ def variants(**numbers):
     }
 
 
-def looked(found, model, data, monkeypatch):
+def looked(by_variant, model, data, monkeypatch):
     """The rows, made in this process, and how often somebody looked."""
     calls = []
 
@@ -70,7 +63,7 @@ def looked(found, model, data, monkeypatch):
 
     monkeypatch.setattr(layer_clipping, "call", here)
     root = data.folder.parents[1]
-    return rows(found, model, data, root=root, limits=Limits(seconds=60), progress=lambda *_: None), len(calls)
+    return rows(by_variant, model, data, root=root, limits=Limits(seconds=60), progress=lambda *_: None), len(calls)
 
 
 def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, monkeypatch):
@@ -96,8 +89,8 @@ def test_each_variant_has_its_own_share_beside_what_the_build_knew(model, data, 
 
 def test_a_variant_without_ranges_keeps_what_the_build_knew_beside_others(model, data, monkeypatch):
     """It is not run, nor are those beside it."""
-    found = variants(a=[{**KNOWN, "ranges": [TIGHT]}], plain=[KNOWN], nothing=[])
-    actual, calls = looked(found, model, data, monkeypatch)
+    by_variant = variants(a=[{**KNOWN, "ranges": [TIGHT]}], plain=[KNOWN], nothing=[])
+    actual, calls = looked(by_variant, model, data, monkeypatch)
     assert (actual["plain"], actual["nothing"], calls) == ((KNOWN,), (), 1)
     assert 0 < actual["a"][0]["clipped"] < 1
 

@@ -13,13 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from made_artifacts import make_artifact
+from prepared_digits import prepare_digits
 
 from qbench import registry
 from qbench.backends.base import Runner
 from qbench.build import outputs_digest
-from qbench.cache import store
-from qbench.data import DataRequest
-from qbench.data_preparation import prepare_data
 from qbench.errors import EvaluateError, WorkerError
 from qbench.evaluate import predictions, score, worker_pool
 from qbench.evaluate import worker as evaluate_worker
@@ -35,20 +33,7 @@ LIMITS = Limits(seconds=60)
 
 @pytest.fixture
 def data(tmp_path):
-    request = DataRequest(
-        loader="digits",
-        value=None,
-        options={},
-        base=Path(),
-        calibrate_split="train",
-        calibrate_samples=8,
-        calibrate_seed=0,
-        evaluate_split="test",
-        evaluate_samples=70,
-        evaluate_seed=0,
-        train=False,
-    )
-    return prepare_data(request, store.open_cache(tmp_path / "cache"), progress=lambda *_: None)
+    return prepare_digits(tmp_path / "cache")
 
 
 def artifact(tmp_path, data, *, fixed_batch=None, **facts):
@@ -279,7 +264,7 @@ def test_all_parts_together_have_the_time_of_one_request(tmp_path, data):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def evaluated_files(monkeypatch):
     """Counts the evaluations, which take no time."""
     calls = []
 
@@ -296,7 +281,7 @@ def predict_cached(artifact, data, file, *, batch=1):
     return predictions.predict_cached(artifact, data, batch, file, root=root, limits=LIMITS, progress=lambda *_: None)
 
 
-def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
+def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, evaluated_files):
     """The same file comes from the cache, also into another run's folder."""
     int8 = artifact(tmp_path, data)
     assert not predict_cached(int8, data, tmp_path / "a.npz").cached
@@ -317,7 +302,7 @@ def test_what_was_evaluated_before_is_not_evaluated_again(tmp_path, data, made):
         ("fp32", {"data": {"calibration_digest": "other"}}, 1, False),
     ],
 )
-def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, mode, other, batch, again):
+def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, evaluated_files, mode, other, batch, again):
     """Another batch counts for dynamic variants only, other calibration data for those that are held against it."""
     int8 = artifact(tmp_path, data, mode=mode)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -325,7 +310,7 @@ def test_what_may_change_a_prediction_is_evaluated_again(tmp_path, data, made, m
     assert predict_cached(changed, examples, tmp_path / "b.npz", batch=batch).cached is not again
 
 
-def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, made, monkeypatch):
+def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, evaluated_files, monkeypatch):
     """That of a node as well as this machine's; answers are made by the user's code as it stands."""
     int8, root = artifact(tmp_path, data), data.folder.parents[1]
 
@@ -342,7 +327,7 @@ def test_another_processor_or_postprocess_is_evaluated_again(tmp_path, data, mad
     assert not is_cached()
 
 
-def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
+def test_other_code_evaluates_again(tmp_path, data, evaluated_files, monkeypatch):
     """qbench's own evaluating code is part of what names a prediction: another text of it is another key."""
     int8 = artifact(tmp_path, data)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -352,7 +337,7 @@ def test_other_code_evaluates_again(tmp_path, data, made, monkeypatch):
     assert not predict_cached(int8, data, tmp_path / "a.npz").cached
 
 
-def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, made):
+def test_a_damaged_copy_is_made_again_and_said(tmp_path, data, evaluated_files):
     """Nothing is scored that is not what was written."""
     int8 = artifact(tmp_path, data)
     predict_cached(int8, data, tmp_path / "a.npz")
@@ -379,10 +364,10 @@ def test_a_failed_evaluation_leaves_no_file(tmp_path, data, monkeypatch):
 # --- how the inputs fit ------------------------------------------------------------------------------------
 
 
-def fits_of(tmp_path, made, data):
+def fits_of(tmp_path, ranged, data):
     out = tmp_path / "p.npz"
     root = data.folder.parents[1]
-    predictions.predict(made, data, 16, out, root=root, limits=LIMITS, progress=lambda *_: None)
+    predictions.predict(ranged, data, 16, out, root=root, limits=LIMITS, progress=lambda *_: None)
     return predictions.input_fits(predictions.load_predictions(out))
 
 
@@ -585,7 +570,7 @@ def test_a_file_may_be_large_and_holds_no_objects(tmp_path):
             read(file)
 
 
-def test_predictions_that_cannot_be_written_say_what_to_do(tmp_path, data, made):
+def test_predictions_that_cannot_be_written_say_what_to_do(tmp_path, data, evaluated_files):
     """They are in the cache, so that a run can go on."""
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(

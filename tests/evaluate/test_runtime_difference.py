@@ -72,8 +72,8 @@ def arms(folder, ours, theirs, fp32=None):
     ]
 
 
-def look(one, other, data=None):
-    return difference_here(one, other, data, progress=lambda *_: None)
+def look(ours, theirs, data=None):
+    return difference_here(ours, theirs, data, progress=lambda *_: None)
 
 
 RNG = np.random.default_rng(0)
@@ -274,13 +274,15 @@ def test_variants_of_one_recipe_are_not_called_one_file():
     assert "or one of them stores coarser numbers" in message
 
 
-@pytest.mark.parametrize(("ours", "bar"), [(32, 26), (60, 30)])
-def test_a_layer_is_named_where_it_differs_by_more_than_the_outputs_explain(tmp_path, monkeypatch, ours, bar):
+@pytest.mark.parametrize(("ours", "least_decibels"), [(32, 26), (60, 30)])
+def test_a_layer_is_named_where_it_differs_by_more_than_the_outputs_explain(
+    tmp_path, monkeypatch, ours, least_decibels
+):
     """Than the better one's own noise would, and by what a step of 8 bits makes at most."""
     bars = []
     monkeypatch.setattr(runtime_difference, "_first_layer", lambda *words: bars.append(words[-1]))
     assert look(*arms(tmp_path, noisy(ours, 1), noisy(10, 2), FP32)) is not None
-    assert bars == [pytest.approx(bar, abs=0.5)]
+    assert bars == [pytest.approx(least_decibels, abs=0.5)]
 
 
 @pytest.mark.parametrize("formats", [("onnx", "openvino"), ("openvino", "onnx")])

@@ -161,10 +161,10 @@ def test_what_changed_most_is_drawn_beside_fp32(tmp_path: Path, side: int) -> No
 
 def test_boxes_are_drawn_where_they_lie(tmp_path: Path) -> None:
     """The int8 half has the frame of a box that fp32 did not find; a box without an end breaks nothing."""
-    found = boxes(*[[box(5)]] * N)
-    found[ANSWERS][0, 1] = [np.float32(3e38), 0, np.float32(-3e38), 1, 0.9, 0]
-    found[ANSWERS][0, 2:4] = [[10, 0, 5, 20, 0.9, 0], [0, 20, 30, 10, 0.9, 0]]
-    folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
+    answers = boxes(*[[box(5)]] * N)
+    answers[ANSWERS][0, 1] = [np.float32(3e38), 0, np.float32(-3e38), 1, 0.9, 0]
+    answers[ANSWERS][0, 2:4] = [[10, 0, 5, 20, 0.9, 0], [0, 20, 30, 10, 0.9, 0]]
+    folder, pairs = made_run(tmp_path / "run", answers, boxes(*[[]] * N), IDS)
     images = np.full((N, 3, 48, 48), 200, dtype=np.uint8)
     images[:, :, 0, 0] = 0
     scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet)
@@ -204,8 +204,8 @@ def test_classes_keep_their_colours() -> None:
 
 def test_only_scenes_that_changed_are_drawn(tmp_path: Path) -> None:
     """Where these are fewer than there is room for."""
-    found = boxes([box(5)], *[[]] * (N - 1))
-    folder, pairs = made_run(tmp_path / "run", found, boxes(*[[]] * N), IDS)
+    answers = boxes([box(5)], *[[]] * (N - 1))
+    folder, pairs = made_run(tmp_path / "run", answers, boxes(*[[]] * N), IDS)
     images = np.random.default_rng(1).integers(0, 256, (N, 20, 20, 3), dtype=np.uint8)
     assert scenes.keep_here(pairs, Raw((images,)), folder, progress=quiet) == 1
 

@@ -131,10 +131,10 @@ def share(outputs, labels):
 def user_metric(folder: Path, function: str, against: Any) -> MetricSpec:
     """A function of the user's."""
     (folder / "my.py").write_text(SOURCE)
-    made = UserFunction(
+    metric = UserFunction(
         file=folder / "my.py", attribute=function, percent=False, higher_is_better=False, against=against, unit=""
     )
-    return MetricSpec(name=f"my.py:{function}", function=made)
+    return MetricSpec(name=f"my.py:{function}", function=metric)
 
 
 @pytest.mark.parametrize(("function", "against"), [("both", "fp32"), ("share", "labels")])
@@ -195,12 +195,12 @@ def test_an_output_that_fp32_lacks_is_told(tmp_path: Path) -> None:
 def test_a_metric_of_the_users_is_given_the_output_that_is_named(tmp_path: Path) -> None:
     """As an array, as of a network with one."""
     (tmp_path / "my.py").write_text("def rows(outputs, fp32):\n    return abs(outputs - fp32).max(axis=1)\n")
-    made = UserFunction(
+    metric = UserFunction(
         file=tmp_path / "my.py", attribute="rows", percent=False, higher_is_better=False, against="fp32", unit=""
     )
     np.savez(tmp_path / "p.npz", **predictions(), ids=np.arange(N).astype(str))
     named = Outputs(names=("scores", "boxes"), all_judged=False)
-    spec = MetricSpec(name="my.py:rows", function=made)
+    spec = MetricSpec(name="my.py:rows", function=metric)
     accuracy = score.score_here(spec, tmp_path / "p.npz", tmp_path / "p.npz", 10, outputs=named, progress=tell_nobody)
     assert accuracy.value == 0.0
 

@@ -74,8 +74,8 @@ def test_a_batch_is_filled_with_its_last_example(size: int, rows: list[int]) -> 
 def test_freed_memory_is_kept_for_the_next_batch(monkeypatch: pytest.MonkeyPatch, library: bool) -> None:
     """By two settings of glibc; elsewhere there are none."""
     told: list[tuple[int, int]] = []
-    made = SimpleNamespace(mallopt=lambda name, value: told.append((name, value))) if library else SimpleNamespace()
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: made)
+    libc = SimpleNamespace(mallopt=lambda name, value: told.append((name, value))) if library else SimpleNamespace()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: libc)
     worker._keep_memory()
     assert told == ([(-4, 0), (-1, 2**30)] if library else [])
 

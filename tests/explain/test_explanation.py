@@ -40,8 +40,8 @@ BEST = Goal(left=0.5, name="the fastest of the run")
 
 def test_a_cause_is_confirmed_where_the_case_is_shown_to_be_slower_with_it():
     """The largest gain first; what is within the noise, or slower without, is not confirmed."""
-    found = tried(trial("small", 0.9), trial("large", 0.6), trial("none", 0.999), trial("worse", 1.2))
-    assert [cause.counterfactual.cause for cause in confirm(found)] == ["large", "small"]
+    trials = tried(trial("small", 0.9), trial("large", 0.6), trial("none", 0.999), trial("worse", 1.2))
+    assert [cause.counterfactual.cause for cause in confirm(trials)] == ["large", "small"]
 
 
 def test_of_several_changes_for_one_cause_the_best_counts():

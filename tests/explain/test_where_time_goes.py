@@ -65,11 +65,11 @@ def test_kinds_stand_beside_those_of_fp32():
 
 def test_nodes_that_take_longer_than_a_call_are_shortened_to_it():
     """By one factor, so that shares of the call add up; what a call takes beside them is not known then."""
-    seen = CallProfile(
+    call_profile = CallProfile(
         nodes=(node("a", seconds=1.5e-4), node("q", "conversion", seconds=5e-5)), call_seconds=1e-4,
         watched_seconds=2.5e-4,
     )  # fmt: skip
-    fitting = seen.fit_into_call()
+    fitting = call_profile.fit_into_call()
     assert [entry.seconds for entry in fitting.nodes] == pytest.approx([7.5e-5, 2.5e-5])
     assert fitting.overhead_seconds is None
     assert fitting.watching_seconds == pytest.approx(1.5e-4)

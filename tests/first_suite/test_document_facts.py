@@ -88,7 +88,7 @@ def takes(*dtypes: str, sizes: tuple[int | None, ...] = ()) -> ModelFacts:
 
 
 @pytest.mark.parametrize(
-    ("lies", "data", "found"),
+    ("lies", "data", "expected"),
     [
         ("d/a.txt", "d", True),
         ("d/train/a.txt", "d", True),
@@ -101,12 +101,12 @@ def takes(*dtypes: str, sizes: tuple[int | None, ...] = ()) -> ModelFacts:
         ("a.txt", "a.txt", False),
     ],
 )
-def test_documents_are_known_by_their_endings(tmp_path: Path, lies: str, data: str, found: bool) -> None:
+def test_documents_are_known_by_their_endings(tmp_path: Path, lies: str, data: str, expected: bool) -> None:
     """In a folder, or one of a split; a model of floats takes none, one that does not tell may."""
     (tmp_path / lies).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / lies).touch()
-    assert has_documents(tmp_path / data, takes()) == found
-    assert has_documents(tmp_path / data, takes("int64", "int64")) == found
+    assert has_documents(tmp_path / data, takes()) == expected
+    assert has_documents(tmp_path / data, takes("int64", "int64")) == expected
     assert not has_documents(tmp_path / data, takes("int64", "float32"))
 
 

@@ -52,9 +52,9 @@ def test_what_is_written_decodes_the_layout(sizes, cells):
     name, text = decoding.code
     names = {}
     exec(compile(text, name, "exec"), names)
-    (found,) = names["decode"](cells[None])
+    (boxes,) = names["decode"](cells[None])
     assert name == "a_b_c_boxes.py"
-    assert np.allclose(found[0], [15, 26, 25, 34, 0.9, 1])
+    assert np.allclose(boxes[0], [15, 26, 25, 34, 0.9, 1])
     assert max(map(len, text.splitlines())) <= 120
 
 

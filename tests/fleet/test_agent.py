@@ -129,18 +129,18 @@ def test_a_child_that_does_not_start_is_an_answer(agent, monkeypatch):
 
 def test_how_far_a_child_is_can_be_asked_meanwhile(agent, monkeypatch):
     """The last that it told; nothing before that, and nothing once it is closed."""
-    seen = []
+    answers = []
 
     def answer(progress, method, *args):
         for share in (0.25, 0.5):
             progress("layer", share)
-            seen.append((agent.progress(0), agent.progress(1)))
+            answers.append((agent.progress(0), agent.progress(1)))
 
     monkeypatch.setattr(FakeWorker, "answer", staticmethod(answer))
     agent.start(pack((Path, (), {})))
     assert agent.progress(0) is None
     agent.ask(0, pack(("run", ())), ())
-    assert seen == [(("layer", 0.25), None), (("layer", 0.5), None)]
+    assert answers == [(("layer", 0.25), None), (("layer", 0.5), None)]
     agent.close(0)
     assert agent.progress(0) is None
 

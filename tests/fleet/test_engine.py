@@ -258,18 +258,18 @@ class Connected:
 @pytest.mark.parametrize(("on", "count"), [("local-cluster", 1), ("local-cluster:3", 3)])
 def test_a_cluster_that_is_started_here_ends_with_its_connection(monkeypatch, tmp_path, on, count):
     """One node unless told; nobody is asked whether it answers, and no usage is reported."""
-    made = Connected(monkeypatch)
+    connected = Connected(monkeypatch)
     with engine.connect(on, tmp_path):
         assert os.environ.pop("RAY_USAGE_STATS_ENABLED") == "0"
     around = [("start", count, tmp_path), ("init", on, "127.0.0.1:1"), "quiet", "shutdown", "end"]
-    assert made.done == around
+    assert connected.done == around
 
 
 @pytest.mark.parametrize(("address", "asked"), [("h:6379", True), ("auto", False)])
 def test_a_cluster_that_is_there_is_asked_and_left(monkeypatch, tmp_path, address, asked):
     """Also where the run fails; what Ray knows itself, as a node of it, is not asked. A setting of the user's own for
     usage stays."""
-    made = Connected(monkeypatch)
+    connected = Connected(monkeypatch)
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
 
@@ -280,15 +280,15 @@ def test_a_cluster_that_is_there_is_asked_and_left(monkeypatch, tmp_path, addres
 
     with pytest.raises(KeyError):
         fail()
-    assert made.done == [*([("ask", address)] if asked else []), ("init", "ray", address), "quiet", "shutdown"]
+    assert connected.done == [*([("ask", address)] if asked else []), ("init", "ray", address), "quiet", "shutdown"]
 
 
 def test_a_cluster_that_is_not_reached_is_not_connected_to(monkeypatch, tmp_path):
     """Ray would try for minutes."""
-    made = Connected(monkeypatch, problem="nothing answers")
+    connected = Connected(monkeypatch, problem="nothing answers")
     with pytest.raises(UsageError, match="^--on h:6379: nothing answers$"), engine.connect("h:6379", tmp_path):
         pass
-    assert made.done == [("ask", "h:6379")]
+    assert connected.done == [("ask", "h:6379")]
 
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install -e '.[cluster]'")

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 # Not imported here: what the cluster of this machine is told by its environment is read at that moment.
 if importlib.util.find_spec("ray") is None:
@@ -307,21 +308,23 @@ def raise_or_give(answer):
     return answer
 
 
-def form(made):
+def form(cluster):
     """Admits the nodes and forms their classes."""
-    assert made.fleet.admit_nodes() == []
-    assert made.fleet.form_classes() == []
-    return made.fleet
+    assert cluster.fleet.admit_nodes() == []
+    assert cluster.fleet.form_classes() == []
+    return cluster.fleet
 
 
 def test_nodes_are_admitted_once_and_form_classes(monkeypatch):
     """Their places are those of their cores, by class; this machine's own count where no class is like it."""
-    made = make_fleet(monkeypatch, describe("n1"), describe("n2"), describe("n3", fingerprint=OTHER, cores=(0, 1, 2)))
-    assert not made.fleet.has_nodes
-    fleet = form(made)
+    cluster = make_fleet(
+        monkeypatch, describe("n1"), describe("n2"), describe("n3", fingerprint=OTHER, cores=(0, 1, 2))
+    )
+    assert not cluster.fleet.has_nodes
+    fleet = form(cluster)
     assert fleet.has_nodes
     assert fleet.admit_nodes() == []
-    assert [len(agent.asked) for agent in made.agents.values()] == [1, 1, 1]
+    assert [len(agent.asked) for agent in cluster.agents.values()] == [1, 1, 1]
     assert fleet.cores_by_host == {"ray:zen-4-2c": 2, "ray:graviton-3c": 3}
     assert (fleet.home.label, fleet.places, fleet.schedule.count("zen-4-2c")) == ("zen-4-2c", 7, 4)
     assert fleet.form_classes() == []
@@ -345,20 +348,20 @@ def test_a_host_is_a_class_or_this_machine(monkeypatch):
 
 def test_a_node_that_cannot_work_is_refused_and_let_go(monkeypatch):
     """One with other versions, and one on which qbench does not start; who died since Ray listed it is only noted."""
-    made = make_fleet(
+    cluster = make_fleet(
         monkeypatch, describe("n1", niceness=15), describe("n000000002"), describe("n3"), describe("n4"), describe("n5")
     )
-    made.known |= {
+    cluster.known |= {
         "n000000002": Refused("no module qbench\nmore"),
         "n3": Ended("it ended"),
         "n4": Unschedulable("gone"),
     }
-    refused = made.fleet.admit_nodes()
+    refused = cluster.fleet.admit_nodes()
     assert [text.partition(":")[0] for text in refused] == ["node 10.0.0.1 (n1)", "node 10.0.0.2 (n0000000)"]
     assert refused[1].endswith("qbench does not start there (no module qbench)")
-    assert [note.rpartition(" (")[2] for note in made.notes] == ["it ended)", "gone)"]
-    assert made.fleet.ray.killed == [made.agents[name] for name in ("n1", "n000000002", "n3", "n4")]
-    assert set(made.fleet._agents) == {"n5"}
+    assert [note.rpartition(" (")[2] for note in cluster.notes] == ["it ended)", "gone)"]
+    assert cluster.fleet.ray.killed == [cluster.agents[name] for name in ("n1", "n000000002", "n3", "n4")]
+    assert set(cluster.fleet._agents) == {"n5"}
 
 
 def test_a_node_that_says_that_its_disk_is_full_is_lost(monkeypatch):
@@ -366,42 +369,42 @@ def test_a_node_that_says_that_its_disk_is_full_is_lost(monkeypatch):
     answers = iter(
         [("result", 7, {"samples": {}}), ("error", CaseError("no layer"), {}), ("lost", NodeLost("full"), {})]
     )
-    made = make_fleet(monkeypatch, describe("n1"), describe("n2"), measure=lambda *_: next(answers))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), describe("n2"), measure=lambda *_: next(answers))
+    fleet = form(cluster)
     assert fleet.call("n1", "measure", b"x") == (7, {"samples": {}})
     with pytest.raises(CaseError, match="no layer"):
         fleet.call("n1", "measure", b"x")
-    assert (made.notes, fleet.ray.killed) == ([], [])
+    assert (cluster.notes, fleet.ray.killed) == ([], [])
     with pytest.raises(NodeLost, match="full"):
         fleet.call("n1", "measure", b"x")
     fleet.lose("n1", "again")
-    assert made.notes == ["node 10.0.0.1 (n1) is gone (full); its work goes to others of its class"]
-    assert fleet.ray.killed == [made.agents["n1"]]
+    assert cluster.notes == ["node 10.0.0.1 (n1) is gone (full); its work goes to others of its class"]
+    assert fleet.ray.killed == [cluster.agents["n1"]]
     assert fleet.schedule.names() == {"n2"}
     with pytest.raises(NodeLost, match="node n1 is gone"):
         fleet.ask("n1", "measure", b"x")
-    assert len(made.agents["n1"].asked) == 4
+    assert len(cluster.agents["n1"].asked) == 4
 
 
 @pytest.mark.parametrize("error", [RayFault("\n  the actor died \nin Ray"), ConnectionError()], ids=["died", "cut"])
 def test_what_ray_raises_is_a_lost_node(monkeypatch, error):
     """With the first line of it, or its kind where it says nothing."""
-    made = make_fleet(monkeypatch, describe("n000000001"), list_missing=lambda *_: raise_or_give(error))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n000000001"), list_missing=lambda *_: raise_or_give(error))
+    fleet = form(cluster)
     said = "the actor died" if str(error) else "ConnectionError"
     with pytest.raises(NodeLost, match=f"node n0000000 is gone: {said}$"):
         fleet.ask("n000000001", "list_missing", [])
     with pytest.raises(NodeLost, match="node n0000000 is gone$"):
         fleet.ask("n000000001", "list_missing", [])
-    assert made.notes == [f"node 10.0.0.1 (n0000000) is gone ({said}); its work goes to others of its class"]
+    assert cluster.notes == [f"node 10.0.0.1 (n0000000) is gone ({said}); its work goes to others of its class"]
     assert not fleet.has_nodes
 
 
 def test_the_cause_is_at_most_a_line(monkeypatch):
     """Ray may say a lot."""
-    made = make_fleet(monkeypatch, describe("n1"), list_missing=lambda *_: raise_or_give(RayFault("x" * 1000)))
+    cluster = make_fleet(monkeypatch, describe("n1"), list_missing=lambda *_: raise_or_give(RayFault("x" * 1000)))
     with pytest.raises(NodeLost) as raised:
-        form(made).ask("n1", "list_missing", [])
+        form(cluster).ask("n1", "list_missing", [])
     assert str(raised.value).count("x") == 200
 
 
@@ -413,12 +416,12 @@ def test_each_entry_is_stored_once_and_sent_to_a_node_once(monkeypatch, tmp_path
     (root / "artifacts" / ("b" * 64) / "m").write_bytes(b"1")
     outside.write_bytes(b"2")
     had = {"n1": [], "n2": []}
-    made = make_fleet(
+    cluster = make_fleet(
         monkeypatch, describe("n1"), describe("n2"), root=root,
         list_missing=lambda entries: [entry for entry in entries if entry not in had[asked[0]]],
         keep=lambda entry, files: had[asked[0]].append(entry) or ("result", None, {}),
     )  # fmt: skip
-    fleet, asked = form(made), [""]
+    fleet, asked = form(cluster), [""]
     sent = transfer.pack([root / "artifacts" / ("b" * 64) / "m", outside], root)
     for name in ("n1", "n2", "n1"):
         asked[0] = name
@@ -427,20 +430,20 @@ def test_each_entry_is_stored_once_and_sent_to_a_node_once(monkeypatch, tmp_path
     assert had == {"n1": entries, "n2": entries}
     assert fleet.ray.stored == [{"m": b"1"}, {"mine.onnx": b"2"}]
     kept = [("keep", entry, ("stored", number)) for number, entry in enumerate(entries, 1)]
-    assert [each for each in made.agents["n1"].asked if each[0] == "keep"] == kept
-    before = len(made.agents["n1"].asked)
+    assert [each for each in cluster.agents["n1"].asked if each[0] == "keep"] == kept
+    before = len(cluster.agents["n1"].asked)
     fleet.deliver("n1", transfer.pack(7, root))
-    assert len(made.agents["n1"].asked) == before
+    assert len(cluster.agents["n1"].asked) == before
 
 
 def test_a_node_is_asked_how_far_it_is_while_it_works(monkeypatch):
     """What it says is told; where it has nothing to say, or nobody listens, nothing is."""
     states, told = iter([None, ("layer", 0.5)]), []
-    made = make_fleet(monkeypatch, describe("n1"), waits=2, progress=lambda number: next(states))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), waits=2, progress=lambda number: next(states))
+    fleet = form(cluster)
     answer = fleet.follow("n1", lambda: ("result", 1, {}), 4, lambda text, share: told.append((text, share)))
     assert (answer, told) == (("result", 1, {}), [("layer", 0.5)])
-    assert made.agents["n1"].asked[1:] == [("progress", 4)] * 2
+    assert cluster.agents["n1"].asked[1:] == [("progress", 4)] * 2
     fleet.ray.waits = 5
     assert fleet.follow("n1", lambda: ("result", 2, {}), 4, None) == ("result", 2, {})
     assert fleet.ray.waits == 5
@@ -448,12 +451,12 @@ def test_a_node_is_asked_how_far_it_is_while_it_works(monkeypatch):
 
 def test_a_cancelled_fleet_ends_its_agents_and_asks_nobody(monkeypatch):
     """Nothing is noted of nodes that are let go on purpose, and nobody waits for a place."""
-    made = make_fleet(monkeypatch, describe("n1"), describe("n2"), list_missing=lambda *_: [])
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), describe("n2"), list_missing=lambda *_: [])
+    fleet = form(cluster)
     fleet.cancel()
     fleet.lose("n2", "late")
-    assert fleet.ray.killed == list(made.agents.values())
-    assert (made.notes, fleet.has_nodes) == ([], False)
+    assert fleet.ray.killed == list(cluster.agents.values())
+    assert (cluster.notes, fleet.has_nodes) == ([], False)
     assert fleet.schedule.take_machine("zen-4-2c").name == "n1"
     with pytest.raises(CaseError, match="the run was ended"):
         fleet.schedule.take_machine("zen-4-2c")
@@ -479,22 +482,22 @@ class Watching(threading.Event):
 def test_nodes_that_join_late_work_and_dead_ones_are_forgotten(monkeypatch):
     """A late node of a class that the run has joins it; one of another class, and one that is refused, are told of and
     do nothing. What Ray raises meanwhile is passed over."""
-    made = make_fleet(monkeypatch, describe("n1"), describe("n2"))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), describe("n2"))
+    fleet = form(cluster)
 
     def join(*facts):
-        made.known.update({each.name: each for each in facts})
-        made.listed.extend(engine.FoundNode(name=each.name, address=each.address, label=None) for each in facts)
+        cluster.known.update({each.name: each for each in facts})
+        cluster.listed.extend(engine.FoundNode(name=each.name, address=each.address, label=None) for each in facts)
 
     def fail():
         monkeypatch.setattr(engine, "list_nodes", lambda ray: raise_or_give(RayFault("no answer")))
 
     def answer():
-        monkeypatch.setattr(engine, "list_nodes", lambda ray: list(made.listed))
+        monkeypatch.setattr(engine, "list_nodes", lambda ray: list(cluster.listed))
 
     fleet._ending = Watching(
         lambda: None,
-        lambda: made.listed.pop(0),
+        lambda: cluster.listed.pop(0),
         fail,
         answer,
         lambda: join(describe("n3"), describe("n4", fingerprint=OTHER), describe("n5", niceness=9)),
@@ -504,10 +507,11 @@ def test_nodes_that_join_late_work_and_dead_ones_are_forgotten(monkeypatch):
     assert fleet._ending.waited == [5.0] * 7
     assert sorted(fleet.schedule.names()) == ["n2", "n3"]
     assert (
-        made.notes[0] == "node 10.0.0.1 (n1) is gone (Ray says that it is dead); its work goes to others of its class"
+        cluster.notes[0]
+        == "node 10.0.0.1 (n1) is gone (Ray says that it is dead); its work goes to others of its class"
     )
-    assert "niceness 9" in made.notes[1]
-    assert sorted(made.notes[2:]) == [
+    assert "niceness 9" in cluster.notes[1]
+    assert sorted(cluster.notes[2:]) == [
         "node 10.0.0.3 (n3) joined the class zen-4-2c",
         "node 10.0.0.4 (n4) is of a class that this run does not have",
     ]
@@ -515,13 +519,13 @@ def test_nodes_that_join_late_work_and_dead_ones_are_forgotten(monkeypatch):
 
 def test_a_late_node_with_the_label_of_nodes_that_differ_is_left_out(monkeypatch):
     """As where it had been there from the start, with the field."""
-    made = make_fleet(monkeypatch, describe("n1", label="a"))
-    fleet = form(made)
-    made.known["n2"] = describe("n2", label="a", fingerprint=OTHER)
-    made.listed.append(engine.FoundNode(name="n2", address="10.0.0.2", label="a"))
+    cluster = make_fleet(monkeypatch, describe("n1", label="a"))
+    fleet = form(cluster)
+    cluster.known["n2"] = describe("n2", label="a", fingerprint=OTHER)
+    cluster.listed.append(engine.FoundNode(name="n2", address="10.0.0.2", label="a"))
     fleet._ending = Watching(lambda: None)
     fleet.watch()
-    assert ["another cpu (Graviton, not Zen 4)" in note for note in made.notes] == [True]
+    assert ["another cpu (Graviton, not Zen 4)" in note for note in cluster.notes] == [True]
     assert fleet.schedule.names() == {"n1"}
 
 
@@ -533,11 +537,11 @@ def open_worker(fleet, **answers):
 def test_a_child_on_a_node_fills_folders_here_and_gives_its_place_back(monkeypatch, tmp_path):
     """Once, however often it is closed; its number is what the node gave it."""
     (tmp_path / "artifacts").mkdir()
-    made = make_fleet(
+    cluster = make_fleet(
         monkeypatch, describe("n1"), root=tmp_path, start=lambda payload: ("result", 5, {}), close=lambda number: None,
         ask=lambda number, payload, folders: ("result", "done", {name: {"m": b"1"} for name in folders}),
     )  # fmt: skip
-    fleet = form(made)
+    fleet = form(cluster)
     taken = fleet.schedule.take_place("zen-4-2c")
     with open_worker(fleet) as worker:
         assert fleet.schedule._find_free("zen-4-2c") is None
@@ -547,42 +551,45 @@ def test_a_child_on_a_node_fills_folders_here_and_gives_its_place_back(monkeypat
         assert (making / "m").read_bytes() == b"1"
         assert worker.count_room() == 1000
     worker.close()
-    assert [each[:2] for each in made.agents["n1"].asked if each[0] in ("ask", "close")] == [("ask", 5), ("close", 5)]
+    assert [each[:2] for each in cluster.agents["n1"].asked if each[0] in ("ask", "close")] == [
+        ("ask", 5),
+        ("close", 5),
+    ]
     assert fleet.schedule.take_place("zen-4-2c").name == "n1"
     fleet.schedule.give_back(taken)
 
 
 def test_a_child_that_never_started_is_closed_without_asking(monkeypatch):
     """Its place is given back all the same; and where the node is gone as it is closed."""
-    made = make_fleet(
+    cluster = make_fleet(
         monkeypatch, describe("n1", cores=(0,)), start=lambda payload: ("result", 0, {}),
         close=lambda number: raise_or_give(RayFault("gone")),
     )  # fmt: skip
-    made.known["n1"] = describe("n1", cores=(0, 1))
-    fleet = form(made)
+    cluster.known["n1"] = describe("n1", cores=(0, 1))
+    fleet = form(cluster)
     open_worker(fleet).close()
-    assert [each[0] for each in made.agents["n1"].asked] == ["describe"]
+    assert [each[0] for each in cluster.agents["n1"].asked] == ["describe"]
     worker = open_worker(fleet)
     worker.ready()
     worker.close()
     assert fleet.schedule._running["n1"] == 0
-    assert ["is gone (gone)" in note for note in made.notes] == [True]
+    assert ["is gone (gone)" in note for note in cluster.notes] == [True]
 
 
 @pytest.mark.parametrize(("kind", "error"), [("lost", NodeLost("a disk is full")), ("error", CaseError("no layer"))])
 def test_a_child_whose_answer_is_an_error_raises_it(monkeypatch, kind, error):
     """A node that is lost with it is told of; one whose work fails goes on."""
-    made = make_fleet(
+    cluster = make_fleet(
         monkeypatch, describe("n1"), start=lambda payload: ("result", 0, {}), close=lambda number: None,
         ask=lambda *_: (kind, error, {}),
     )  # fmt: skip
-    fleet = form(made)
+    fleet = form(cluster)
     with open_worker(fleet) as worker:
         worker.ready()
         with pytest.raises(type(error), match=str(error)):
             worker.ask("build")
     assert fleet.has_nodes is (kind == "error")
-    assert len(made.notes) == (kind == "lost")
+    assert len(cluster.notes) == (kind == "lost")
 
 
 @dataclass(frozen=True)
@@ -596,16 +603,16 @@ class FakeMeasured:
 def test_a_setting_is_measured_on_another_node_where_one_is_lost(monkeypatch):
     """With the samples of that one and its name; the machine is free again, also of the one that was lost."""
     answers = iter([("lost", NodeLost("full"), {}), ("result", FakeMeasured(3), {"samples": {"a.npz": b"1"}})])
-    made = make_fleet(monkeypatch, describe("n1"), describe("n2"), measure=lambda payload: next(answers))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), describe("n2"), measure=lambda payload: next(answers))
+    fleet = form(cluster)
     assert fleet.measure("zen-4-2c", 0) == (FakeMeasured(3, "10.0.0.2 (n2)"), {"a.npz": b"1"})
     assert fleet.schedule.take_machine("zen-4-2c").name == "n2"
 
 
 def test_a_class_has_one_place_with_as_many_slots_as_its_nodes(monkeypatch):
     """Asked for twice it is the same; helpers of an evaluation start there though it holds all places itself."""
-    made = make_fleet(monkeypatch, describe("n1"), start=lambda payload: ("result", 0, {}))
-    fleet = form(made)
+    cluster = make_fleet(monkeypatch, describe("n1"), start=lambda payload: ("result", 0, {}))
+    fleet = form(cluster)
     place = fleet.place("zen-4-2c")
     assert fleet.place("zen-4-2c") is place
     assert [place.slots.take_spare() for _ in range(3)] == [True, True, False]
@@ -747,13 +754,6 @@ def is_agent(pid):
 
 def reads_cache(pid, cache):
     return f"QBENCH_CACHE={cache}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-
-
-def wait_until(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def list_sockets(pid):

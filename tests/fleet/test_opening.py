@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from qbench.errors import UsageError
 from qbench.fleet import opening
@@ -60,13 +60,6 @@ def test_sigterm_ends_a_run_with_everything_on_its_nodes(tmp_path: Path) -> None
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
     assert list(reaper.marked(f"QBENCH_TEST={mark}".encode())) == []
     assert [path.name for path in temporary.iterdir() if path.name.startswith(("qb-", "pymp-"))] == []
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 class PretendedFleet:

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from qbench.fleet import core_keeper, ray_load
 from qbench.process import reaper
@@ -153,13 +153,6 @@ def measure(core):
 def is_started(pid):
     """Its command line is that of the program, no longer of what forked it."""
     return b"ray::idle" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def wait_until(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_keeper_that_does_not_start_moves_nothing(monkeypatch):

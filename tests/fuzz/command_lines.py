@@ -223,11 +223,11 @@ def commands() -> dict[tuple[str, ...], Any]:
     from qbench.cli.main import app
 
     group: Any = typer.main.get_command(app)
-    found: dict[tuple[str, ...], Any] = {}
+    by_words: dict[tuple[str, ...], Any] = {}
     for name, command in group.commands.items():
         below = getattr(command, "commands", None)
-        found |= {(name, part): inner for part, inner in below.items()} if below else {(name,): command}
-    return found
+        by_words |= {(name, part): inner for part, inner in below.items()} if below else {(name,): command}
+    return by_words
 
 
 def make(random: random.Random, every: dict[tuple[str, ...], Any]) -> Example:

@@ -69,7 +69,7 @@ def main(fuzzer: Fuzzer) -> int:
     finds: dict[str, Find] = {}
     started = last = time.monotonic()
     for number in _numbers(options, started):
-        outcome, find = _tried(fuzzer, _made(fuzzer, options.seed, number), number)
+        outcome, find = _tried(fuzzer, _make_files(fuzzer, options.seed, number), number)
         counts[outcome] += 1
         if find is not None and find.signature not in finds:
             finds[find.signature] = _shrunk(fuzzer, find)
@@ -103,7 +103,7 @@ def _numbers(options: argparse.Namespace, started: float) -> Iterator[int]:
         number += 1
 
 
-def _made(fuzzer: Fuzzer, seed: int, number: int) -> Files:
+def _make_files(fuzzer: Fuzzer, seed: int, number: int) -> Files:
     return fuzzer.make(random.Random(f"{seed}/{number}"))
 
 
@@ -159,7 +159,7 @@ def _signature(error: BaseException) -> str:
     """The kind of exception and the innermost line of qbench; of a hang the kind alone, since it stops anywhere."""
     if isinstance(error, Hang):
         return "Hang"
-    own = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).is_relative_to(PACKAGE)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
     place = f"{Path(own[-1].filename).relative_to(PACKAGE.parent)}:{own[-1].lineno}" if own else "outside of qbench"
     return f"{type(error).__name__} at {place}"
 

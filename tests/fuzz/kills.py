@@ -205,8 +205,8 @@ def _look_after_end(case: Case, code: int) -> None:
     for run, lines in _lines(case).items():
         last = {record["case"]["id"]: record["status"] for record in map(json.loads, lines)}
         planned = json.loads((case.reports / run / "run.json").read_text())["plan"]["cases"]
-        case.require(all(last.get(one) == "ok" for one in planned), f"{run}: {last} of {planned}")
-        twice = [one for one, n in Counter(json.loads(line)["case"]["id"] for line in lines).items() if n > 1]
+        case.require(all(last.get(case_id) == "ok" for case_id in planned), f"{run}: {last} of {planned}")
+        twice = [case_id for case_id, n in Counter(json.loads(line)["case"]["id"] for line in lines).items() if n > 1]
         case.require(not twice, f"{run}: recorded twice: {twice}")
         half = [*(case.reports / run).rglob(".*"), *(case.reports / run).glob("samples/partial-*")]
         case.require(not half, f"{run}: half written: {half}")

@@ -26,24 +26,24 @@ def value(random: random.Random) -> Any:
 
 def changed_bytes(random: random.Random, data: bytes, tokens: Sequence[bytes] = ()) -> bytes:
     """The bytes with a few of them, or a few pieces, changed, cut out, doubled or put in."""
-    found = bytearray(data)
+    changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4, 8))):
-        place = random.randrange(len(found) + 1)
-        end = min(len(found), place + random.choice((1, 1, 4, 40)))
+        place = random.randrange(len(changed) + 1)
+        end = min(len(changed), place + random.choice((1, 1, 4, 40)))
         kind = random.randrange(6)
-        if kind == 0 and place < len(found):
-            found[place] = random.randrange(256)
+        if kind == 0 and place < len(changed):
+            changed[place] = random.randrange(256)
         elif kind == 1:
-            del found[place:end]
+            del changed[place:end]
         elif kind == 2:
-            found[place:place] = found[place:end]
+            changed[place:place] = changed[place:end]
         elif kind == 3 and tokens:
-            found[place:place] = random.choice(tokens)
+            changed[place:place] = random.choice(tokens)
         elif kind == 4 and tokens:
-            found[place:end] = random.choice(tokens)
+            changed[place:end] = random.choice(tokens)
         elif kind == 5 and random.random() < 0.2:
-            del found[place:]
-    return bytes(found)
+            del changed[place:]
+    return bytes(changed)
 
 
 def changed_lines(random: random.Random, data: bytes) -> bytes:
@@ -52,37 +52,37 @@ def changed_lines(random: random.Random, data: bytes) -> bytes:
     for _ in range(random.choice((1, 1, 2, 3))):
         if not lines:
             break
-        one, other = random.randrange(len(lines)), random.randrange(len(lines))
+        first, second = random.randrange(len(lines)), random.randrange(len(lines))
         kind = random.randrange(4)
         if kind == 0:
-            del lines[one]
+            del lines[first]
         elif kind == 1:
-            lines.insert(other, lines[one])
+            lines.insert(second, lines[first])
         elif kind == 2:
-            lines[one], lines[other] = lines[other], lines[one]
+            lines[first], lines[second] = lines[second], lines[first]
         else:
-            lines[one] = b"  " + lines[one] if random.random() < 0.5 else lines[one].lstrip()
+            lines[first] = b"  " + lines[first] if random.random() < 0.5 else lines[first].lstrip()
     return b"".join(lines)
 
 
 def places(tree: Any) -> list[tuple[Any, Any]]:
     """Every container in the tree with each of its keys."""
-    found = []
+    keyed = []
     pending = [tree]
     while pending:
         node = pending.pop()
         keys = list(node) if isinstance(node, dict) else list(range(len(node))) if isinstance(node, list) else []
         for key in keys:
-            found.append((node, key))
+            keyed.append((node, key))
             pending.append(node[key])
-    return found
+    return keyed
 
 
 def changed_tree(random: random.Random, tree: Any) -> Any:
     """A copy of the tree with a few values replaced, taken out, exchanged, wrapped or renamed."""
-    made = copy.deepcopy(tree)
+    copied = copy.deepcopy(tree)
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
-        held = places(made)
+        held = places(copied)
         if not held:
             return value(random)
         node, key = random.choice(held)
@@ -102,17 +102,17 @@ def changed_tree(random: random.Random, tree: Any) -> Any:
             node[key] = node[key] * random.choice((-1, 0, 1000, 1e-9, 1e300)) + random.choice((0, 1, -1))
         else:
             node[key] = value(random)
-    return made
+    return copied
 
 
 def changed_numbers(random: random.Random, tree: Any) -> Any:
     """A copy of the tree in which a few numbers are others of their kind: larger, smaller, negative, none."""
-    made = copy.deepcopy(tree)
-    numbers = [(node, key) for node, key in places(made) if type(node[key]) in (int, float)]
+    copied = copy.deepcopy(tree)
+    numbers = [(node, key) for node, key in places(copied) if type(node[key]) in (int, float)]
     for node, key in random.sample(numbers, min(len(numbers), random.choice((1, 2, 5)))):
         factor = random.choice((0, -1, 0.5, 2, 1000, 1e-6, 1e12))
         node[key] = random.choice((type(node[key])(node[key] * factor), type(node[key])(node[key] * factor), None))
-    return made
+    return copied
 
 
 def _misspelt(random: random.Random, word: str) -> str:

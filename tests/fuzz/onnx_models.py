@@ -43,7 +43,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.only is not None:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(one(options.only, Path(folder)), indent=2))
+            print(json.dumps(run_seed(options.only, Path(folder)), indent=2))
         return 0
     end = time.monotonic() + options.seconds if options.seconds else None
     count = options.count or (None if end else 1000)
@@ -121,11 +121,11 @@ def work() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for line in sys.stdin:
         with tempfile.TemporaryDirectory() as folder:
-            told = one(int(line), Path(folder))
+            told = run_seed(int(line), Path(folder))
         print(json.dumps(told), file=answers, flush=True)
 
 
-def one(seed: int, folder: Path) -> dict:
+def run_seed(seed: int, folder: Path) -> dict:
     """What happened to the file of a seed."""
     sys.path.insert(0, str(HERE))
     from onnx_mutations import SOURCES, hostile, mutated

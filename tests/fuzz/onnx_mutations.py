@@ -224,7 +224,7 @@ def outputs(model, chance):
 def attribute_type(model, chance):
     node = chance.choice([node for node in model.graph.node if node.attribute])
     name = chance.choice(node.attribute).name
-    kept = [one for one in node.attribute if one.name != name]
+    kept = [attribute for attribute in node.attribute if attribute.name != name]
     del node.attribute[:]
     value = chance.choice((1, 1.5, "text", [1, 2], [1.5], ["a"], numpy_helper.from_array(np.ones(2)), b"\xff\xfe"))
     node.attribute.extend([*kept, helper.make_attribute(name, value)])
@@ -238,21 +238,21 @@ def attribute_kind(model, chance):
 
 def attribute_value(model, chance):
     node = chance.choice([node for node in model.graph.node if node.attribute])
-    one = chance.choice(node.attribute)
-    if one.ints:
+    attribute = chance.choice(node.attribute)
+    if attribute.ints:
         match chance.randrange(3):
             case 0:
-                one.ints[chance.randrange(len(one.ints))] = chance.choice(HUGE)
+                attribute.ints[chance.randrange(len(attribute.ints))] = chance.choice(HUGE)
             case 1:
-                del one.ints[:]
+                del attribute.ints[:]
             case _:
-                one.ints.append(chance.choice((0, 1, 2)))
-    elif one.HasField("i"):
-        one.i = chance.choice(HUGE)
-    elif one.HasField("f"):
-        one.f = chance.choice((float("nan"), float("inf"), 0.0, -1.0, 1e30))
+                attribute.ints.append(chance.choice((0, 1, 2)))
+    elif attribute.HasField("i"):
+        attribute.i = chance.choice(HUGE)
+    elif attribute.HasField("f"):
+        attribute.f = chance.choice((float("nan"), float("inf"), 0.0, -1.0, 1e30))
     else:
-        one.s = chance.choice((b"", b"\xff", b"SAME_UPPER", b"x" * 1000))
+        attribute.s = chance.choice((b"", b"\xff", b"SAME_UPPER", b"x" * 1000))
 
 
 def attribute_more(model, chance):
@@ -276,8 +276,8 @@ def name(model, chance):
         node.name = new
         return
     old = node.output[0]
-    for one in model.graph.node:
-        for held in (one.input, one.output):
+    for holder in model.graph.node:
+        for held in (holder.input, holder.output):
             for i, this in enumerate(held):
                 if this == old:
                     held[i] = new
@@ -375,10 +375,10 @@ def external(model, chance):
 
 def sparse(model, chance):
     tensor = _tensor(model, chance)
-    made = model.graph.sparse_initializer.add()
-    made.values.CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), tensor.name))
-    made.indices.CopyFrom(numpy_helper.from_array(np.array([0, chance.choice(HUGE), 2]), "indices"))
-    made.dims.extend(tensor.dims)
+    sparse_tensor = model.graph.sparse_initializer.add()
+    sparse_tensor.values.CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), tensor.name))
+    sparse_tensor.indices.CopyFrom(numpy_helper.from_array(np.array([0, chance.choice(HUGE), 2]), "indices"))
+    sparse_tensor.dims.extend(tensor.dims)
     if chance.random() < 0.7:
         model.graph.initializer.remove(tensor)
 
@@ -391,16 +391,18 @@ def subgraph(model, chance):
     if kind < 2:
         node = helper.make_node("Relu" if kind else "NoSuch", [chance.choice((x, "nowhere"))], ["inner"])
         body = helper.make_graph([node], "branch", [], [helper.make_tensor_value_info("inner", 1, None)])
-        made = helper.make_node("If", ["always"], ["behind"], name="if_behind", then_branch=body, else_branch=body)
+        behind = helper.make_node("If", ["always"], ["behind"], name="if_behind", then_branch=body, else_branch=body)
     else:
         nodes = [helper.make_node("Identity", ["on"], ["on_2"]), helper.make_node("Identity", ["s"], ["s_2"])]
         ends = [("i", 7, []), ("on", 9, []), ("s", 1, None)], [("on_2", 9, []), ("s_2", 1, None)]
-        values = [[helper.make_tensor_value_info(*one) for one in end] for end in ends]
+        values = [[helper.make_tensor_value_info(*info) for info in end] for end in ends]
         body = helper.make_graph(nodes, "body", *values)
         count = numpy_helper.from_array(np.array(chance.choice((3, 2**62))), "count")
         model.graph.initializer.append(count)
-        made = helper.make_node("Loop", [chance.choice(("count", "")), "always", x], ["behind"], name="loop", body=body)
-    model.graph.node.append(made)
+        behind = helper.make_node(
+            "Loop", [chance.choice(("count", "")), "always", x], ["behind"], name="loop", body=body
+        )
+    model.graph.node.append(behind)
     model.graph.output.append(helper.make_tensor_value_info("behind", 1, None))
 
 
@@ -433,9 +435,9 @@ def function(model, chance):
             nodes = {"F0": [("F1", "mine")], "F1": [("F0", "mine")]}
     for called, body in nodes.items():
         names = [f"v{i}" for i in range(len(body) + 1)]
-        made = [helper.make_node(op, [a], [b], domain=domain)
+        calls = [helper.make_node(op, [a], [b], domain=domain)
                 for (op, domain), a, b in zip(body, names, names[1:], strict=False)]  # fmt: skip
-        model.functions.append(helper.make_function("mine", called, [names[0]], [names[-1]], made, opsets))
+        model.functions.append(helper.make_function("mine", called, [names[0]], [names[-1]], calls, opsets))
     model.opset_import.append(opsets[1])
     model.graph.node.append(helper.make_node("F0", [model.graph.output[0].name], ["called_0"], domain="mine"))
     model.graph.output.append(helper.make_tensor_value_info("called_0", 1, None))

@@ -103,12 +103,12 @@ def _arrays(random: random.Random, count: int) -> Files:
 
 def _odd(random: random.Random, draw: np.random.RandomState) -> Any:
     shape = random.choice(((), (0,), (1,), (20,), (20, 0), (20, 1), (20, 3, 4), (3, 20), (19, 3), (2, 2, 2)))
-    made = draw.standard_normal(shape) * random.choice((0.0, 1.0, 1e300))
+    array = draw.standard_normal(shape) * random.choice((0.0, 1.0, 1e300))
     if random.random() < 0.3:
-        made = np.full(shape, random.choice((np.nan, np.inf, -np.inf)))
+        array = np.full(shape, random.choice((np.nan, np.inf, -np.inf)))
     kinds: tuple[Any, ...] = (float, np.float16, bool, complex, "U4", "S3", "M8[s]")
-    whole = np.nan_to_num(made, posinf=7, neginf=-7).clip(-9, 9)
-    return random.choice((made, whole.astype(random.choice((np.int64, np.uint8, *kinds[2:])))))
+    whole = np.nan_to_num(array, posinf=7, neginf=-7).clip(-9, 9)
+    return random.choice((array, whole.astype(random.choice((np.int64, np.uint8, *kinds[2:])))))
 
 
 def _npz(arrays: dict[str, Any]) -> bytes:
@@ -135,13 +135,13 @@ def attempt(folder: Path) -> None:
 
 def _worded(run: StoredRun, folder: Path) -> None:
     judged = build.judge(run)
-    found = decision.decide(judged)
+    decided = decision.decide(judged)
     changes = flips.of_run(run)
-    build.csv_text(frame.cases_frame(run, judged, found))
+    build.csv_text(frame.cases_frame(run, judged, decided))
     build.csv_text(flips.flips_frame(changes))
     build.csv_text(flips.classes_frame(changes))
-    rulings = ruling.rule(judged, found)
-    summary.summary(run, judged, found, rulings, changes)
+    rulings = ruling.rule(judged, decided)
+    summary.summary(run, judged, decided, rulings, changes)
     for width, wide in ((80, False), (None, False), (None, True)):
         terminal.draw(judged, rulings, width=width, wide=wide)
     case_table.list_details(judged)

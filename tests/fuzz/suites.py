@@ -91,7 +91,7 @@ def make(random: random.Random) -> Files:
     elif kind == 1:
         text = mutate.changed_lines(random, text)
     else:
-        tree = yaml.safe_load(random.choice(corpus()[:3])) if kind == 2 else made(random, schema(), 0)
+        tree = yaml.safe_load(random.choice(corpus()[:3])) if kind == 2 else make_value(random, schema(), 0)
         tree = mutate.changed_tree(random, tree) if kind == 2 or random.random() < 0.5 else tree
         text = dumped(random, tree)
     return {FILE: text, "m.py": b"def build(width=1): ...\ndef load(split, n=1): ...\n", "m.onnx": b"", "x.npz": b""}
@@ -113,23 +113,23 @@ def schema() -> Any:
     return suites.json_schema()
 
 
-def made(random: random.Random, part: Any, depth: int) -> Any:
+def make_value(random: random.Random, part: Any, depth: int) -> Any:
     """A value that the part of the schema allows, roughly: names and paths are drawn from words that occur."""
     if "$ref" in part:
-        return made(random, schema()["$defs"][part["$ref"].rpartition("/")[2]], depth)
+        return make_value(random, schema()["$defs"][part["$ref"].rpartition("/")[2]], depth)
     for key in ("anyOf", "oneOf"):
-        if key in part and any("type" in one or "$ref" in one or "enum" in one for one in part[key]):
-            return made(random, random.choice(part[key]), depth)
+        if key in part and any("type" in option or "$ref" in option or "enum" in option for option in part[key]):
+            return make_value(random, random.choice(part[key]), depth)
     if "enum" in part or "const" in part:
         return random.choice(part.get("enum", [part.get("const")]))
     kind = part.get("type")
     if kind == "object" or "properties" in part:
         needed, share = part.get("required", ()), 0.6 / (depth + 1)
         chosen = [name for name in part.get("properties", {}) if name in needed or random.random() < share]
-        return {name: made(random, part["properties"][name], depth + 1) for name in chosen}
+        return {name: make_value(random, part["properties"][name], depth + 1) for name in chosen}
     if kind == "array":
         item = part.get("items", {})
-        return [made(random, item, depth + 1) for _ in range(random.choice((0, 1, 1, 2, 3)))]
+        return [make_value(random, item, depth + 1) for _ in range(random.choice((0, 1, 1, 2, 3)))]
     if kind in ("integer", "number"):
         return random.choice((0, 1, 2, 8, 0.5, 0.02, 64, 1000))
     if kind == "boolean":

@@ -90,10 +90,10 @@ def test_every_room_has_some(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("".join(f"x{i} = {i} + y\n" for i in range(size)))
         lines[name] = set(range(1, size + 1))
-    one, again, another = (mutants.draw(tmp_path, lines, 20, random.Random(seed)) for seed in (1, 1, 2))
-    assert one == again != another
-    rooms = [mutants.room_of(mutant.module) for mutant in one]
-    assert (len(one), len({mutant.name for mutant in one})) == (20, 20)
+    drawn, again, another = (mutants.draw(tmp_path, lines, 20, random.Random(seed)) for seed in (1, 1, 2))
+    assert drawn == again != another
+    rooms = [mutants.room_of(mutant.module) for mutant in drawn]
+    assert (len(drawn), len({mutant.name for mutant in drawn})) == (20, 20)
     assert 3 <= rooms.count("small") < rooms.count("(top)") < rooms.count("large")
     only = mutants.draw(tmp_path, {"qbench/large/pair.py": {7}}, 20, random.Random(1))
     assert {mutant.line for mutant in only} == {7}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_notes import Notes
 from made_wheels import make_wheel, use_index
 
 from qbench.environments.environment import Environment, find_present
@@ -39,16 +40,6 @@ from torch import nn
 def perceptron():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 """
-
-
-class Notes(Silent):
-    """Progress that keeps its notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -170,7 +161,7 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
 ) -> None:
     """The other commit is built under that environment, and the gate told to run its artifacts there, unless one asks
     for the same; where requirements are the same, nothing is made."""
-    made = Environment(digest="0" * 64, folder=Path("/of/that/commit"))
+    environment = Environment(digest="0" * 64, folder=Path("/of/that/commit"))
     judged: list[Environment] = []
 
     def judge(folders: list[Path], old: Side, rerunner: Rerunner, home: Path, request: Request) -> Gated:
@@ -188,7 +179,7 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
         return progress.notes, [*built, judged.pop()]
 
     monkeypatch.setattr(against, "_judge", judge)
-    monkeypatch.setattr(against, "make_environment", lambda tree, tell: made)
+    monkeypatch.setattr(against, "make_environment", lambda tree, tell: environment)
     here = find_present()
     assert ask() == ([], [here, here, here])
     assert Request(suite=Path("s.yaml"), ref="before") == Request(
@@ -198,7 +189,7 @@ def test_a_commit_with_other_requirements_gets_its_own_environment(
     commit(repository, "scipy")
     notes, environments = ask()
     assert "requirements.txt differ: making an environment for before" in notes[0]
-    assert environments == [made, here, made]
+    assert environments == [environment, here, environment]
     notes, environments = ask(same=True)
     assert "requirements.txt differ, and both sides are built in this environment" in notes[0]
     assert environments == [here, here, here]
@@ -272,8 +263,8 @@ def test_hooks_of_the_repository_do_not_run(repository: Path) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\ntouch ran\n")
     hook.chmod(0o755)
-    found = find_repository(repository / "ml/small.yaml")
-    with found.checked_out([found.commit("before")]) as (folder,):
+    opened = find_repository(repository / "ml/small.yaml")
+    with opened.checked_out([opened.commit("before")]) as (folder,):
         assert (folder / "ml/small.yaml").is_file()
         assert not list(folder.glob("**/ran"))
     assert not folder.exists()

@@ -16,10 +16,10 @@ DROP = "coverage: {max_drop: 10%}"
 
 def record(share: float | None, *floats: str) -> Record:
     """The int8 case with that share, None: not known, and these layers in floating point."""
-    made = int8()
-    assert made.artifact is not None
+    base = int8()
+    assert base.artifact is not None
     coverage = None if share is None else Coverage(macs_int8=share, layers_int8=9, layers_total=10, float_layers=floats)
-    return replace(made, artifact=replace(made.artifact, coverage=coverage))
+    return replace(base, artifact=replace(base.artifact, coverage=coverage))
 
 
 @pytest.mark.parametrize(("share", "outcome"), [(0.9, "PASS"), (0.8999, "FAIL"), (1.0, "PASS"), (None, "MISSING")])

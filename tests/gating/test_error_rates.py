@@ -28,13 +28,13 @@ from qbench.stats import intervals
 GATES = int(os.environ.get("QBENCH_GATES", "3000"))
 
 
-def made(spread=0.015, within=0.01, processes=60, seed=0):
+def make_trace(spread=0.015, within=0.01, processes=60, seed=0):
     """A trace with that spread from process to process and from block to block."""
     rng = np.random.default_rng(seed)
     shape = (processes, 12)
     own, other, base = (rng.normal(0, spread / np.sqrt(2), (processes, 1)) for _ in range(3))
     noise = [rng.normal(0, within, shape) for _ in range(2)]
-    return NoiseTrace(name="made", ratios=own - base + noise[0], controls=other - base + noise[1])
+    return NoiseTrace(name="drawn", ratios=own - base + noise[0], controls=other - base + noise[1])
 
 
 def test_the_traces_are_there_and_are_noise():
@@ -88,7 +88,7 @@ def test_a_gate_of_20_cases_fails_a_harmless_change_at_most_in_one_of_a_hundred(
 def test_the_interval_covers_what_it_says():
     """The 95 % interval on the speed-up holds the truth in 93 to 97 % of runs of nine processes."""
     generator = random.Random(0)
-    for trace in (*error_rates.traces(), made()):
+    for trace in (*error_rates.traces(), make_trace()):
         logs = np.median(trace.ratios, axis=1).tolist()
         truth = statistics.fmean(logs)  # of the whole trace: what an interval over processes estimates
         drawn = (intervals.t_interval(np.array([generator.choice(logs) for _ in range(9)]), 0.95) for _ in range(4000))
@@ -98,7 +98,7 @@ def test_the_interval_covers_what_it_says():
 
 def test_rates_are_simulated_for_every_trace_and_change_at_5_percent(monkeypatch):
     """2,000 gates each, unless fewer are asked for; the seed is 0."""
-    trace, asked = made(spread=0.03), []
+    trace, asked = make_trace(spread=0.03), []
     plain = error_rates.simulated(trace, 0.05, gates=80)
     assert plain == error_rates.simulated(trace, 0.05, gates=80, tolerance=0.05, seed=0)
     assert plain != error_rates.simulated(trace, 0.05, gates=80, seed=1)
@@ -111,15 +111,15 @@ def test_rates_are_simulated_for_every_trace_and_change_at_5_percent(monkeypatch
 
 def test_a_simulation_can_fail():
     """With noise far above the tolerance gates are no longer decided: the rates are not built in."""
-    rate = error_rates.simulated(made(spread=0.08), 0.0, gates=300)
+    rate = error_rates.simulated(make_trace(spread=0.08), 0.0, gates=300)
     assert rate.outcomes.get("PASS", 0) < 150
-    certain = error_rates.simulated(made(spread=0.001, within=0.001), 0.5, gates=50)
+    certain = error_rates.simulated(make_trace(spread=0.001, within=0.001), 0.5, gates=50)
     assert certain.outcomes == {"FAIL": 50}
 
 
 def test_the_same_seed_gives_the_same_rates():
     """A published figure can be had again."""
-    assert error_rates.simulated(made(), 0.05, gates=100) == error_rates.simulated(made(), 0.05, gates=100)
+    assert error_rates.simulated(make_trace(), 0.05, gates=100) == error_rates.simulated(make_trace(), 0.05, gates=100)
 
 
 @pytest.mark.parametrize(

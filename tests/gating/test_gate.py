@@ -144,7 +144,7 @@ def rerun(
         )
         for n, pair in enumerate(pairs)
     )
-    found = Rerun(
+    case_rerun = Rerun(
         pairs=pairs,
         analysis=analyze(pairs, 0.05),
         promise=analyze_promise(pairs, 1.5),
@@ -152,7 +152,7 @@ def rerun(
         spent=5.0 * count,
         own_versions=own_versions,
     )
-    return {CASE: found}
+    return {CASE: case_rerun}
 
 
 def cut(count: int) -> dict[str, Rerun | NotRun]:

@@ -440,9 +440,9 @@ def test_the_time_that_may_be_spent_goes_to_the_rules_that_are_open() -> None:
     needed = rerunner(arms)(stored(records), SUITE, held(before))
     assert all(isinstance(result, Rerun) and not result.cut for result in needed.values())
     arms = Arms(0.05)
-    found = rerunner(arms, most_seconds=6.5 * needed[CASE].spent / 12)(stored(records), SUITE, held(before))
-    assert [len(result.pairs) for result in found.values() if isinstance(result, Rerun)] == [3, 3]
-    for result in found.values():
+    reruns = rerunner(arms, most_seconds=6.5 * needed[CASE].spent / 12)(stored(records), SUITE, held(before))
+    assert [len(result.pairs) for result in reruns.values() if isinstance(result, Rerun)] == [3, 3]
+    for result in reruns.values():
         assert isinstance(result, Rerun)
         assert result.analysis is not None
         assert result.cut is not result.analysis.decided

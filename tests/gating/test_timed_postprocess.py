@@ -20,7 +20,7 @@ matrix: {{}}
 """
 
 
-def found(timed: str = "true", more: str = "", outputs: tuple[str, ...] = ("a", "b")) -> object:
+def find_in_record(timed: str = "true", more: str = "", outputs: tuple[str, ...] = ("a", "b")) -> object:
     """What is timed with a case of a network with these outputs."""
     names = tuple(OutputScore(name=name, judged=None) for name in outputs)
     record = int8(accuracy=Accuracy(metric="map", value=0.5, low=None, high=None, n=9, outputs=names))
@@ -30,13 +30,13 @@ def found(timed: str = "true", more: str = "", outputs: tuple[str, ...] = ("a", 
 
 def test_it_is_given_outputs_by_name_where_there_are_several_and_the_suite_names_none() -> None:
     """As evaluation and the run's own measurement give them; of a run without the digest as it is."""
-    both = found()
+    both = find_in_record()
     assert isinstance(both, Postprocess)
     assert both.names == ("a", "b")
-    for alone in (found(outputs=("a",)), found(outputs=()), found(more=", output: a")):
+    for alone in (find_in_record(outputs=("a",)), find_in_record(outputs=()), find_in_record(more=", output: a")):
         assert isinstance(alone, Postprocess)
         assert alone.names == ()
-    assert found(timed="false") is None
+    assert find_in_record(timed="false") is None
 
 
 def test_nothing_is_timed_with_a_network_that_the_suite_does_not_have() -> None:

@@ -43,7 +43,7 @@ def test_denormals_are_flushed_as_asked_and_back():
         for on in (True, True, False):
             denormals.flush(on)
             assert denormals.are_flushed() is on
-            taken, made = np.float32(1e-45) * np.float32(1e30), np.float32(1e-30) * np.float32(1e-10)
-            assert [float(taken) == 0.0, float(made) == 0.0] == [on, on], "as a factor, and as a product"
+            taken, product = np.float32(1e-45) * np.float32(1e30), np.float32(1e-30) * np.float32(1e-10)
+            assert [float(taken) == 0.0, float(product) == 0.0] == [on, on], "as a factor, and as a product"
     finally:
         denormals.flush(False)

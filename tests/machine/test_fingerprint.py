@@ -7,18 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from file_trees import write_tree
 
 from qbench.machine import fingerprint
-
-
-def tree(root: Path, files: dict[str, str]) -> Path:
-    """A folder that stands for another machine's root."""
-    for name, text in files.items():
-        file = root / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return root
-
 
 X86 = (
     "processor\t: {n}\nmodel name\t: AMD EPYC 9B14\n"
@@ -29,7 +20,7 @@ ARM = "processor\t: {n}\nFeatures\t: fp asimd asimddp i8mm sve\nCPU implementer\
 
 def test_isa_is_what_every_core_has_in_known_words_sorted(tmp_path: Path) -> None:
     """The usable instruction sets are those of all cores; flags that do not matter to int8 are left out."""
-    root = tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8") + X86.format(n=1, more="")})
+    root = write_tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8") + X86.format(n=1, more="")})
     assert fingerprint.isa(root) == ("avx", "avx2", "avx512_vnni", "avx512f", "fma", "sse4_2")
 
 
@@ -63,14 +54,14 @@ def test_a_switch_makes_it_another_machine(name: str, monkeypatch: pytest.Monkey
 )
 def test_onednns_switch_hides_what_adds_in_32_bits(tmp_path: Path, environ: dict[str, str], left: set[str]) -> None:
     """OpenVINO's kernels follow oneDNN's switch; OV_CPU_MAX_ISA alone changes none of them."""
-    root = tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8")})
+    root = write_tree(tmp_path, {"proc/cpuinfo": X86.format(n=0, more="amx_int8")})
     assert set(fingerprint.onednn_isa(root, environ)) & set(fingerprint.ADD_IN_32_BITS) == left
     assert "avx2" in fingerprint.onednn_isa(root, environ)
 
 
 def test_isa_of_arm_reads_features(tmp_path: Path) -> None:
     """ARM writes `Features`, not `flags`."""
-    root = tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd0c")})
+    root = write_tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd0c")})
     assert fingerprint.isa(root) == ("asimd", "asimddp", "i8mm", "sve")
 
 
@@ -91,17 +82,17 @@ def test_a_machine_that_tells_nothing_is_not_guessed(tmp_path: Path) -> None:
 def test_arm_cores_get_their_names(tmp_path: Path, parts: tuple[str, ...], name: str) -> None:
     """ARM gives numbers: known ones are named, every kind of core once, an unknown one shown as it is."""
     cores = "".join(ARM.format(n=n, part=part) for n, part in enumerate(parts))
-    assert fingerprint.cpu_model(tree(tmp_path, {"proc/cpuinfo": cores})) == name
+    assert fingerprint.cpu_model(write_tree(tmp_path, {"proc/cpuinfo": cores})) == name
 
 
 def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without /proc and /sys gives None for every fact, and still a fingerprint that is JSON."""
     for name in fingerprint.HIDING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    seen = fingerprint.fingerprint(tmp_path)
+    facts = fingerprint.fingerprint(tmp_path)
     unknown = {"cpu", "isa", "isa_switches", "cpu_quota", "hypervisor", "memory_bytes"}
-    assert {key for key, value in seen.items() if value is None} == unknown
-    assert json.loads(json.dumps(seen)) == seen
+    assert {key for key, value in facts.items() if value is None} == unknown
+    assert json.loads(json.dumps(facts)) == facts
     assert fingerprint.governors(tmp_path) is None
     assert fingerprint.transparent_hugepages(tmp_path) is None
     assert fingerprint.load_average(tmp_path) is None
@@ -185,7 +176,7 @@ def test_what_cannot_be_read_is_null_and_never_zero(tmp_path: Path, monkeypatch:
 )
 def test_quota_is_the_tightest_of_all_levels(tmp_path: Path, files: dict[str, str], quota: float | None) -> None:
     """A cgroup's limit holds for all below it, so the tightest of v1 or v2 counts; no limit is None."""
-    assert fingerprint.cpu_quota(tree(tmp_path, files)) == quota
+    assert fingerprint.cpu_quota(write_tree(tmp_path, files)) == quota
 
 
 @pytest.mark.parametrize(
@@ -196,7 +187,7 @@ def test_allowed_cores_are_the_affinity_cut_to_whole_cores_of_the_quota(
 ) -> None:
     """1.5 cores allow one busy thread, and there is always at least one."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {9, 4, 7}, raising=False)
-    root = tree(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": f"{limit} 100000\n"})
+    root = write_tree(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": f"{limit} 100000\n"})
     assert fingerprint.allowed_cores(root) == cores
 
 
@@ -231,13 +222,13 @@ def test_allowed_cores_are_the_affinity_cut_to_whole_cores_of_the_quota(
 )
 def test_hypervisor_is_named_where_something_tells(tmp_path: Path, files: dict[str, str], name: str | None) -> None:
     """The CPU's flag says whether there is one, /sys says which; ARM without DMI tells nothing: None."""
-    assert fingerprint.hypervisor(tree(tmp_path, files)) == name
+    assert fingerprint.hypervisor(write_tree(tmp_path, files)) == name
 
 
 def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
     """The settings that decide steadiness are read as the kernel shows them; every governor once."""
     cpus = "sys/devices/system/cpu"
-    root = tree(
+    root = write_tree(
         tmp_path,
         {
             f"{cpus}/cpu0/cpufreq/scaling_governor": "powersave\n",
@@ -255,13 +246,13 @@ def test_governor_hugepages_load_and_memory(tmp_path: Path) -> None:
     assert fingerprint.memory_bytes(root) == 2048 * 1024
 
 
-@pytest.mark.parametrize(("cores", "one"), [({3}, 3), ({0, 1}, None)])
+@pytest.mark.parametrize(("cores", "pinned"), [({3}, 3), ({0, 1}, None)])
 def test_a_process_is_pinned_where_it_may_run_on_one_core_only(
-    monkeypatch: pytest.MonkeyPatch, cores: set[int], one: int | None
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], pinned: int | None
 ) -> None:
     """Several allowed cores are no pinning."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cores, raising=False)
-    assert fingerprint.pinned_core() == one
+    assert fingerprint.pinned_core() == pinned
 
 
 def test_without_affinity_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +280,8 @@ def test_a_fingerprint_read_back_from_json_is_comparable_with_itself() -> None:
 
 def test_versions_are_null_for_what_is_not_installed() -> None:
     """A distribution that is not there has no version, and that is no error."""
-    found = fingerprint.versions(("pytest", "no-such-distribution"))
-    assert found == {"pytest": pytest.__version__, "no-such-distribution": None}
+    versions = fingerprint.versions(("pytest", "no-such-distribution"))
+    assert versions == {"pytest": pytest.__version__, "no-such-distribution": None}
 
 
 def test_where_no_file_tells_the_load_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +297,7 @@ def test_where_no_file_tells_the_load_the_system_is_asked(tmp_path: Path, monkey
 def test_what_else_cpuinfo_tells_is_no_core(tmp_path: Path) -> None:
     """A Raspberry Pi ends it with the board, which has no instruction sets."""
     board = "Hardware\t: BCM2835\nRevision\t: c03111\n"
-    root = tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd08") + board})
+    root = write_tree(tmp_path, {"proc/cpuinfo": ARM.format(n=0, part="0xd08") + board})
     assert fingerprint.isa(root) == ("asimd", "asimddp", "i8mm", "sve")
     assert fingerprint.cpu_model(root) == "Cortex-A72"
 

@@ -19,9 +19,9 @@ def look_into(call: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["torch.mm", "torch._int_mm"])
 def test_both_layouts_of_torchs_products_are_tried(name: str) -> None:
     """A library may prefer either; each is of two square matrices, and of bytes where it says so."""
-    made = {kernel.name: kernel.make(16) for kernel in gemm.kernels() if kernel.name.startswith(name)}
-    assert set(made) == {name, f"{name} transposed"}
-    for title, call in made.items():
+    calls = {kernel.name: kernel.make(16) for kernel in gemm.kernels() if kernel.name.startswith(name)}
+    assert set(calls) == {name, f"{name} transposed"}
+    for title, call in calls.items():
         right = look_into(call)["right"]
         assert right.is_contiguous() is ("transposed" not in title)
         assert tuple(right.shape) == tuple(look_into(call)["a"].shape) == (16, 16)
@@ -95,10 +95,10 @@ def test_onnxruntimes_floats_are_multiplied() -> None:
 def test_quantized_layers_do_the_product_and_nothing_else(kind: str) -> None:
     """A convolution of one pixel with as many channels has no stride, no border and no groups: the pixels are the rows
     of the product. Either side has numbers on both sides of zero."""
-    made = {kernel.name: kernel for kernel in gemm.kernels()}
+    kernels = {kernel.name: kernel for kernel in gemm.kernels()}
     for engine in gemm.ENGINES:
         try:
-            call: Any = made[f"quantized {kind}, {engine}"].make(64)
+            call: Any = kernels[f"quantized {kind}, {engine}"].make(64)
             result = call()
         except RuntimeError:  # this build has no such engine
             continue
@@ -110,8 +110,8 @@ def test_quantized_layers_do_the_product_and_nothing_else(kind: str) -> None:
         assert (weight.q_scale(), weight.q_zero_point()) == (pytest.approx(0.05), 0)
         floats = x.dequantize() if kind == "linear" else x.dequantize().permute(0, 2, 3, 1).reshape(64, 64)
         product = floats @ weight.dequantize().reshape(64, 64).T
-        found = result.dequantize() if kind == "linear" else result.dequantize().permute(0, 2, 3, 1).reshape(64, 64)
-        assert float((found - product.clamp(-64, 191)).abs().max()) <= 0.51
+        output = result.dequantize() if kind == "linear" else result.dequantize().permute(0, 2, 3, 1).reshape(64, 64)
+        assert float((output - product.clamp(-64, 191)).abs().max()) <= 0.51
 
 
 def test_the_bytes_of_torchs_product_lie_on_both_sides_of_zero() -> None:

@@ -40,32 +40,32 @@ class Machine:
         self.now += size * 1e-7 * (self._factor if slow else 1.0) * (self._bias if arm else 1.0)
 
 
-def heard(one: Machine, seconds: float = 1.0) -> Noise:
-    return judged(watched(seconds, clock=one.clock, work=one.work, read=lambda: 5600), core=None)
+def heard(machine: Machine, seconds: float = 1.0) -> Noise:
+    return judged(watched(seconds, clock=machine.clock, work=machine.work, read=lambda: 5600), core=None)
 
 
 def test_a_perfect_machine_has_no_noise() -> None:
     """Where every call takes the same time, the ratio is 1, nothing spreads, and a gate can be decided."""
-    seen = heard(Machine())
-    assert seen.ratio.value == pytest.approx(1.0, abs=1e-9)
-    assert seen.pair_spread == pytest.approx(0.0, abs=1e-9)
-    assert seen.call_spread == pytest.approx(0.0, abs=1e-9)
-    assert seen.decidable
+    measured = heard(Machine())
+    assert measured.ratio.value == pytest.approx(1.0, abs=1e-9)
+    assert measured.pair_spread == pytest.approx(0.0, abs=1e-9)
+    assert measured.call_spread == pytest.approx(0.0, abs=1e-9)
+    assert measured.decidable
 
 
 def test_it_watches_for_the_time_asked_and_its_calls_last_what_they_should() -> None:
     """One second holds 1 / (2 blocks x (2 cold + 8 kept) calls x 0.7 ms) pairs, give or take the last."""
-    seen = heard(Machine())
-    assert seen.seconds == pytest.approx(1.0, rel=0.02)
-    assert seen.pairs == pytest.approx(1.0 / (20 * 0.0007), rel=0.02)
+    measured = heard(Machine())
+    assert measured.seconds == pytest.approx(1.0, rel=0.02)
+    assert measured.pairs == pytest.approx(1.0 / (20 * 0.0007), rel=0.02)
 
 
 def test_rare_slow_calls_show_in_calls_but_not_in_pairs() -> None:
     """A block's minimum ignores a call that something else interrupted; a plain percentile does not."""
-    seen = heard(Machine(factor=3.0))
-    assert seen.pair_spread == pytest.approx(0.0, abs=1e-9)
-    assert seen.call_spread == pytest.approx(2.0, rel=1e-6)
-    assert seen.decidable
+    measured = heard(Machine(factor=3.0))
+    assert measured.pair_spread == pytest.approx(0.0, abs=1e-9)
+    assert measured.call_spread == pytest.approx(2.0, rel=1e-6)
+    assert measured.decidable
 
 
 def test_slow_spells_show_in_pairs() -> None:
@@ -77,23 +77,23 @@ def test_slow_spells_show_in_pairs() -> None:
         original(arm, size)
         spells.now += size * 1e-7 * 0.5 * (spells.calls // 24 % 2)
 
-    seen = judged(watched(2.0, clock=spells.clock, work=work), core=None)
-    assert seen.pair_spread > 0.2
-    assert seen.ratio.value == pytest.approx(1.0, rel=0.05)
+    measured = judged(watched(2.0, clock=spells.clock, work=work), core=None)
+    assert measured.pair_spread > 0.2
+    assert measured.ratio.value == pytest.approx(1.0, rel=0.05)
 
 
 def test_a_difference_of_the_arms_shows_in_the_ratio() -> None:
     """The ratio is arm 1 over arm 0 whichever came first, so a true difference cannot average out."""
-    seen = heard(Machine(bias=1.04))
-    assert seen.ratio.value == pytest.approx(1.04, rel=1e-6)
-    assert not seen.decidable
+    measured = heard(Machine(bias=1.04))
+    assert measured.ratio.value == pytest.approx(1.04, rel=1e-6)
+    assert not measured.decidable
 
 
 def test_no_time_gives_six_pairs() -> None:
     """Six pairs are the least that a median's 95 % interval needs, so six there are, and limits with them."""
-    seen = heard(Machine(), seconds=0.0)
-    assert seen.pairs == 6
-    assert seen.ratio.low is not None
+    measured = heard(Machine(), seconds=0.0)
+    assert measured.pairs == 6
+    assert measured.ratio.low is not None
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_gate_can_be_decided_where_the_control_lies_within_half_the_tolerance(
 @given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=60))
 def test_the_interval_holds_the_ratio(logs: list[float]) -> None:
     """Whatever the pairs say, the limits enclose the estimate, which is the exponential of their median."""
-    seen = judged(Watched(log_ratios=tuple(logs), calls=(1.0, 1.0), seconds=1.0), core=None)
-    assert seen.ratio.low is not None
-    assert seen.ratio.high is not None
-    assert seen.ratio.low <= seen.ratio.value * (1 + 1e-12)
-    assert seen.ratio.value <= seen.ratio.high * (1 + 1e-12)
-    assert min(logs) - 1e-9 <= math.log(seen.ratio.value) <= max(logs) + 1e-9
+    measured = judged(Watched(log_ratios=tuple(logs), calls=(1.0, 1.0), seconds=1.0), core=None)
+    assert measured.ratio.low is not None
+    assert measured.ratio.high is not None
+    assert measured.ratio.low <= measured.ratio.value * (1 + 1e-12)
+    assert measured.ratio.value <= measured.ratio.high * (1 + 1e-12)
+    assert min(logs) - 1e-9 <= math.log(measured.ratio.value) <= max(logs) + 1e-9
 
 
 def test_each_arm_reads_a_buffer_of_its_own() -> None:
@@ -140,32 +140,32 @@ def test_the_real_loop_runs_pinned_in_a_child() -> None:
     """The test runs where a measured case would: on one core, which is read back, in a process of its own."""
     core = fingerprint.allowed_cores()[-1]
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    seen = noise(0.0, limits=Limits(seconds=60), core=core)
-    assert seen.pairs == 6
-    assert seen.seconds > 0
+    measured = noise(0.0, limits=Limits(seconds=60), core=core)
+    assert measured.pairs == 6
+    assert measured.seconds > 0
     if before is not None:
-        assert seen.core == core
+        assert measured.core == core
         assert os.sched_getaffinity(0) == before
 
 
 def test_without_a_core_it_runs_unpinned_and_says_so() -> None:
     """A system that pins nothing still gets its noise; the core is null, unless there is only one."""
-    seen = noise(0.0, limits=Limits(seconds=60), core=None)
-    assert seen.core == fingerprint.pinned_core()
+    measured = noise(0.0, limits=Limits(seconds=60), core=None)
+    assert measured.core == fingerprint.pinned_core()
 
 
 def test_what_the_host_did_is_heard() -> None:
     """Six of ten readings of the canary are half as long again: the host shared the core 60 % of the time. Where all
     are, only what the canary is known to take on the core alone shows it."""
     readings = itertools.cycle([5600, 9000, 8400, 8400, 5650, 8400, 5600, 8400, 5600, 8400])
-    seen = watched(0.99, clock=(one := Machine()).clock, work=one.work, read=lambda: next(readings))
-    seen = replace(seen, canary_ns=seen.canary_ns[:50])
-    found = judged(seen, core=None)
-    assert (found.shared, found.calm_seconds, found.shared_seconds) == (0.6, pytest.approx(5.6e-6), 8.4e-6)
-    throughout = replace(seen, canary_ns=(8400,) * 50)
+    recorded = watched(0.99, clock=(machine := Machine()).clock, work=machine.work, read=lambda: next(readings))
+    recorded = replace(recorded, canary_ns=recorded.canary_ns[:50])
+    measured = judged(recorded, core=None)
+    assert (measured.shared, measured.calm_seconds, measured.shared_seconds) == (0.6, pytest.approx(5.6e-6), 8.4e-6)
+    throughout = replace(recorded, canary_ns=(8400,) * 50)
     assert judged(throughout, core=None).shared == 0.0
     assert judged(throughout, core=None, calm_seconds=5.6e-6).shared == 1.0
-    assert judged(replace(seen, canary_ns=()), core=None).shared is None
+    assert judged(replace(recorded, canary_ns=()), core=None).shared is None
 
 
 def test_the_figures_of_what_was_watched() -> None:
@@ -173,21 +173,21 @@ def test_the_figures_of_what_was_watched() -> None:
     longest, which is held against the median."""
     logs = tuple(0.001 * (number - 20) for number in range(41))
     calls = (*(1.0 + 0.01 * number for number in range(20)), 2.0)
-    found = judged(Watched(log_ratios=logs, calls=calls, seconds=3.5), core=3, tolerance=0.02)
-    assert found.ratio.value == pytest.approx(1.0)
-    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(-0.007), math.exp(0.007)))
-    assert found.pair_spread == pytest.approx(math.expm1(0.019))
-    assert found.call_spread == pytest.approx((1.19 + 0.9 * 0.81) / 1.1 - 1)
-    assert (found.pairs, found.seconds, found.core, found.tolerance) == (41, 3.5, 3, 0.02)
-    assert found.decidable
+    measured = judged(Watched(log_ratios=logs, calls=calls, seconds=3.5), core=3, tolerance=0.02)
+    assert measured.ratio.value == pytest.approx(1.0)
+    assert (measured.ratio.low, measured.ratio.high) == pytest.approx((math.exp(-0.007), math.exp(0.007)))
+    assert measured.pair_spread == pytest.approx(math.expm1(0.019))
+    assert measured.call_spread == pytest.approx((1.19 + 0.9 * 0.81) / 1.1 - 1)
+    assert (measured.pairs, measured.seconds, measured.core, measured.tolerance) == (41, 3.5, 3, 0.02)
+    assert measured.decidable
     assert not judged(Watched(log_ratios=logs, calls=calls, seconds=3.5), core=3, tolerance=0.01).decidable
 
 
 def test_a_machine_that_is_never_disturbed_has_no_time_beside_another() -> None:
     """A reading exactly a quarter above the calm one is disturbed, one below that is not."""
     pairs = Watched(log_ratios=(0.0,) * 6, calls=(1.0, 1.0), seconds=1.0, canary_ns=(4000, 4000, 4999))
-    found = judged(pairs, core=None)
-    assert (found.shared, found.calm_seconds, found.shared_seconds) == (0.0, 4e-6, None)
+    measured = judged(pairs, core=None)
+    assert (measured.shared, measured.calm_seconds, measured.shared_seconds) == (0.0, 4e-6, None)
     shared = judged(replace(pairs, canary_ns=(4000, 4000, 5000, 7000)), core=None)
     assert (shared.shared, shared.calm_seconds, shared.shared_seconds) == (0.5, 4e-6, 6e-6)
     unread = judged(replace(pairs, canary_ns=()), core=None)
@@ -236,12 +236,18 @@ def test_the_order_of_the_arms_is_drawn_and_each_block_runs_one_of_them() -> Non
             arms.append(arm)
             machine.work(arm, size)
 
-        seen = watched(0.0, clock=machine.clock, work=work, read=lambda readings=readings: next(readings), seed=seed)  # type: ignore[misc]
+        recorded = watched(
+            0.0,
+            clock=machine.clock,
+            work=work,
+            read=lambda readings=readings: next(readings),  # type: ignore[misc]
+            seed=seed,
+        )
         blocks = [arms[-120:][at : at + 10] for at in range(0, 120, 10)]
         assert all(len(set(block)) == 1 for block in blocks)
         firsts = [block[0] for block in blocks[::2]]
         assert [block[0] for block in blocks[1::2]] == [1 - first for first in firsts]
-        assert (len(seen.calls), seen.canary_ns) == (6 * 16, tuple(range(6)))
+        assert (len(recorded.calls), recorded.canary_ns) == (6 * 16, tuple(range(6)))
         orders.append(firsts)
     assert set(orders[0]) == {0, 1}
     assert orders[0] == orders[1] != orders[2]

@@ -76,10 +76,10 @@ def test_no_share_without_a_time_and_a_peak(macs: int, seconds: float, ops: floa
 
 def test_the_ratio_and_the_peak_of_a_mode() -> None:
     """fp32 is held against the fp32 peak, every other mode against that of int8."""
-    one = made_up()
-    assert one.ratio == pytest.approx(4.43, abs=0.01)
-    assert one.of("fp32") == 98.7e9
-    assert {one.of(mode) for mode in ("dynamic", "static", "qat")} == {437e9}
+    measured = made_up()
+    assert measured.ratio == pytest.approx(4.43, abs=0.01)
+    assert measured.of("fp32") == 98.7e9
+    assert {measured.of(mode) for mode in ("dynamic", "static", "qat")} == {437e9}
 
 
 def test_the_least_time_is_taken_after_a_warm_up() -> None:
@@ -98,7 +98,7 @@ def test_the_least_time_is_taken_after_a_warm_up() -> None:
 # --- what is tried --------------------------------------------------------------------------------------------
 
 
-class Made:
+class Machine:
     """Kernels with a speed that is told, on a clock that only they move."""
 
     def __init__(self) -> None:
@@ -121,41 +121,43 @@ class Made:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Stands for the libraries; this process keeps its threads."""
     import torch
 
-    made, threads = Made(), torch.get_num_threads()
+    machine, threads = Machine(), torch.get_num_threads()
     timer = least_seconds
-    monkeypatch.setattr(peak, "least_seconds", lambda call, seconds: timer(call, seconds, clock=lambda: made.now))
-    yield made
+    monkeypatch.setattr(peak, "least_seconds", lambda call, seconds: timer(call, seconds, clock=lambda: machine.now))
+    yield machine
     torch.set_num_threads(threads)
 
 
-def test_the_fastest_kernel_of_each_precision_wins(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_kernel_of_each_precision_wins(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best of several kernels counts; one that cannot run is null, and neither is a hopeless one tried again."""
     listed = [
-        made.kernel("a", "fp32", 1e9),
-        made.kernel("b", "fp32", 2e9),
-        made.kernel("slow", "int8", 1e9),
-        made.kernel("fast", "int8", 8e9),
-        made.kernel("absent", "int8", 0.0),
+        machine.kernel("a", "fp32", 1e9),
+        machine.kernel("b", "fp32", 2e9),
+        machine.kernel("slow", "int8", 1e9),
+        machine.kernel("fast", "int8", 8e9),
+        machine.kernel("absent", "int8", 0.0),
     ]
     monkeypatch.setattr(peak, "kernels", lambda: listed)
-    seen = peak.in_this_process(TINY, progress=lambda text, share: None)
-    assert (seen.fp32_kernel, seen.int8_kernel) == ("b", "fast")
-    assert seen.fp32_flops_per_second == pytest.approx(2e9)
-    assert seen.int8_ops_per_second == pytest.approx(8e9)
-    assert seen.kernels == pytest.approx({"a": 1e9, "b": 2e9, "slow": 1e9, "fast": 8e9, "absent": None})
-    assert made.tried == [
+    measured = peak.in_this_process(TINY, progress=lambda text, share: None)
+    assert (measured.fp32_kernel, measured.int8_kernel) == ("b", "fast")
+    assert measured.fp32_flops_per_second == pytest.approx(2e9)
+    assert measured.int8_ops_per_second == pytest.approx(8e9)
+    assert measured.kernels == pytest.approx({"a": 1e9, "b": 2e9, "slow": 1e9, "fast": 8e9, "absent": None})
+    assert machine.tried == [
         *((name, 32) for name in ("a", "b", "slow", "fast", "absent")),
         *((name, 64) for name in ("a", "b", "fast")),
     ]
 
 
-def test_no_kernel_at_all_is_an_error_with_its_precision(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_kernel_at_all_is_an_error_with_its_precision(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any int8 product there is no int8 peak, and none is made up."""
-    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("none", "int8", 0.0)])
+    monkeypatch.setattr(
+        peak, "kernels", lambda: [machine.kernel("a", "fp32", 1e9), machine.kernel("none", "int8", 0.0)]
+    )
     with pytest.raises(MeasureError, match="no int8 matrix product"):
         peak.in_this_process(TINY, progress=lambda text, share: None)
 
@@ -170,33 +172,34 @@ def test_more_than_one_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         peak.in_this_process(TINY, progress=lambda text, share: None)
 
 
-def test_no_new_size_is_begun_after_the_deadline(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_new_size_is_begun_after_the_deadline(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine gets its first size only, instead of a wait without end."""
-    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 1e9)])
+    monkeypatch.setattr(peak, "kernels", lambda: [machine.kernel("a", "fp32", 1e9), machine.kernel("b", "int8", 1e9)])
     late = Effort(sizes=(32, 64), screen_seconds=0.0, finalists=1, final_seconds=0.0, deadline_seconds=-1.0)
     assert peak.in_this_process(late, progress=lambda text, share: None).fp32_size == 32
 
 
-def run_screening(made: Made, monkeypatch: pytest.MonkeyPatch, effort: Effort, *kernels: Kernel) -> Peak:
-    """The peak by these kernels, with what was told of it in ``made.told``."""
+def run_screening(machine: Machine, monkeypatch: pytest.MonkeyPatch, effort: Effort, *kernels: Kernel) -> Peak:
+    """The peak by these kernels, with what was told of it in ``machine.told``."""
     monkeypatch.setattr(peak, "kernels", lambda: list(kernels))
-    return peak.in_this_process(effort, progress=lambda text, share: made.told.append((text, share)))
+    return peak.in_this_process(effort, progress=lambda text, share: machine.told.append((text, share)))
 
 
 def test_a_kernel_up_to_three_times_slower_is_tried_on_larger_sizes(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Larger products may suit it better; each precision has its own best."""
     run_screening(
-        made, monkeypatch, TINY,
-        made.kernel("best", "int8", 3e9), made.kernel("third", "int8", 1.0001e9), made.kernel("less", "int8", 0.999e9),
-        made.kernel("fp32", "fp32", 1e6),
+        machine, monkeypatch, TINY,
+        machine.kernel("best", "int8", 3e9), machine.kernel("third", "int8", 1.0001e9),
+        machine.kernel("less", "int8", 0.999e9),
+        machine.kernel("fp32", "fp32", 1e6),
     )  # fmt: skip
-    assert [name for name, size in made.tried if size == 64] == ["best", "third", "fp32"]
-    assert made.told == [("products of 32 x 32", 0.0), ("products of 64 x 64", 0.5)]
+    assert [name for name, size in machine.tried if size == 64] == ["best", "third", "fp32"]
+    assert machine.told == [("products of 32 x 32", 0.0), ("products of 64 x 64", 0.5)]
 
 
-def test_the_finalists_take_turns_with_the_canary_between(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_finalists_take_turns_with_the_canary_between(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three turns of the best of the screening, a third of the seconds each; who is best at last wins, and the rates of
     the others stay those of the screening."""
     read, timed = [], []
@@ -210,29 +213,29 @@ def test_the_finalists_take_turns_with_the_canary_between(made: Made, monkeypatc
     monkeypatch.setattr(peak, "least_seconds", least_seconds)
     effort = Effort(sizes=(32,), screen_seconds=0.01, finalists=2, final_seconds=0.3)
     rates = {"a": 1e9, "b": 3e9, "c": 2e9}
-    kernels = [made.kernel(f"{name}{p}", p, rate) for p in ("fp32", "int8") for name, rate in rates.items()]
-    seen = run_screening(made, monkeypatch, effort, *kernels)
+    kernels = [machine.kernel(f"{name}{p}", p, rate) for p in ("fp32", "int8") for name, rate in rates.items()]
+    measured = run_screening(machine, monkeypatch, effort, *kernels)
     assert timed == pytest.approx([0.01] * 6 + [0.1] * 12)
     assert read == list(range(6, 18))
-    assert (seen.fp32_kernel, seen.int8_kernel, seen.fp32_size) == ("bfp32", "bint8", 32)
-    assert seen.canary_seconds == pytest.approx((5600 - 12) / 1e9)
+    assert (measured.fp32_kernel, measured.int8_kernel, measured.fp32_size) == ("bfp32", "bint8", 32)
+    assert measured.canary_seconds == pytest.approx((5600 - 12) / 1e9)
 
 
-def test_the_best_size_of_a_kernel_is_its_rate(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_size_of_a_kernel_is_its_rate(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is slower on the larger product keeps what it did on the smaller one, in the peak and in the list
     of all."""
 
     def make(size: int) -> Callable[[], None]:
         def call() -> None:
-            made.now += 2 * size**3 / (4e9 if size == 32 else 2e9)
+            machine.now += 2 * size**3 / (4e9 if size == 32 else 2e9)
 
         return call
 
-    seen = run_screening(
-        made, monkeypatch, TINY, Kernel(name="small", precision="fp32", make=make), made.kernel("b", "int8", 1e9)
+    measured = run_screening(
+        machine, monkeypatch, TINY, Kernel(name="small", precision="fp32", make=make), machine.kernel("b", "int8", 1e9)
     )
-    assert (seen.fp32_size, seen.fp32_flops_per_second) == (32, pytest.approx(4e9))
-    assert seen.kernels == pytest.approx({"small": 4e9, "b": 1e9})
+    assert (measured.fp32_size, measured.fp32_flops_per_second) == (32, pytest.approx(4e9))
+    assert measured.kernels == pytest.approx({"small": 4e9, "b": 1e9})
 
 
 @pytest.mark.parametrize(
@@ -325,9 +328,9 @@ def test_a_peak_of_a_shared_core_is_measured_again(
     assert fetch_peak(root, None, MeasureError("nothing is measured anew")) == (known, 0)
 
 
-def test_the_child_measures_again_on_a_calm_core_only(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_child_measures_again_on_a_calm_core_only(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary is read first: a core that is shared once more gives no peak, and takes no products."""
-    monkeypatch.setattr(peak, "kernels", lambda: [made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 1e9)])
+    monkeypatch.setattr(peak, "kernels", lambda: [machine.kernel("a", "fp32", 1e9), machine.kernel("b", "int8", 1e9)])
     levels: list[float] = []
 
     def wait(read: object, calm_ns: float) -> bool:
@@ -337,7 +340,7 @@ def test_the_child_measures_again_on_a_calm_core_only(made: Made, monkeypatch: p
     monkeypatch.setattr(canary, "wait_for_calm", wait)
     with pytest.raises(MeasureError, match="its peak cannot be measured now"):
         peak.in_this_process(TINY, 5e-6, progress=lambda text, share: None)
-    assert made.tried == []
+    assert machine.tried == []
     assert peak.in_this_process(TINY, 5e-6, progress=lambda text, share: None).fp32_kernel == "a"
     assert levels == [pytest.approx(5000.0)] * 2
 
@@ -379,21 +382,21 @@ def test_a_full_measurement_ends_in_five_seconds() -> None:
     assert [size % 128 for size in full.sizes] == [0] * 6
 
 
-def test_a_peak_of_bf16_is_told_where_there_is_one(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peak_of_bf16_is_told_where_there_is_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere all of it is null; a mode in that format is held against it alone."""
-    both = (made.kernel("a", "fp32", 1e9), made.kernel("b", "int8", 4e9))
-    without = run_screening(made, monkeypatch, TINY, *both)
+    both = (machine.kernel("a", "fp32", 1e9), machine.kernel("b", "int8", 4e9))
+    without = run_screening(machine, monkeypatch, TINY, *both)
     assert (without.bf16_flops_per_second, without.bf16_kernel, without.bf16_size) == (None, None, None)
     assert without.of("bf16") is None
     read: list[int] = []
     monkeypatch.setattr(canary.Canary, "read", lambda self: read.append(1) or 5600 - len(read))
-    seen = run_screening(made, monkeypatch, TINY, *both, made.kernel("c", "bf16", 2e9))
-    assert (seen.bf16_kernel, seen.bf16_size in TINY.sizes) == ("c", True)
-    assert seen.of("bf16") == seen.bf16_flops_per_second == pytest.approx(2e9)
-    assert seen.canary_seconds == pytest.approx((5600 - 9) / 1e9), "the canary is read beside it, too"
+    measured = run_screening(machine, monkeypatch, TINY, *both, machine.kernel("c", "bf16", 2e9))
+    assert (measured.bf16_kernel, measured.bf16_size in TINY.sizes) == ("c", True)
+    assert measured.of("bf16") == measured.bf16_flops_per_second == pytest.approx(2e9)
+    assert measured.canary_seconds == pytest.approx((5600 - 9) / 1e9), "the canary is read beside it, too"
 
 
-def test_the_products_are_the_same_each_time(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_products_are_the_same_each_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their values are drawn from one seed."""
     import torch
 
@@ -402,8 +405,10 @@ def test_the_products_are_the_same_each_time(made: Made, monkeypatch: pytest.Mon
 
     def make(size: int) -> Callable[[], None]:
         drawn.append(float(torch.rand(())))
-        return made.kernel("a", "fp32", 1e9).make(size)
+        return machine.kernel("a", "fp32", 1e9).make(size)
 
-    run_screening(made, monkeypatch, TINY, Kernel(name="a", precision="fp32", make=make), made.kernel("b", "int8", 1e9))
+    run_screening(
+        machine, monkeypatch, TINY, Kernel(name="a", precision="fp32", make=make), machine.kernel("b", "int8", 1e9)
+    )
     torch.manual_seed(0)
     assert drawn[0] == float(torch.rand(()))

@@ -71,15 +71,15 @@ HAS_ONEDNN, HAS_MKL = torch.backends.mkldnn.is_available(), torch.backends.mkl.i
 def test_a_child_sees_its_core_its_thread_and_its_allocator() -> None:
     """What is set from outside is read back inside."""
     core = fingerprint.allowed_cores()[-1]
-    seen = runtime.look_inside(limits=Limits(seconds=60), cores=(core,))
-    assert (seen.cores, seen.threads) == ((core,), 1)
-    assert seen.torch_isa
-    assert (seen.mkl_isa is not None) is HAS_MKL
+    child = runtime.look_inside(limits=Limits(seconds=60), cores=(core,))
+    assert (child.cores, child.threads) == ((core,), 1)
+    assert child.torch_isa
+    assert (child.mkl_isa is not None) is HAS_MKL
     if "avx512_vnni" in fingerprint.isa():  # others may multiply bytes without it
-        assert (seen.onednn_isa is not None) is HAS_ONEDNN
-    assert seen.allocator in ("system", *runtime.ALLOCATORS)
-    assert seen.amx_granted is None or "amx_tile" in fingerprint.isa()
-    assert (seen.onnxruntime_amx is None) is ("amx_tile" not in fingerprint.isa())
+        assert (child.onednn_isa is not None) is HAS_ONEDNN
+    assert child.allocator in ("system", *runtime.ALLOCATORS)
+    assert child.amx_granted is None or "amx_tile" in fingerprint.isa()
+    assert (child.onnxruntime_amx is None) is ("amx_tile" not in fingerprint.isa())
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_percentiles_appear_where_n_supports_them(n, known):
     """Two-sided 95 %: 6 independent calls for p50, 36 for p90, 368 for p99; below that null, never 0. Calls that
     alternate are worth all of them."""
     latency = estimates.latency(of([1000, 2000] * (n // 2) + [1000] * (n % 2)))
-    found = tuple(name for name in ("p50", "p90", "p99") if getattr(latency, f"{name}_seconds") is not None)
-    assert found == known
+    supported = tuple(name for name in ("p50", "p90", "p99") if getattr(latency, f"{name}_seconds") is not None)
+    assert supported == known
     assert latency.n == n
     assert (latency.mean_seconds is None) == (n == 0)
 
@@ -59,13 +59,13 @@ def test_p50_over_processes_shows_their_spread():
     several = Samples(
         protocol="paired", stopped="precision", calls_ns=calls, block=np.repeat([0, 1, 2], 60), process=np.arange(3)
     )
-    found = estimates.latency(several)
-    assert found.p50_seconds == pytest.approx(1e-3)
-    assert found.p50_low < 0.965e-3
-    assert found.p50_high > 1.035e-3
+    latency = estimates.latency(several)
+    assert latency.p50_seconds == pytest.approx(1e-3)
+    assert latency.p50_low < 0.965e-3
+    assert latency.p50_high > 1.035e-3
     beside_others = estimates.latency(several, spreads=estimates.pool_spreads([several] * 8))
-    assert beside_others.p50_low < found.p50_low * 0.995
-    assert beside_others.p50_high > found.p50_high * 1.005
+    assert beside_others.p50_low < latency.p50_low * 0.995
+    assert beside_others.p50_high > latency.p50_high * 1.005
 
 
 def drifting(n, lasts):
@@ -89,10 +89,10 @@ def test_calls_that_hang_together_support_no_percentile_of_the_tail():
 
 def test_the_median_of_one_process_without_six_independent_calls_has_no_limits():
     """Two host states in 200 calls: the value stands, an interval would be made up."""
-    found = estimates.latency(of(drifting(200, 100)))
-    assert found.effective_n < 6
-    assert found.p50_seconds is not None
-    assert (found.p50_low, found.p50_high) == (None, None)
+    latency = estimates.latency(of(drifting(200, 100)))
+    assert latency.effective_n < 6
+    assert latency.p50_seconds is not None
+    assert (latency.p50_low, latency.p50_high) == (None, None)
 
 
 @pytest.mark.parametrize("processes", [1, 3, 9])
@@ -111,19 +111,19 @@ def test_a_percentile_and_its_limits_have_one_centre(processes):
         block=np.concatenate([block + offset[number] for number, block in enumerate(blocks)]),
         process=np.repeat(np.arange(processes), [n // 20 for n in lengths]),
     )
-    found = estimates.latency(several)
+    latency = estimates.latency(several)
     seconds = several.calls_ns / 1e9
     for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        value = getattr(found, f"{name}_seconds")
+        value = getattr(latency, f"{name}_seconds")
         if value is not None:
             assert value == pytest.approx(np.quantile(seconds, q))
-            assert getattr(found, f"{name}_low") <= value <= getattr(found, f"{name}_high")
+            assert getattr(latency, f"{name}_low") <= value <= getattr(latency, f"{name}_high")
 
 
 def test_sequential_has_a_value_and_no_interval():
     """Means of two separate series say nothing of their own error."""
-    found = estimates.speedup(of([100] * 9, protocol="sequential"), "base", of([250] * 9, protocol="sequential"))
-    assert (found.value, found.low, found.high, found.control) == (2.5, None, None, None)
+    speedup = estimates.speedup(of([100] * 9, protocol="sequential"), "base", of([250] * 9, protocol="sequential"))
+    assert (speedup.value, speedup.low, speedup.high, speedup.control) == (2.5, None, None, None)
 
 
 def test_nothing_measured_is_null():
@@ -160,12 +160,12 @@ def test_samples_survive_the_disk(calls, ratios):
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.npz"
-        one = of(calls, ratios)
-        samples.save(path, one)
+        saved = of(calls, ratios)
+        samples.save(path, saved)
         back = samples.load(path)
     assert back.protocol == "paired"
-    assert back.calls_ns.tolist() == one.calls_ns.tolist()
-    assert back.log_ratios.tolist() == one.log_ratios.tolist()
+    assert back.calls_ns.tolist() == saved.calls_ns.tolist()
+    assert back.log_ratios.tolist() == saved.log_ratios.tolist()
 
 
 def test_readings_of_the_canary_survive_the_disk(tmp_path):
@@ -194,11 +194,15 @@ def facts(load, first):
 
 def test_cold_start_is_a_median_over_processes():
     """Six processes support 95 % limits, which are then the smallest and the largest; fewer support none."""
-    found = estimates.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
-    assert (found.load_seconds, found.processes) == (pytest.approx(0.035), 6)
-    assert (found.load_low, found.load_high) == (0.01, 0.06)
-    assert (found.first_call_low, found.first_call_seconds, found.first_call_high) == (0.1, pytest.approx(0.35), 0.6)
-    assert found.next_calls_seconds < found.first_call_seconds
+    cold_start = estimates.cold_start([facts(i / 100, i / 10) for i in range(1, 7)])
+    assert (cold_start.load_seconds, cold_start.processes) == (pytest.approx(0.035), 6)
+    assert (cold_start.load_low, cold_start.load_high) == (0.01, 0.06)
+    assert (cold_start.first_call_low, cold_start.first_call_seconds, cold_start.first_call_high) == (
+        0.1,
+        pytest.approx(0.35),
+        0.6,
+    )
+    assert cold_start.next_calls_seconds < cold_start.first_call_seconds
     few = estimates.cold_start([facts(0.1, 0.2)])
     assert (few.load_low, few.first_call_high, few.processes) == (None, None, 1)
     assert estimates.cold_start([]) is None
@@ -254,8 +258,8 @@ def test_the_speedup_over_the_fastest_fp32_is_paired_too():
 
 def test_the_literatures_figures_stand_beside():
     """Mean and ratio of means, without an interval."""
-    found = estimates.sequential(of([200] * 10), of([500] * 10))
-    assert (found.mean_seconds, found.n, found.speedup) == (2e-7, 10, 2.5)
+    sequential = estimates.sequential(of([200] * 10), of([500] * 10))
+    assert (sequential.mean_seconds, sequential.n, sequential.speedup) == (2e-7, 10, 2.5)
     assert estimates.sequential(of(), None) is None
     for nothing in (None, of()):
         assert estimates.sequential(of([200] * 10), nothing).speedup is None
@@ -263,16 +267,16 @@ def test_the_literatures_figures_stand_beside():
 
 def test_interference_is_the_sum_over_blocks():
     """Totals; null where the system told nothing."""
-    one = Samples(
+    two_blocks = Samples(
         protocol="paired",
         stopped="precision",
         calls_ns=np.ones(4, np.int64),
         block=np.asarray([0, 0, 1, 1]),
         involuntary=np.asarray([2, 3]),
     )
-    found = estimates.interference(one)
-    assert (found.blocks, found.involuntary_switches, found.page_faults) == (2, 5, None)
-    assert found.off_core is None
+    interference = estimates.interference(two_blocks)
+    assert (interference.blocks, interference.involuntary_switches, interference.page_faults) == (2, 5, None)
+    assert interference.off_core is None
     assert estimates.interference(of()) is None
 
 

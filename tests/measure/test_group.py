@@ -46,15 +46,15 @@ def paired(*cases):
 def test_a_group_is_measured_in_processes_of_its_own(tmp_path):
     """Contenders of known speed are found at that speed, pinned to their core, with memory and cold start."""
     base, contender = spec(tmp_path, "base", 1e-3), spec(tmp_path, "fast", 5e-4)
-    found = measure_group(base, [contender], protocol=paired("base", "fast"), limits=Limits(seconds=60))
-    ratio = np.exp(np.median(pair_samples(found["fast"].samples, found["base"].samples).log_ratios[0]))
+    results = measure_group(base, [contender], protocol=paired("base", "fast"), limits=Limits(seconds=60))
+    ratio = np.exp(np.median(pair_samples(results["fast"].samples, results["base"].samples).log_ratios[0]))
     assert ratio == pytest.approx(0.5, rel=0.1)
-    facts = found["fast"].facts[0]
+    facts = results["fast"].facts[0]
     assert facts.observed["affinity"] == [CORE]
     assert facts.load_seconds >= 0
     assert facts.first_call_seconds >= 5e-4
     assert facts.loaded_rss_bytes > 10**6
-    assert found["fast"].peak_rss_bytes >= facts.loaded_rss_bytes * 0.5
+    assert results["fast"].peak_rss_bytes >= facts.loaded_rss_bytes * 0.5
 
 
 class Victim(RemoteWorker):
@@ -70,17 +70,19 @@ def test_an_arm_that_is_killed_inside_a_round_ends_alone(tmp_path):
     specs = [spec(tmp_path, name) for name in ("base", "victim", "other")]
     opened = {}
 
-    def open_remote(one, **options):
+    def open_remote(worker_spec, **options):
         from qbench.measure.group import RemoteWorker
 
-        opened[one.case] = Victim(one, **options) if one.case == "victim" else RemoteWorker(one, **options)
-        return opened[one.case]
+        opened[worker_spec.case] = (
+            Victim(worker_spec, **options) if worker_spec.case == "victim" else RemoteWorker(worker_spec, **options)
+        )
+        return opened[worker_spec.case]
 
     protocol = paired("base", "victim", "other")
-    found = measure_group(specs[0], specs[1:], protocol=protocol, limits=Limits(seconds=60), open_remote=open_remote)
-    assert "SIGKILL" in str(found["victim"].error)
-    assert found["other"].samples is not None
-    assert found["base"].samples is not None
+    results = measure_group(specs[0], specs[1:], protocol=protocol, limits=Limits(seconds=60), open_remote=open_remote)
+    assert "SIGKILL" in str(results["victim"].error)
+    assert results["other"].samples is not None
+    assert results["base"].samples is not None
 
 
 def test_an_arm_that_hangs_ends_alone(tmp_path):
@@ -88,32 +90,32 @@ def test_an_arm_that_hangs_ends_alone(tmp_path):
     slow = spec(tmp_path, "slow", seconds=3600)
     others = [slow, spec(tmp_path, "other")]
     protocol = paired("base", "slow", "other")
-    found = measure_group(spec(tmp_path, "base"), others, protocol=protocol, limits=Limits(seconds=4))
-    assert "took longer than 4 s" in str(found["slow"].error)
-    assert found["other"].samples is not None
+    results = measure_group(spec(tmp_path, "base"), others, protocol=protocol, limits=Limits(seconds=4))
+    assert "took longer than 4 s" in str(results["slow"].error)
+    assert results["other"].samples is not None
 
 
 def test_a_file_that_cannot_be_loaded_ends_alone(tmp_path):
     """The error names what is wrong with it."""
     broken = spec(tmp_path, "broken")
     broken.file.write_text("{")
-    found = measure_group(
+    results = measure_group(
         spec(tmp_path, "base"), [broken], protocol=SequentialProtocol(calls=5), limits=Limits(seconds=60)
     )
-    assert isinstance(found["broken"].error, CaseError)
-    assert found["base"].samples is not None
+    assert isinstance(results["broken"].error, CaseError)
+    assert results["base"].samples is not None
 
 
 def test_what_differs_from_what_was_set_is_not_measured(tmp_path):
     """A mismatch of threads, affinity, spinning or the precision of floats is an error that names both values."""
-    one = spec(tmp_path, "a")
+    worker_spec = spec(tmp_path, "a")
     good = {"threads": 1, "interop_threads": 1, "affinity": [CORE], "spinning": False}
-    worker.require_as_set(good, one)
-    worker.require_as_set({**good, "affinity": None}, one)  # where the system cannot tell
+    worker.require_as_set(good, worker_spec)
+    worker.require_as_set({**good, "affinity": None}, worker_spec)  # where the system cannot tell
     others = {"threads": 2, "interop_threads": 4, "affinity": [0, 1, 2], "spinning": True}
     for name, wrong in {**others, "inference_precision": "bf16"}.items():
         with pytest.raises(MeasureError, match=f"set {name} to .* but {name} is"):
-            worker.require_as_set({**good, name: wrong}, one)
+            worker.require_as_set({**good, name: wrong}, worker_spec)
 
 
 def test_a_library_of_another_version_than_was_asked_for_is_not_measured():
@@ -134,8 +136,8 @@ def test_the_timed_region_reads_the_clock_around_the_call_and_nothing_else():
     def call(prepared):
         now[0] += prepared
 
-    seen, processor_ns = worker.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0], lambda: now[0] // 2)
-    assert seen.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
+    durations, processor_ns = worker.timed_calls(call, [1000, 2000, 3000], 7, lambda: now[0], lambda: now[0] // 2)
+    assert durations.tolist() == [1000, 2000, 3000, 1000, 2000, 3000, 1000]
     assert processor_ns.tolist() == [500, 1000, 1500, 500, 1000, 1500, 500]
     assert not worker.timed_calls(call, [1000], 2, lambda: now[0])[1].any()
 
@@ -168,11 +170,11 @@ def test_a_block_tells_what_the_system_did(tmp_path, monkeypatch):
     """Time without the core, context switches and faults of the block itself, read before and after it."""
     monkeypatch.setattr("qbench.process.child.freeze_garbage_collector", lambda: None)
     local = LocalWorker(spec(tmp_path, "a", 1e-3, cores=tuple(sorted(os.sched_getaffinity(0)))))
-    seen = local.block(3)
-    assert 0 <= seen.off_core < 1
-    assert seen.involuntary >= 0
-    assert seen.faults >= 0
-    assert not seen.suspended
+    measured = local.block(3)
+    assert 0 <= measured.off_core < 1
+    assert measured.involuntary >= 0
+    assert measured.faults >= 0
+    assert not measured.suspended
 
 
 @pytest.mark.parametrize(("waits", "told"), [(0, True), (1, False), (None, False)])
@@ -305,13 +307,13 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
     """While an arm is alive, /proc of its process shows as many busy threads as its record: here one, on its core."""
     import psutil
 
-    seen = []
+    remotes = []
 
-    def open_remote(one, **options):
+    def open_remote(worker_spec, **options):
         from qbench.measure.group import RemoteWorker
 
-        remote = RemoteWorker(one, **options)
-        seen.append(remote)
+        remote = RemoteWorker(worker_spec, **options)
+        remotes.append(remote)
         return remote
 
     class Watched(SequentialProtocol):
@@ -319,15 +321,15 @@ def test_an_outside_observer_sees_the_thread_that_is_told(tmp_path):
             opened = open_arm(case)
             opened.load()
             opened.block(200)
-            process = psutil.Process(seen[-1]._worker.pid)
-            busy = [one for one in process.threads() if one.user_time + one.system_time > 0.1]
+            process = psutil.Process(remotes[-1]._worker.pid)
+            busy = [thread for thread in process.threads() if thread.user_time + thread.system_time > 0.1]
             affinity = process.cpu_affinity()
             opened.close()
             raise CaseError(f"{len(busy)} busy on {affinity}")
 
     base = spec(tmp_path, "base", 2e-3)
-    found = measure_group(base, [], protocol=Watched(), limits=Limits(seconds=60), open_remote=open_remote)
-    assert str(found["base"].error) == f"1 busy on [{CORE}]"
+    results = measure_group(base, [], protocol=Watched(), limits=Limits(seconds=60), open_remote=open_remote)
+    assert str(results["base"].error) == f"1 busy on [{CORE}]"
 
 
 def test_a_case_with_import_cores_of_its_own_has_a_fresh_interpreter(tmp_path):
@@ -354,7 +356,7 @@ def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_pat
     """All processes are started before the first one loads, and all have loaded before the first block."""
     told = []
 
-    def open_remote(one, **options):
+    def open_remote(worker_spec, **options):
         from qbench.measure.group import RemoteWorker
 
         class Told(RemoteWorker):
@@ -367,7 +369,7 @@ def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_pat
                 return super().block(calls)
 
         told.append("start")
-        return Told(one, **options)
+        return Told(worker_spec, **options)
 
     specs = [spec(tmp_path, name) for name in ("base", "a")]
     measure_group(specs[0], specs[1:], protocol=paired("base", "a"), limits=Limits(seconds=60), open_remote=open_remote)
@@ -377,9 +379,9 @@ def test_fresh_processes_start_side_by_side_and_load_one_after_the_other(tmp_pat
 def test_batches_rotate_real_examples():
     """Eight batches of the asked size; too few examples are used again, none is invented."""
     inputs = (np.arange(5, dtype=np.float32).reshape(5, 1),)
-    made = worker.batches(inputs, 2)
-    assert len(made) == worker.INPUTS
-    assert [batch[0].ravel().tolist() for batch in made[:3]] == [[0, 1], [2, 3], [4, 0]]
+    batches = worker.batches(inputs, 2)
+    assert len(batches) == worker.INPUTS
+    assert [batch[0].ravel().tolist() for batch in batches[:3]] == [[0, 1], [2, 3], [4, 0]]
 
 
 def test_a_cold_start_is_forked_and_ends_also_where_it_fails(tmp_path, monkeypatch):

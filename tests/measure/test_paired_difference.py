@@ -84,9 +84,9 @@ def test_what_no_block_shows_is_added_to_the_error() -> None:
     """By its variance; what is known of it from elsewhere brings degrees of freedom, so that three generations do not
     make 5 % into 20."""
     generations = by_generation([0.1], [0.101], [0.099])
-    seen, unseen = (difference_over_generations(generations, unseen=error) for error in (0.0, 0.05))
-    assert unseen.error == pytest.approx(math.hypot(seen.error, 0.05))
-    assert seen.freedom == 2
+    plain, unseen = (difference_over_generations(generations, unseen=error) for error in (0.0, 0.05))
+    assert unseen.error == pytest.approx(math.hypot(plain.error, 0.05))
+    assert plain.freedom == 2
     assert unseen.freedom == pytest.approx(30, rel=0.01)
     low, high = unseen.limits()
     assert (high - low) / 2 == pytest.approx(0.102, abs=0.001)
@@ -95,11 +95,11 @@ def test_what_no_block_shows_is_added_to_the_error() -> None:
 def test_what_no_block_shows_never_narrows_limits() -> None:
     """Its degrees of freedom would, far out in the tails of few generations."""
     generations = by_generation([0.1], [0.11], [0.09])
-    seen, unseen = (difference_over_generations(generations, unseen=error) for error in (0.0, 0.008))
+    plain, unseen = (difference_over_generations(generations, unseen=error) for error in (0.0, 0.008))
     for level in (0.5, 0.9, 0.95, 0.999, 0.99999):
-        assert unseen.limits(level)[0] <= seen.limits(level)[0] + 1e-12
-    assert unseen.p_not_below(0.2) >= seen.p_not_below(0.2) * (1 - 1e-9)
-    assert unseen.half_width_seen() == pytest.approx(seen.half_width_seen())
+        assert unseen.limits(level)[0] <= plain.limits(level)[0] + 1e-12
+    assert unseen.p_not_below(0.2) >= plain.p_not_below(0.2) * (1 - 1e-9)
+    assert unseen.half_width_seen() == pytest.approx(plain.half_width_seen())
 
 
 @pytest.mark.parametrize("values", [[0.1], [0.1, 0.1], [0.0, 0.02, 0.04], [0.5] * 20])

@@ -168,8 +168,8 @@ def test_stored_samples_give_the_minima_of_their_blocks() -> None:
 def test_what_no_block_shows_is_as_it_was_measured() -> None:
     """0.8 % from run to run; on a shared core 5 % between fp32 and int8 and 2 % between two of a kind; 8 % for a call
     that others had all the while."""
-    apart, one = minima_of(None), minima_of(SHARED)
+    apart, shared = minima_of(None), minima_of(SHARED)
     assert pair_blocks(apart, apart).unseen == 0.008
-    assert pair_blocks(one, one).unseen == math.hypot(0.05, 0.008)
-    assert pair_blocks(one, one, alike=True).unseen == 0.02
+    assert pair_blocks(shared, shared).unseen == math.hypot(0.05, 0.008)
+    assert pair_blocks(shared, shared, alike=True).unseen == 0.02
     assert pair_blocks(minima_of(None, away=1.0), apart, alike=True).unseen == 0.08

@@ -36,14 +36,14 @@ def test_limits_cover_where_the_host_stays_in_its_states_for_100_calls(processes
     """95 % are meant: of 60 seeded series at least 88 % of the limits that are given hold the truth. Limits that take
     the calls for independent hold it in less than half of them."""
     table = simulation()
-    found = table.coverage(table.Setting(processes, calls, 100, 0.4), 60)
-    given, covered, independent = found[0.5]
+    counts = table.coverage(table.Setting(processes, calls, 100, 0.4), 60)
+    given, covered, independent = counts[0.5]
     assert given > 50
     assert covered >= 0.88 * given
     assert independent < 30
-    given, covered, _ = found[0.9]
+    given, covered, _ = counts[0.9]
     assert covered >= 0.88 * given
-    assert found[0.99][0] == 0  # never supported by so few independent calls
+    assert counts[0.99][0] == 0  # never supported by so few independent calls
 
 
 def test_independent_calls_are_not_punished() -> None:
@@ -59,20 +59,20 @@ def test_three_processes_do_not_tell_how_the_longest_calls_differ() -> None:
     random = np.random.default_rng(0)
     groups = [random.lognormal(0, 0.05, 2000) for _ in range(6)]
     for count, known in ((1, True), (3, False), (6, True)):
-        found = percentile(np.concatenate(groups[:count]), groups[:count], 0.99)
-        assert (found is not None) is known
+        quantile = percentile(np.concatenate(groups[:count]), groups[:count], 0.99)
+        assert (quantile is not None) is known
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_equal_calls_have_the_limits_of_what_is_known_of_processes(processes: int) -> None:
     """A clock that reads the same 40 times tells nothing of the next process: there the time differs by 1.5 %."""
-    found = percentile(np.full(40 * processes, 2.0), [np.full(40, 2.0)] * processes, 0.5)
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    assert found.value == 2.0
-    assert found.low * found.high == pytest.approx(4.0)
-    assert found.high == pytest.approx(2.0 * math.exp(KNOWN.limit_mean([0.0] * processes, 0.95)))
+    quantile = percentile(np.full(40 * processes, 2.0), [np.full(40, 2.0)] * processes, 0.5)
+    assert quantile is not None
+    assert quantile.low is not None
+    assert quantile.high is not None
+    assert quantile.value == 2.0
+    assert quantile.low * quantile.high == pytest.approx(4.0)
+    assert quantile.high == pytest.approx(2.0 * math.exp(KNOWN.limit_mean([0.0] * processes, 0.95)))
 
 
 def test_two_processes_do_not_get_the_limits_of_one_degree_of_freedom() -> None:
@@ -80,12 +80,12 @@ def test_two_processes_do_not_get_the_limits_of_one_degree_of_freedom() -> None:
     Student's t alone reaches from 77 to 130 %."""
     random = np.random.default_rng(0)
     groups = [level * random.lognormal(0, 0.03, 300) for level in (0.98, 1.02)]
-    found = percentile(np.concatenate(groups), groups, 0.5)
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    assert 0.90 < found.low < 0.98
-    assert 1.02 < found.high < 1.10
+    median = percentile(np.concatenate(groups), groups, 0.5)
+    assert median is not None
+    assert median.low is not None
+    assert median.high is not None
+    assert 0.90 < median.low < 0.98
+    assert 1.02 < median.high < 1.10
 
 
 def test_a_call_that_the_system_interrupted_is_no_limit_of_a_median() -> None:
@@ -94,10 +94,10 @@ def test_a_call_that_the_system_interrupted_is_no_limit_of_a_median() -> None:
     random = np.random.default_rng(1)
     groups = [level * random.lognormal(0, 0.02, 1000) for level in (1.0, 1.0, 1.4)]
     groups[2][500] = 250.0
-    found = percentile(np.concatenate(groups), groups, 0.5)
-    assert found is not None
-    assert found.high is not None
-    assert 1.35 < found.high < 2.5
+    median = percentile(np.concatenate(groups), groups, 0.5)
+    assert median is not None
+    assert median.high is not None
+    assert 1.35 < median.high < 2.5
 
 
 def test_the_median_of_undisturbed_calls_allows_for_how_processes_differ() -> None:
@@ -114,11 +114,11 @@ def test_the_median_of_undisturbed_calls_allows_for_how_processes_differ() -> No
 def widest(counts: list[int], levels: list[float]) -> float:
     """The upper limit over the median, which is 1, of processes with so many calls at those levels."""
     groups = [np.full(count, level) for count, level in zip(counts, levels, strict=True)]
-    found = undisturbed_median(np.concatenate(groups), groups)
-    assert found is not None
-    assert found.value == 1.0
-    assert found.high is not None
-    return found.high
+    median = undisturbed_median(np.concatenate(groups), groups)
+    assert median is not None
+    assert median.value == 1.0
+    assert median.high is not None
+    return median.high
 
 
 @pytest.mark.parametrize(

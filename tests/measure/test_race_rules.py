@@ -242,11 +242,11 @@ def least_that_leaves(rivals: int, generations: int) -> float:
 def test_an_arm_leaves_from_where_it_is_shown_to_be_slower(rivals, generations):
     """All of the tie at 99.9 % after the screening, half of it at 99 % later, shared over the arms, by Student's t with
     the freedom of what is known of processes and of what was seen; within the tie never."""
-    seen = rivals * (generations - 1) / (1 + 0.25 * (rivals - 1))
+    freedom = rivals * (generations - 1) / (1 + 0.25 * (rivals - 1))
     expected = RATIO_SPREAD**2 + variance_of_median(np.zeros(6))
-    error = math.sqrt(FREEDOM / (FREEDOM + seen) * expected / generations)
+    error = math.sqrt(FREEDOM / (FREEDOM + freedom) * expected / generations)
     chance, shown = (0.001, math.log(1.03)) if generations == 1 else (0.01, math.log(1.03) / 2)
-    beyond = shown + t.ppf(1 - chance / rivals, FREEDOM + seen) * error
+    beyond = shown + t.ppf(1 - chance / rivals, FREEDOM + freedom) * error
     assert least_that_leaves(rivals, generations) == pytest.approx(max(math.log(1.03), beyond), abs=1e-5)
 
 

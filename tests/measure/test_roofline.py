@@ -52,9 +52,9 @@ def latency(p50, mean=None):
 )
 def test_the_share_is_of_the_precision_the_threads_and_the_whole_batch(mode, threads, batch_size, share):
     """2 x 10 M multiply-accumulates in 1 ms are 20 G operations a second: 5 % of 400, 20 % of 100."""
-    found = roofline(case(mode, threads, batch_size), artifact(10_000_000), latency(1e-3), PEAK)
-    assert found.macs == 10_000_000 * batch_size
-    assert found.peak_fraction == pytest.approx(share)
+    roof = roofline(case(mode, threads, batch_size), artifact(10_000_000), latency(1e-3), PEAK)
+    assert roof.macs == 10_000_000 * batch_size
+    assert roof.peak_fraction == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_the_share_is_of_the_precision_the_threads_and_the_whole_batch(mode, thr
 )
 def test_what_was_not_measured_is_null(macs, measured, most):
     """Without layers that multiply, without a latency or without a peak there is no share; the count stands."""
-    found = roofline(case(), artifact(macs), measured, most)
-    assert (found.macs, found.peak_fraction) == (macs, None)
+    roof = roofline(case(), artifact(macs), measured, most)
+    assert (roof.macs, roof.peak_fraction) == (macs, None)
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_what_was_not_measured_is_null(macs, measured, most):
 )
 def test_a_peak_that_was_measured_on_a_shared_core_is_said_to_be(canary, calm, shared):
     """The canary that was read with the peak took clearly more than it does on this core alone: the peak is too low."""
-    found = roofline(case(), artifact(10), latency(1e-3), replace(PEAK, canary_seconds=canary), calm)
-    assert found.peak_shared is shared
+    roof = roofline(case(), artifact(10), latency(1e-3), replace(PEAK, canary_seconds=canary), calm)
+    assert roof.peak_shared is shared

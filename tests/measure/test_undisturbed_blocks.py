@@ -109,9 +109,9 @@ def test_where_one_process_was_undisturbed_the_limits_allow_for_the_others() -> 
     )
     assert of_several.p50_from == of_one.p50_from == "undisturbed"
     assert of_several.p50_seconds == of_one.p50_seconds == pytest.approx(140e-6, rel=0.005)
-    for found in (of_one, of_several):
-        assert found.p50_low < 140e-6 * 0.97
-        assert found.p50_high > 140e-6 * 1.03
+    for latency in (of_one, of_several):
+        assert latency.p50_low < 140e-6 * 0.97
+        assert latency.p50_high > 140e-6 * 1.03
 
 
 def test_a_series_that_is_short_but_undisturbed_is_that_of_undisturbed_blocks() -> None:
@@ -133,10 +133,10 @@ def test_what_was_not_read_is_null() -> None:
 
 def test_how_much_was_shared_is_recorded() -> None:
     """The share of readings, the undisturbed blocks, and the level that the readings were held against."""
-    found = estimates.interference(samples_of([False] * 15 + [True] * 5))
-    assert found is not None
-    assert (found.blocks, found.undisturbed_blocks, found.shared) == (20, 15, 0.25)
-    assert found.calm_seconds == pytest.approx(CALM * 1e-9, rel=0.06)
+    interference = estimates.interference(samples_of([False] * 15 + [True] * 5))
+    assert interference is not None
+    assert (interference.blocks, interference.undisturbed_blocks, interference.shared) == (20, 15, 0.25)
+    assert interference.calm_seconds == pytest.approx(CALM * 1e-9, rel=0.06)
 
 
 def test_blocks_without_a_reading_each_are_not_known_to_be_undisturbed() -> None:

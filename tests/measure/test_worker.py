@@ -91,10 +91,10 @@ def test_a_case_is_neither_slowed_down_nor_flushed_unless_it_says_so() -> None:
 def test_batches_go_on_where_the_one_before_ended(size: int, first: Any, second: Any, last: Any) -> None:
     """Through all inputs of an example alike, from the start again at the end."""
     inputs = (np.arange(5), 10 * np.arange(5).reshape(5, 1))
-    made = worker.batches(inputs, size)
-    assert len(made) == 8
-    assert [batch[0].tolist() for batch in made[:3]] == [first, second, last]
-    assert all(np.array_equal(10 * batch[0], batch[1][:, 0]) and batch[0].flags.c_contiguous for batch in made)
+    batches = worker.batches(inputs, size)
+    assert len(batches) == 8
+    assert [batch[0].tolist() for batch in batches[:3]] == [first, second, last]
+    assert all(np.array_equal(10 * batch[0], batch[1][:, 0]) and batch[0].flags.c_contiguous for batch in batches)
 
 
 def test_calls_that_take_a_share_longer_are_rounded() -> None:
@@ -104,24 +104,24 @@ def test_calls_that_take_a_share_longer_are_rounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "peak"),
     [("Name:\tx\nVmPeak:\t   9000 kB\nVmHWM:\t   2048 kB\n", 2048 * 1024), ("Name:\tx\n", None)],
 )
-def test_the_peak_of_memory_is_what_the_system_says(tmp_path: Path, text: str, seen: Any) -> None:
+def test_the_peak_of_memory_is_what_the_system_says(tmp_path: Path, text: str, peak: Any) -> None:
     """The resident set, in bytes; None where its file has no such line."""
     (tmp_path / "status").write_text(text)
-    assert worker.peak_rss_bytes(tmp_path / "status") == seen
+    assert worker.peak_rss_bytes(tmp_path / "status") == peak
 
 
-@pytest.mark.parametrize(("platform", "seen"), [("darwin", 4096), ("linux", 4096 * 1024)])
+@pytest.mark.parametrize(("platform", "peak"), [("darwin", 4096), ("linux", 4096 * 1024)])
 def test_without_that_file_it_is_what_the_kernel_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, seen: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, peak: int
 ) -> None:
     """In bytes on macOS, in KiB elsewhere; None where there is no such count."""
     usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda who: SimpleNamespace(ru_maxrss=4096))
     monkeypatch.setitem(sys.modules, "resource", usage)  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "platform", platform)
-    assert worker.peak_rss_bytes(tmp_path / "none") == seen
+    assert worker.peak_rss_bytes(tmp_path / "none") == peak
     monkeypatch.setitem(sys.modules, "resource", None)  # type: ignore[arg-type]
     assert worker.peak_rss_bytes(tmp_path / "none") is None
 

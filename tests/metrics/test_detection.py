@@ -19,7 +19,7 @@ from qbench.metrics.detection import AP50, MAP
 def scenes(seed: int, most: int = 12) -> tuple[np.ndarray, np.ndarray]:
     """Boxes found near objects, or elsewhere, with scores that tie; crowds, empty images and rows that are no boxes."""
     random = np.random.RandomState(seed)
-    n, objects, found, classes = (
+    n, objects, count, classes = (
         random.randint(1, 8),
         random.randint(1, 6),
         random.randint(1, most),
@@ -29,9 +29,9 @@ def scenes(seed: int, most: int = 12) -> tuple[np.ndarray, np.ndarray]:
     sides = random.randint(0, 40, (n, objects, 2))
     kinds, crowds = random.randint(-1, classes, (n, objects, 1)), random.random_sample((n, objects, 1)) < 0.3
     labels = np.concatenate([corners, corners + sides, kinds, crowds], axis=2).astype(np.float32)
-    near = labels[:, random.randint(0, objects, found)][..., :4] + random.randint(-4, 5, (n, found, 4))
+    near = labels[:, random.randint(0, objects, count)][..., :4] + random.randint(-4, 5, (n, count, 4))
     near[..., 2:] = np.maximum(near[..., 2:], near[..., :2])
-    scores, chosen = random.randint(0, 5, (n, found, 1)) / 4, random.randint(-1, classes, (n, found, 1))
+    scores, chosen = random.randint(0, 5, (n, count, 1)) / 4, random.randint(-1, classes, (n, count, 1))
     labels[0, 0, 4:], chosen[0, 0] = 0, 0  # one object that counts, and one box
     return np.concatenate([near, scores, chosen], axis=2).astype(np.float32), labels
 
@@ -51,7 +51,7 @@ def reference(library: str, outputs: np.ndarray, labels: np.ndarray) -> list[flo
                 {"id": len(annotations) + 1, "image_id": image, "category_id": int(kind) + 1, "iscrowd": int(crowd)}
                 | {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1)}
             )
-    found = [
+    detections = [
         {"image_id": image, "category_id": int(kind) + 1, "bbox": [x1, y1, x2 - x1, y2 - y1], "score": score}
         for image, rows in enumerate(outputs.astype(float), 1)
         for x1, y1, x2, y2, score, kind in rows[rows[:, 5] >= 0].tolist()
@@ -66,7 +66,7 @@ def reference(library: str, outputs: np.ndarray, labels: np.ndarray) -> list[flo
             "categories": [{"id": kind, "name": str(kind)} for kind in kinds],
         }
         truth.createIndex()
-        evaluation = Evaluation(truth, truth.loadRes(found), "bbox")
+        evaluation = Evaluation(truth, truth.loadRes(detections), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()

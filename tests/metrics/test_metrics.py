@@ -53,9 +53,9 @@ def fitting(metric: Metric, *, perfect: bool = True) -> tuple[np.ndarray, np.nda
         corners = random.integers(0, 40, (len(LABELS), 3, 2)) + np.arange(3)[:, None] * 50.0
         boxes = np.concatenate([corners, corners + 20, (LABELS[:, None] + np.arange(3))[..., None] % CLASSES], axis=2)
         labels = np.concatenate([boxes, np.zeros((len(LABELS), 3, 1))], axis=2).astype(np.float32)
-        found = np.insert(boxes, 4, random.random((len(LABELS), 3)), axis=2).astype(np.float32)
-        found[..., :4] += 0 if perfect else random.normal(size=(len(LABELS), 3, 4)) * 5
-        return found, labels
+        rows = np.insert(boxes, 4, random.random((len(LABELS), 3)), axis=2).astype(np.float32)
+        rows[..., :4] += 0 if perfect else random.normal(size=(len(LABELS), 3, 4)) * 5
+        return rows, labels
     if isinstance(metric, ErrorRate):
         texts = 97 + (np.arange(len(LABELS) * 6).reshape(len(LABELS), 6) * 7 + LABELS[:, None]) % 20
         return (texts if perfect else texts + random.integers(0, 2, texts.shape)).astype(np.float32), texts
@@ -258,22 +258,22 @@ def test_class_scores_equal_scikit_learns_when_all_classes_occur(labels: np.ndar
 
 
 @settings(max_examples=25)  # scikit-learn takes a millisecond a call
-@given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99), one=st.integers(0, 3))
-def test_scores_of_one_class_equal_scikit_learns(labels: np.ndarray, seed: int, one: int) -> None:
+@given(labels=hnp.arrays(np.int64, 30, elements=st.integers(0, 3)), seed=st.integers(0, 99), label=st.integers(0, 3))
+def test_scores_of_one_class_equal_scikit_learns(labels: np.ndarray, seed: int, label: int) -> None:
     """`recall:3` is what scikit-learn gives for the label 3 alone."""
     from sklearn.metrics import f1_score, precision_score, recall_score
 
     labels[:4] = np.arange(4)
     outputs = np.random.default_rng(seed).normal(size=(30, 4))
-    options = {"labels": [one], "average": "macro", "zero_division": 0.0}
+    options = {"labels": [label], "average": "macro", "zero_division": 0.0}
     for name, expected in (("f1", f1_score), ("precision", precision_score), ("recall", recall_score)):
-        metric = metric_of(f"{name}:{one}")
+        metric = metric_of(f"{name}:{label}")
         value = metric.value(outputs, labels)
         assert value == pytest.approx(expected(labels, outputs.argmax(axis=1), **options))
         each = metric.per_example(outputs, labels)
         assert (each is None) == (name != "recall")
         if each is not None:
-            assert (len(each), each.mean()) == ((labels == one).sum(), pytest.approx(value))
+            assert (len(each), each.mean()) == ((labels == label).sum(), pytest.approx(value))
 
 
 def test_a_class_that_the_model_lacks_is_a_problem() -> None:

@@ -20,10 +20,10 @@ TEXT = st.text(alphabet="ab cé😀", max_size=12)
 
 def rows(texts: list[str], kind: type = np.int64) -> np.ndarray:
     """Code points, -1 behind the end."""
-    made = np.full((len(texts), max(1, *map(len, texts), 1)), -1, dtype=kind)
-    for row, text in zip(made, texts, strict=True):
+    points = np.full((len(texts), max(1, *map(len, texts), 1)), -1, dtype=kind)
+    for row, text in zip(points, texts, strict=True):
         row[: len(text)] = [ord(letter) for letter in text]
-    return made
+    return points
 
 
 @given(st.lists(st.tuples(TEXT, TEXT.filter(lambda text: bool(text.split()))), min_size=1, max_size=6))

@@ -6,9 +6,7 @@ import copy
 import os
 import pickle
 import re
-import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,13 +66,8 @@ SOURCES = registry.names("source")
 
 
 @pytest.fixture(autouse=True)
-def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Users' files put folders on the import path; no test sees another's."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = dict(sys.modules)
-    yield
-    for name in {name for name in set(sys.modules) - set(before) if name.startswith("qbench_user_")}:
-        del sys.modules[name]
+def _clean_imports(clean_imports: None) -> None:
+    """Each test has its own."""
 
 
 def built_in(name: str) -> BuiltIn:

@@ -19,8 +19,8 @@ def own(folder: Path, text: str, **facts: object) -> Postprocess:
 
 def answers(folder: Path, text: str, *outputs: np.ndarray, **facts: object) -> np.ndarray:
     """What it makes of the outputs of a batch."""
-    made: np.ndarray = own(folder, text, **facts).load()(outputs, None)
-    return made
+    result: np.ndarray = own(folder, text, **facts).load()(outputs, None)
+    return result
 
 
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -36,9 +36,9 @@ def test_one_output_is_an_array_and_several_a_dict(tmp_path: Path) -> None:
 def test_answers_of_different_lengths_are_filled_up(tmp_path: Path) -> None:
     """Behind their end with -1; an image without an answer has such rows alone."""
     text = "def fn(outputs): return [np.ones((3, 6)), np.zeros((0, 6))]"
-    made = answers(tmp_path, text, ROWS)
-    assert (made.dtype, made.shape) == (np.dtype(np.float32), (2, 3, 6))
-    assert (made[1] == FILL).all()
+    rows = answers(tmp_path, text, ROWS)
+    assert (rows.dtype, rows.shape) == (np.dtype(np.float32), (2, 3, 6))
+    assert (rows[1] == FILL).all()
     assert answers(tmp_path, "def fn(outputs): return [[7, 8], []]", ROWS).tolist() == [[7, 8], [-1, -1]]
     assert answers(tmp_path, "def fn(outputs): return [1.5, 2]", ROWS).tolist() == [1.5, 2.0]
     assert answers(tmp_path, "def fn(outputs): return ['ab', '']", ROWS).tolist() == [[97, 98], [-1, -1]]
@@ -117,9 +117,9 @@ def test_a_built_in_has_its_own() -> None:
     outputs[0, :4, 5], outputs[0, 5, 5] = (20, 30, 10, 8), 0.9
     outputs[0, :4, 6], outputs[0, 5, 6] = (21, 30, 10, 8), 0.8  # of the same object
     outputs[0, :4, 7], outputs[0, 4, 7] = (21, 30, 10, 8), 0.7  # of another class
-    made = Postprocess(attribute="shapes-detector").load()((outputs,), None)
-    assert made[0].tolist() == [[15, 26, 25, 34, pytest.approx(0.9), 1], [16, 26, 26, 34, pytest.approx(0.7), 0]]
-    assert (made[1] == FILL).all()
+    boxes = Postprocess(attribute="shapes-detector").load()((outputs,), None)
+    assert boxes[0].tolist() == [[15, 26, 25, 34, pytest.approx(0.9), 1], [16, 26, 26, 34, pytest.approx(0.7), 0]]
+    assert (boxes[1] == FILL).all()
 
 
 @pytest.mark.parametrize("width", range(1, 7))

@@ -78,8 +78,8 @@ def answers(name: str, kind: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     assert model.weights is not None
     run = session(model.weights())
     outputs = [run.run(None, {"x": inputs[place : place + 1]})[0] for place in range(count)]  # type: ignore[attr-defined]
-    made = Postprocess(attribute=name).load()
-    return join_answers([made((output,), None) for output in outputs]), np.asarray(examples.labels)
+    postprocess = Postprocess(attribute=name).load()
+    return join_answers([postprocess((output,), None) for output in outputs]), np.asarray(examples.labels)
 
 
 def test_the_recognizer_reads_rendered_lines() -> None:

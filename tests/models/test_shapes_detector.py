@@ -119,8 +119,8 @@ def test_of_two_objects_a_cell_has_the_smaller_one() -> None:
 )
 def test_the_overlap_is_the_generalized_one(first: Any, second: Any, overlap: float, factor: float) -> None:
     """The intersection over the union, less the part of the hull that neither covers; of boxes of any size."""
-    found, true = (factor * torch.tensor([box], dtype=torch.float32) for box in (first, second))
-    assert float(shapes_detector._overlap(found, true)[0]) == pytest.approx(overlap, abs=1e-6)
+    boxes, true = (factor * torch.tensor([box], dtype=torch.float32) for box in (first, second))
+    assert float(shapes_detector._overlap(boxes, true)[0]) == pytest.approx(overlap, abs=1e-6)
 
 
 def test_the_loss_is_that_of_its_sources() -> None:

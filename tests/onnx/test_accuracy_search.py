@@ -66,9 +66,9 @@ class Judge:
         self.scored = []
 
     @staticmethod
-    def build(graph, found, _):
+    def build(graph, own_sites, _):
         changed = graph.copy()
-        changed.model.metadata_props.add(key="int8", value=",".join(site.layer for site in found.weights))
+        changed.model.metadata_props.add(key="int8", value=",".join(site.layer for site in own_sites.weights))
         return changed
 
     def __call__(self, file: Path) -> float:
@@ -371,15 +371,15 @@ def test_the_last_layer_leaves_nothing_quantized(network):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "second", "expected"),
     [
         ([1, 2], [2, 4], 1.0), ([1, 0], [0, 1], 0.5), ([1, 2], [-1, -2], 0.0), ([0, 0], [0, 0], 1.0),
         ([0, 0], [1, 1], 0.5), ([1, 1], [np.nan, 1], 0.0), ([1, 1], [1, np.inf], 0.0), ([], [], 1.0),
     ],
 )  # fmt: skip
-def test_similarity_is_half_plus_half_the_cosine(one, other, expected):
+def test_similarity_is_half_plus_half_the_cosine(first, second, expected):
     """1 for the same direction, 0.5 for a right angle, 0 for the opposite and for what is not finite."""
-    assert sensitivity.similarity(np.float32(one), np.float32(other)) == pytest.approx(expected)
+    assert sensitivity.similarity(np.float32(first), np.float32(second)) == pytest.approx(expected)
 
 
 def test_the_spoilt_layer_is_ranked_first_and_alone_goes_back(tmp_path):

@@ -34,8 +34,8 @@ def model_(tmp_path_factory):
 @pytest.fixture(name="quantized")
 def quantized_(model, tmp_path):
     """The folder with calibration.onnx and record.txt."""
-    made = steps.config(model, rules=Rules(batch_num=2))
-    steps.quantize(model, made, tmp_path / "calibration.onnx", tmp_path / "record.txt")
+    settings = steps.config(model, rules=Rules(batch_num=2))
+    steps.quantize(model, settings, tmp_path / "calibration.onnx", tmp_path / "record.txt")
     return tmp_path
 
 
@@ -46,8 +46,8 @@ def run(file, feed):
 
 def test_the_four_steps_give_models_that_compute_nearly_the_same(model, quantized):
     """From a model to its int8 form; each step reads what the one before wrote."""
-    found = steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
-    assert (found.batches, found.examples) == (2, 8)
+    calibrated = steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
+    assert (calibrated.batches, calibrated.examples) == (2, 8)
     saved = steps.save(
         quantized / "calibration.onnx", quantized / "record.txt", quantized / "out" / "m", targets=steps.TARGETS
     )
@@ -77,7 +77,7 @@ def test_the_calibration_model_gives_what_the_model_gives(model, quantized):
 def test_the_first_record_holds_the_weights(quantized):
     """After quantize every weight has its scales; activations have none yet, and saving says which step is missing."""
     held = scale_record.read(quantized / "record.txt")
-    assert {key: (len(one.scale_w), one.scale_d) for key, one in held.items()} == {
+    assert {key: (len(scales.scale_w), scales.scale_d) for key, scales in held.items()} == {
         "conv1": (8, None), "conv2": (8, None), "conv3": (8, None), "fc": (1, None),
     }  # fmt: skip
     with pytest.raises(
@@ -115,14 +115,14 @@ def test_an_amct_config_and_record_are_used_as_they_are(model, tmp_path):
     saved = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "m")
     held = quant_json.read(saved.files["quant_json"])
     assert held["layers"] == []
-    assert [(one["node"], one["index"]) for one in held["tensors"]] == [("maxpool", 0)]
+    assert [(entry["node"], entry["index"]) for entry in held["tensors"]] == [("maxpool", 0)]
     assert held["float"]["conv1"] == "not in the configuration"
     assert "ONNX Runtime runs it in float" in held["float"]["conv2"]
     assert set(saved.floats) == {"conv2"}, "what the configuration does not name was not to be int8"
     assert "tensor_quantize" in held["float"]["conv2"]
     ascend = steps.save(tmp_path / "calibration.onnx", tmp_path / "amct.txt", tmp_path / "a", targets=["ascend"])
     held = quant_json.read(ascend.files["quant_json"])
-    assert [(one["name"], one["scale_d"], one["offset_d"]) for one in held["layers"]] == [
+    assert [(entry["name"], entry["scale_d"], entry["offset_d"]) for entry in held["layers"]] == [
         ("conv2", pytest.approx(0.02), 0)
     ]
 
@@ -171,7 +171,7 @@ def test_as_many_threads_as_asked_for_calibrate(model, quantized, tmp_path, monk
 
 def test_an_example_judges_what_is_fused(model, tmp_path, monkeypatch):
     """The first one of a batch; without it nothing is given."""
-    made, given, prepare = steps.config(model), [], steps_prepare.prepare
+    settings, given, prepare = steps.config(model), [], steps_prepare.prepare
 
     def prepared(file, **options):
         given.append(options.get("example"))
@@ -179,7 +179,7 @@ def test_an_example_judges_what_is_fused(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(steps_prepare, "prepare", prepared)
     for example in (None, BATCHES[0]):
-        steps.quantize(model, made, tmp_path / "c.onnx", tmp_path / "r.txt", example=example)
+        steps.quantize(model, settings, tmp_path / "c.onnx", tmp_path / "r.txt", example=example)
     assert given[0] is None
     np.testing.assert_array_equal(given[1][0], BATCHES[0][:1])
 
@@ -187,15 +187,15 @@ def test_an_example_judges_what_is_fused(model, tmp_path, monkeypatch):
 def test_layers_are_ranked_on_the_first_few_batches(quantized):
     """No further one is made; data that a function makes will do, and what does not fit is told."""
     steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
-    where, made = (quantized / "calibration.onnx", quantized / "record.txt"), []
+    where, numbers = (quantized / "calibration.onnx", quantized / "record.txt"), []
 
     def batches():
         for number in range(9):
-            made.append(number)
+            numbers.append(number)
             yield BATCHES[0]
 
     steps.accuracy(*where, lambda path: 1.0, batches, quantized / "out", loss=0.5)
-    assert made == [0, 1, 2, 3]
+    assert numbers == [0, 1, 2, 3]
     with pytest.raises(DataError, match="calibration data: .*image"):
         steps.accuracy(*where, lambda path: 1.0, [{"other": BATCHES[0]}], quantized / "other", loss=0.5)
 
@@ -255,14 +255,16 @@ def test_the_data_judges_what_is_fused(tmp_path, monkeypatch, fixed):
     """The first example of the data goes through the model where graphs are compared; a batch that is demanded is
     whole. The models are compared on as many batches as it takes."""
     model = onnx_networks.save(onnx_networks.residual_cnn(batch=2 if fixed else "batch"), tmp_path)
-    seen, prepare = [], steps_prepare.prepare
+    given_examples, prepare = [], steps_prepare.prepare
     monkeypatch.setattr(
-        steps_prepare, "prepare", lambda file, **given: (seen.append(given["example"]), prepare(file, **given))[1]
+        steps_prepare,
+        "prepare",
+        lambda file, **given: (given_examples.append(given["example"]), prepare(file, **given))[1],
     )
     data = [BATCHES[0][:2], BATCHES[1][:2]]
     saved = steps.all(model, lambda: iter(data), tmp_path / "out" / "m", rules=Rules(batch_num=2))
-    np.testing.assert_array_equal(seen[0][0], data[0] if fixed else data[0][:1])
-    assert len(seen) == 1
+    np.testing.assert_array_equal(given_examples[0][0], data[0] if fixed else data[0][:1])
+    assert len(given_examples) == 1
     assert saved.parity["onnxruntime"].examples == 4
 
 
@@ -298,18 +300,18 @@ def test_a_form_is_asked_for(quantized):
 def test_accuracy_scores_what_save_writes(quantized):
     """The model that the evaluator sees is the fake-quant model of the form for this machine, narrowed or not."""
     steps.calibrate(quantized / "calibration.onnx", BATCHES, quantized / "record.txt")
-    seen = []
+    outputs = []
 
     def evaluate(path):
-        seen.append(run(path, BATCHES[0]))
+        outputs.append(run(path, BATCHES[0]))
         return 1.0
 
     where = quantized / "calibration.onnx", quantized / "record.txt"
     steps.accuracy(*where, evaluate, BATCHES, quantized / "tuned", loss=0.5)
     saved = steps.save(*where, quantized / "m")
-    np.testing.assert_array_equal(seen[1], run(saved.files["fake_quant"], BATCHES[0]))
+    np.testing.assert_array_equal(outputs[1], run(saved.files["fake_quant"], BATCHES[0]))
     other = steps.save(*where, quantized / "n", form="U8U8" if saved.form == "U8S8-narrow" else "U8S8-narrow")
-    assert np.abs(seen[1] - run(other.files["fake_quant"], BATCHES[0])).max() > 0
+    assert np.abs(outputs[1] - run(other.files["fake_quant"], BATCHES[0])).max() > 0
 
 
 def test_where_no_layer_may_be_int8_nothing_is_left_to_calibrate(quantized):
@@ -357,8 +359,8 @@ def test_a_quantized_model_is_not_quantized_again(model, tmp_path):
 def test_every_preset_runs(model, tmp_path, name):
     """All steps with the rules of each preset give a model near the fp32 one."""
     saved = steps.all(model, BATCHES, tmp_path / "m", rules=replace(PRESETS[name], batch_num=2))
-    exact, found = run(model, BATCHES[0]), run(saved.files["onnxruntime"], BATCHES[0])
-    assert np.abs(found - exact).max() < 0.1 * np.abs(exact).max()
+    exact, quantized = run(model, BATCHES[0]), run(saved.files["onnxruntime"], BATCHES[0])
+    assert np.abs(quantized - exact).max() < 0.1 * np.abs(exact).max()
 
 
 def wanted(network):
@@ -382,11 +384,11 @@ def test_images_come_as_the_model_takes_them(images):
     """Of the input's size and layout, scaled to 0..1, then mean and std; the split train before the whole folder."""
     source = calibration_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {"mean": [0.0, 0.0, 0.5]})
     assert source.examples == 6
-    (one, two) = [batch[0] for batch in source.batches(2, 3)()]
-    assert one.shape == two.shape == (3, 3, 16, 16)
-    assert one.dtype == np.float32
-    assert sorted({*one[:, 0].ravel(), *two[:, 0].ravel()}) == pytest.approx([n * 50 / 255 for n in range(6)])
-    assert np.all(one[:, 2] == 0.5)
+    (first, second) = [batch[0] for batch in source.batches(2, 3)()]
+    assert first.shape == second.shape == (3, 3, 16, 16)
+    assert first.dtype == np.float32
+    assert sorted({*first[:, 0].ravel(), *second[:, 0].ravel()}) == pytest.approx([n * 50 / 255 for n in range(6)])
+    assert np.all(first[:, 2] == 0.5)
 
 
 def test_channels_come_in_the_order_that_is_asked_for(images):
@@ -410,8 +412,12 @@ def test_a_split_is_a_folder(images, split, count):
 def test_examples_are_drawn_by_seed(images):
     """The same seed draws the same images, and each pass gives the same batches."""
     source = calibration_data.open_source(str(images), wanted(onnx_networks.residual_cnn()), {})
-    made = source.batches(1, 3, seed=1)
-    first, again, other = next(iter(made()))[0], next(iter(made()))[0], next(iter(source.batches(1, 3, seed=2)()))[0]
+    batches = source.batches(1, 3, seed=1)
+    first, again, other = (
+        next(iter(batches()))[0],
+        next(iter(batches()))[0],
+        next(iter(source.batches(1, 3, seed=2)()))[0],
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -419,7 +425,7 @@ def test_examples_are_drawn_by_seed(images):
 def test_arrays_named_like_the_inputs_are_taken_as_they_are(tmp_path):
     """An .npz with the model's own names feeds several inputs; no preprocessing is applied."""
     held = {"image": np.ones((5, 1, 8, 8), np.float32), "features": np.ones((5, 6), np.float32), "labels": np.ones(5)}
-    names = [one.name for one in wanted(onnx_networks.two_inputs())]
+    names = [tensor.name for tensor in wanted(onnx_networks.two_inputs())]
     np.savez(tmp_path / "d.npz", **dict(zip([*names, "labels"], held.values(), strict=True)))
     source = calibration_data.open_source(str(tmp_path / "d.npz"), wanted(onnx_networks.two_inputs()), {})
     (batch,) = source.batches(1, 4)()
@@ -448,8 +454,8 @@ def test_a_function_makes_the_batches(tmp_path):
     )
     taken = wanted(onnx_networks.residual_cnn())
     source = calibration_data.open_source(f"{tmp_path}/d.py:batches", taken, {})
-    made = source.batches(3, 1)
-    assert [[batch[0, 0, 0, 0] for batch in made()] for _ in range(2)] == [[0, 1, 2]] * 2
+    batches = source.batches(3, 1)
+    assert [[batch[0, 0, 0, 0] for batch in batches()] for _ in range(2)] == [[0, 1, 2]] * 2
     assert calibration_data.shaped(source, None, None, None) == (3, 1), "three batches hold the first 128 examples"
     assert calibration_data.open_source(f"{tmp_path}/d.py:load", taken, {}).examples == 7
 
@@ -603,10 +609,10 @@ def written(model, folder):
 
 def through(file, batches, folder, **rules):
     """config, quantize, calibrate, save; what calibrate and save found."""
-    made = steps.config(file, rules=Rules(batch_num=len(batches), **rules))
-    steps.quantize(file, made, folder / "c.onnx", folder / "r.txt")
-    found = steps.calibrate(folder / "c.onnx", batches, folder / "r.txt")
-    return found, steps.save(folder / "c.onnx", folder / "r.txt", folder / "m", data=batches)
+    settings = steps.config(file, rules=Rules(batch_num=len(batches), **rules))
+    steps.quantize(file, settings, folder / "c.onnx", folder / "r.txt")
+    calibrated = steps.calibrate(folder / "c.onnx", batches, folder / "r.txt")
+    return calibrated, steps.save(folder / "c.onnx", folder / "r.txt", folder / "m", data=batches)
 
 
 def test_a_network_without_weights_is_calibrated(tmp_path):
@@ -628,11 +634,11 @@ def test_values_that_become_zero_are_a_warning(model, tmp_path):
     draft.conv("image", "conv", 3, 4, bias=False)
     draft.nodes[-1].output[0] = "y"
     file = written(draft.model({"image": ["batch", 3, 16, 16]}, {"y": ["batch", 4, 16, 16]}), tmp_path)
-    found, saved = through(file, [batch * 1e-6 for batch in BATCHES], tmp_path)
-    assert any("conv: its input reaches" in line and "below 3e-5" in line for line in found.warnings)
+    calibrated, saved = through(file, [batch * 1e-6 for batch in BATCHES], tmp_path)
+    assert any("conv: its input reaches" in line and "below 3e-5" in line for line in calibrated.warnings)
     assert any("every output of the quantized model is zero" in line for line in text.saved(saved))
-    found, saved = through(file, BATCHES, tmp_path)
-    assert not any("3e-5" in line for line in found.warnings)
+    calibrated, saved = through(file, BATCHES, tmp_path)
+    assert not any("3e-5" in line for line in calibrated.warnings)
     assert not any("is zero" in line for line in text.saved(saved))
 
 
@@ -645,8 +651,8 @@ def test_a_convolution_along_one_axis_runs_in_int8(tmp_path):
     file = written(draft.model({"signal": ["batch", 2, 32]}, {"y": ["batch", 4, 32]}), tmp_path)
     rng = np.random.default_rng(0)
     batches = [rng.standard_normal((8, 2, 32)).astype(np.float32) for _ in range(2)]
-    made = steps.config(file, rules=Rules(batch_num=2))
-    steps.quantize(file, made, tmp_path / "c.onnx", tmp_path / "r.txt")
+    settings = steps.config(file, rules=Rules(batch_num=2))
+    steps.quantize(file, settings, tmp_path / "c.onnx", tmp_path / "r.txt")
     steps.calibrate(tmp_path / "c.onnx", batches, tmp_path / "r.txt")
     alone = steps.save(tmp_path / "c.onnx", tmp_path / "r.txt", tmp_path / "n")
     assert alone.floats == {}
@@ -682,10 +688,10 @@ def test_what_a_file_asks_of_a_layer_is_what_amct_documents(model, tmp_path):
 
 def test_scales_are_rounded_to_float16_where_a_file_asks_for_it(model, tmp_path):
     """AMCT's FORCE_FP16_QUANT: scale_d of every record entry is a float16."""
-    made = steps.config(model, rules=Rules(batch_num=2, fp16_scales=True))
-    steps.quantize(model, made, tmp_path / "c.onnx", tmp_path / "r.txt")
-    found = steps.calibrate(tmp_path / "c.onnx", BATCHES, tmp_path / "r.txt")
-    scales = [one.scale_d for one in found.record.values() if one.scale_d is not None]
+    settings = steps.config(model, rules=Rules(batch_num=2, fp16_scales=True))
+    steps.quantize(model, settings, tmp_path / "c.onnx", tmp_path / "r.txt")
+    calibrated = steps.calibrate(tmp_path / "c.onnx", BATCHES, tmp_path / "r.txt")
+    scales = [entry.scale_d for entry in calibrated.record.values() if entry.scale_d is not None]
     assert scales
     assert all(float(np.float16(scale)) == scale for scale in scales)
 
@@ -709,12 +715,12 @@ def test_the_graph_of_a_large_model_is_worked_on_apart(model, tmp_path, monkeypa
     """Its memory ends with a process; errors come back as they are, and what is written is the same."""
     from qbench.quant.onnx import graph_process
 
-    made = steps.config(model, rules=Rules(batch_num=2))
+    settings = steps.config(model, rules=Rules(batch_num=2))
     monkeypatch.setattr(graph_process, "LARGE", 0)
-    assert steps.config(model, rules=Rules(batch_num=2)) == made
+    assert steps.config(model, rules=Rules(batch_num=2)) == settings
     for name in ("here", "apart"):
         monkeypatch.setattr(graph_process, "LARGE", 0 if name == "apart" else 2**40)
-        steps.quantize(model, made, tmp_path / f"{name}.onnx", tmp_path / f"{name}.txt")
+        steps.quantize(model, settings, tmp_path / f"{name}.onnx", tmp_path / f"{name}.txt")
         steps.calibrate(tmp_path / f"{name}.onnx", BATCHES, tmp_path / f"{name}.txt")
     assert (tmp_path / "here.onnx").read_bytes() == (tmp_path / "apart.onnx").read_bytes()
     assert (tmp_path / "here.txt").read_text() == (tmp_path / "apart.txt").read_text()

@@ -41,12 +41,12 @@ def _words(backend: str) -> str:
 
 def test_floats_of_a_cpu_in_software_are_no_case() -> None:
     """Each mode once, of those that are cases anywhere; int8 there is one, and floats of this machine are."""
-    made = plan(
+    planned = plan(
         "{modes: [fp32, static], backends: [onnxruntime, fbgemm], batch_sizes: [1, 2]}",
         "hosts: [native, 'qemu:max', 'qemu:Haswell']",
     )
     held = "is no case: int8 answers there are held against those of native"
-    assert [note for note in made.notes if "held against" in note] == [
+    assert [note for note in planned.notes if "held against" in note] == [
         f"fp32 on qemu:max {held}",
         f"fp32 on qemu:Haswell {held}",
     ]
@@ -58,29 +58,29 @@ def test_floats_of_a_cpu_in_software_are_no_case() -> None:
 )
 def test_what_an_emulated_host_answers_is_counted_by_artifact(modes: str, artifacts: str) -> None:
     """One serves every batch size, but a dynamic one is looked at with each."""
-    made = plan(f"{{modes: {modes}, backends: [fbgemm], batch_sizes: [1, 2]}}", "hosts: [native, 'qemu:max']")
-    (told,) = [note for note in made.notes if note.startswith("qemu:max: answers only, no latency, of ")]
+    planned = plan(f"{{modes: {modes}, backends: [fbgemm], batch_sizes: [1, 2]}}", "hosts: [native, 'qemu:max']")
+    (told,) = [note for note in planned.notes if note.startswith("qemu:max: answers only, no latency, of ")]
     assert told.startswith(f"qemu:max: answers only, no latency, of {artifacts}, for the ")
     assert not any("answers only" in note for note in plan(f"{{modes: {modes}, backends: [fbgemm]}}").notes)
 
 
 def test_a_training_has_no_twin_on_an_emulated_cpu() -> None:
     """There int8 is held against the same file here; the case here has its twin."""
-    made = plan(
+    planned = plan(
         "{modes: [qat], backends: [fbgemm]}", "hosts: [native, 'qemu:max']\nquantize: {qat: {fp32_twin: true}}\n"
     )
-    twins = {each.case.host: each.twin and each.twin.id for each in made.cases if each.case.variant.mode == "qat"}
+    twins = {each.case.host: each.twin and each.twin.id for each in planned.cases if each.case.variant.mode == "qat"}
     assert twins == {"native": "digits-cnn/fp32@twin/torch/t1/b1", "qemu:max": None}
     assert "1 fp32 twin is trained as the qat cases beside, without fake quantization (quantize.qat.fp32_twin)" in (
-        made.notes
+        planned.notes
     )
 
 
 def test_one_variant_that_is_calibrated_several_times_is_one() -> None:
     """With the seeds from the first to the last."""
     text = "suite: s\nmodels: [digits-cnn]\ndata: {dataset: digits, calibrate: {seed: 2, seeds: 2}}\n"
-    made = make_plan(parse(f"{text}matrix: {{modes: [static], backends: [fbgemm]}}\n"), cores=1)
-    assert made.notes[-1] == (
+    planned = make_plan(parse(f"{text}matrix: {{modes: [static], backends: [fbgemm]}}\n"), cores=1)
+    assert planned.notes[-1] == (
         "1 static variant is built and evaluated with 2 calibration subsets, of the seeds 2 to 3; what is measured is "
         "the first"
     )
@@ -92,11 +92,11 @@ def test_a_target_has_no_effect_on_what_a_framework_does_alone() -> None:
     """That of all modes and that of one, with joins in float or without; not where a recipe of qbench's is beside none
     of its own."""
     for recipe in ("framework-default", "framework-default+float_joins"):
-        made = plan(
+        planned = plan(
             "{modes: [static, dynamic], backends: [fbgemm]}",
             f"recipe: {recipe}\nquantize: {{target: avx2, dynamic: {{target: vnni}}, qat: {{target: vnni}}}}\n",
         )
-        told = [note.partition(": ")[2] for note in made.notes if "has no effect on recipe" in note]
+        told = [note.partition(": ")[2] for note in planned.notes if "has no effect on recipe" in note]
         assert [note.partition(" ")[0] for note in told] == ["quantize.target", "quantize.dynamic.target"]
-    made = plan("{modes: [static], backends: [fbgemm]}", "quantize: {target: avx2}\n")
-    assert not any("has no effect on recipe" in note for note in made.notes)
+    planned = plan("{modes: [static], backends: [fbgemm]}", "quantize: {target: avx2}\n")
+    assert not any("has no effect on recipe" in note for note in planned.notes)

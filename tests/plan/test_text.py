@@ -75,12 +75,14 @@ def test_text_of_a_plan_with_nothing_in_it() -> None:
 def test_json_holds_what_the_text_says_and_the_recipe() -> None:
     """A program gets each case's key, baseline and recipe, each skip with its reason, and the notes."""
     data = json.loads(as_json(PLAN))
-    assert [one["id"] for one in data["cases"]] == [planned.case.id for planned in PLAN.cases]
+    assert [entry["id"] for entry in data["cases"]] == [planned.case.id for planned in PLAN.cases]
     static = data["cases"][1]
     assert static["baseline"] == "m/fp32/torch/t1/b1"
     assert static["recipe"]["per_channel"] is True
     assert (static["threads"], static["batch_size"], static["reference"]) == (1, 1, False)
-    assert {one["id"]: one["reason"] for one in data["skipped"]}["m/qat/onnxruntime/t1/b1"] == "no QAT in ONNX yet"
+    assert {entry["id"]: entry["reason"] for entry in data["skipped"]}[
+        "m/qat/onnxruntime/t1/b1"
+    ] == "no QAT in ONNX yet"
     assert data["notes"] == list(PLAN.notes)
     assert data["decide"] == {
         "minimize": "latency",

@@ -64,11 +64,11 @@ def carried(tmp_path_factory):
         patch.setenv("QBENCH_CACHE", str(folder / "there"))
         patch.setattr("qbench.machine.peak.measure_peak", lambda *args, **options: PEAK)
         read = suite.read(folder / "s.yaml")
-        made = run.run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
-        file = write_baseline(made.folder, folder / "kept")
+        result = run.run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Silent())
+        file = write_baseline(result.folder, folder / "kept")
         assert keep_artifacts(file, keep=True).missing == ()
         shutil.rmtree(folder / "there")
-    return folder, read_run(made.folder), file
+    return folder, read_run(result.folder), file
 
 
 @pytest.fixture(autouse=True)

@@ -146,10 +146,10 @@ def test_the_layers_that_lose_sums_are_named(facts, said):
 )
 def test_an_artifact_for_other_cpus_says_so(facts, said):
     """With what was done for them, before what was tried."""
-    made = replace(artifact(on_avx2(outputs=SAME)), target=TargetFacts(cpus=("avx2", "arm"), **facts))
+    on_others = replace(artifact(on_avx2(outputs=SAME)), target=TargetFacts(cpus=("avx2", "arm"), **facts))
     expected = f"safe everywhere that was tried, {said}: the same bits on avx2, 1,000 examples"
-    assert describe_artifact(made, TOP1) == expected
-    alone = replace(made, hosts=(NATIVE,))
+    assert describe_artifact(on_others, TOP1) == expected
+    alone = replace(on_others, hosts=(NATIVE,))
     assert describe_artifact(alone, TOP1) == f"{said}: tried on this machine alone"
 
 

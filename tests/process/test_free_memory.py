@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from file_trees import write_tree
 
 from qbench.process.free_memory import count_free_bytes, read_free_bytes
 
@@ -77,16 +78,7 @@ def test_what_is_free_is_what_the_tightest_limit_leaves(
     files: Mapping[str, str], free: int | None, tmp_path: Path
 ) -> None:
     """The machine's memory or a control group's, of either version, whichever is less; cached files count as free."""
-    assert read_free_bytes(write(tmp_path, files)) == free
-
-
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    """A root folder with these files."""
-    for name, text in files.items():
-        file = root / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return root
+    assert read_free_bytes(write_tree(tmp_path, files)) == free
 
 
 def test_a_system_that_does_not_tell_is_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

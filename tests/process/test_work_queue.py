@@ -35,5 +35,5 @@ def test_each_thing_is_taken_once():
 def test_a_worker_is_its_thread_where_no_number_is_given():
     """Another thread begins another kind."""
     queue = WorkQueue(["a", "b", "a", "b"])
-    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as another:
-        assert [pool.submit(queue.take).result() for pool in (one, another, one, another)] == [0, 1, 2, 3]
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        assert [pool.submit(queue.take).result() for pool in (first, second, first, second)] == [0, 1, 2, 3]

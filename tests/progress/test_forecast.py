@@ -5,20 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moved_clock import Clock
 
 from qbench.progress.forecast import STAGES, Forecast, say_coarsely
 
 EARLIER = {"prepare": 10.0, "build": 60.0, "evaluate": 20.0, "measure": 90.0}
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        """What the test set."""
-        return self.now
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from moved_clock import Clock
 
 from qbench.progress.live import Bars, Lines, Silent, live
 from qbench.progress.terminal import PlainStream
@@ -17,16 +18,6 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """Yes."""
         return True
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        """What the test set."""
-        return self.now
 
 
 def test_live_chooses_by_stream_and_quiet() -> None:

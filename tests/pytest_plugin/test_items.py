@@ -418,10 +418,10 @@ def test_a_benchmark_without_its_marker_has_no_rounds(monkeypatch):
 @pytest.mark.parametrize("folder", [Path("run"), None])
 def test_the_error_of_the_run_fails_every_item(monkeypatch, folder):
     """It is made once; where a folder was made, each report names it."""
-    made, reports = [], []
+    requests, reports = [], []
 
     def judge_run(request):
-        made.append(request)
+        requests.append(request)
         return JudgedRun(folder=folder, error="no baseline")
 
     monkeypatch.setattr(items, "judge_run", judge_run)
@@ -431,7 +431,7 @@ def test_the_error_of_the_run_fails_every_item(monkeypatch, folder):
         with pytest.raises(pytest.fail.Exception, match="^no baseline$"):
             items.SuiteFile._judge(file, SimpleNamespace(session="asked", node=node))
         reports.append(node.user_properties)
-    assert made == ["asked"]
+    assert requests == ["asked"]
     assert reports == [[] if folder is None else [("qbench_run", "run")]] * 2
 
 
@@ -470,8 +470,8 @@ def test_an_item_bears_what_its_plugins_read(monkeypatch, is_distributed, group,
         path=Path("s.yaml"), suite=SimpleNamespace(place=lambda key: f"s.yaml:{len(key)}"),
         config=SimpleNamespace(pluginmanager=plugins),
     )  # fmt: skip
-    made = items.SuiteFile._make_item(file, "c", lambda request: None, group)
-    assert (made, made.line, markers[0]) == (item, len("matrix"), "qbench")
+    new_item = items.SuiteFile._make_item(file, "c", lambda request: None, group)
+    assert (new_item, new_item.line, markers[0]) == (item, len("matrix"), "qbench")
     marked = {mark.name: mark for mark in markers[1:]}
     is_timed = group is not None and "benchmark" in fixtures
     assert sorted(marked) == ["benchmark"] * is_timed + ["xdist_group"] * is_distributed

@@ -71,23 +71,23 @@ def test_the_first_worker_of_a_session_runs_and_the_others_read(
 ) -> None:
     """The same folder, verdicts and error; another session runs by itself, and without one everybody does."""
     monkeypatch.chdir(tmp_path)
-    made: list[RunRequest] = []
+    requests: list[RunRequest] = []
 
     def make_run(request: RunRequest) -> JudgedRun:
-        made.append(request)
+        requests.append(request)
         return JudgedRun(folder=tmp_path / "run", verdicts=VERDICTS, error="no baseline")
 
     monkeypatch.setattr(judged, "_make_run", make_run)
     first, second = (judge_run(RunRequest(suite=SUITE, cases=None, out=Path("o"), session="7")) for _ in range(2))
     assert first == second == JudgedRun(folder=tmp_path / "run", verdicts=VERDICTS, error="no baseline")
-    assert len(made) == 1
+    assert len(requests) == 1
     judge_run(RunRequest(suite=SUITE, cases=None, out=Path("o"), session="8"))
-    assert len(made) == 2
+    assert len(requests) == 2
     for _ in range(2):
         judge_run(RunRequest(suite=SUITE, cases=None, out=Path("o")))
-    assert len(made) == 4
+    assert len(requests) == 4
     judge_run(RunRequest(suite=SUITE, cases=None, session="7"))
-    assert len(made) == 5
+    assert len(requests) == 5
     judge_run(RunRequest(suite=SUITE, cases=None, out=Path("deep/er"), session="7"))
     assert {path.parent.name for path in tmp_path.rglob(".pytest-7-s.json")} == {"o", "reports", "er"}
 
@@ -109,8 +109,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_the_cases_of_the_session_are_run_whole(ran: list[dict[str, Any]], asked: list[dict[str, Any]]) -> None:
     """By their exact names; nothing is resumed."""
-    made = judge_run(RunRequest(suite=SUITE, cases=("a*", "b"), out=Path("o")))
-    assert made == JudgedRun(folder=Path("run"))
+    run = judge_run(RunRequest(suite=SUITE, cases=("a*", "b"), out=Path("o")))
+    assert run == JudgedRun(folder=Path("run"))
     judge_run(RunRequest(suite=SUITE, cases=None))
     assert [(each["only"], each["out"], each["resume"], each["jobs"]) for each in ran] == [
         ("a[*],b", Path("o"), None, None),

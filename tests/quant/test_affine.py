@@ -62,20 +62,20 @@ def per_tensor(draw):
     return x, scale, zero_point, dtype
 
 
-def equal_to_torch(found, theirs, x):
+def equal_to_torch(ours, theirs, x):
     """The same integers in the same storage type and, where torch's int32 does not wrap around, the same floats."""
-    assert found.int_repr().dtype == theirs.int_repr().numpy().dtype
+    assert ours.int_repr().dtype == theirs.int_repr().numpy().dtype
     wide = np.zeros(x.shape, bool)
     if not adds_zero_point_first():  # torch 2.14 adds the zero point to an int32
-        along = [1] * x.ndim if found.axis is None else [-1 if i == found.axis else 1 for i in range(x.ndim)]
-        scale, zero_point = (np.asarray(part).reshape(along) for part in (found.scale, found.zero_point))
+        along = [1] * x.ndim if ours.axis is None else [-1 if i == ours.axis else 1 for i in range(x.ndim)]
+        scale, zero_point = (np.asarray(part).reshape(along) for part in (ours.scale, ours.zero_point))
         wide = np.abs(x / scale) + np.abs(zero_point) >= 2**31 - 2**8
-    assert np.where(wide, True, found.int_repr() == theirs.int_repr().numpy()).all()
-    own = found.dequantize()
+    assert np.where(wide, True, ours.int_repr() == theirs.int_repr().numpy()).all()
+    own = ours.dequantize()
     assert own.dtype == np.float32
     wraps = wide
-    if found.dtype is QINT32 and found.axis is None:
-        wraps = wide | (np.abs(found.integers.astype(np.int64) - found.zero_point) >= 2**31)
+    if ours.dtype is QINT32 and ours.axis is None:
+        wraps = wide | (np.abs(ours.integers.astype(np.int64) - ours.zero_point) >= 2**31)
     assert np.where(wraps, True, own == theirs.dequantize().numpy()).all()
 
 

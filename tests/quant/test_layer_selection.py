@@ -74,5 +74,5 @@ def test_names_that_match_nothing_are_all_told() -> None:
 def test_a_name_stands_for_what_is_below_it() -> None:
     """The nearest one decides."""
     names = {"a": "one", "a.b.c": "two"}
-    found = {name: below(name, names) for name in ("a", "a.b", "a.b.c", "a.b.c.d", "ab", "b.a", "")}
-    assert found == {"a": "one", "a.b": "one", "a.b.c": "two", "a.b.c.d": "two", "ab": None, "b.a": None, "": None}
+    nearest = {name: below(name, names) for name in ("a", "a.b", "a.b.c", "a.b.c.d", "ab", "b.a", "")}
+    assert nearest == {"a": "one", "a.b": "one", "a.b.c": "two", "a.b.c.d": "two", "ab": None, "b.a": None, "": None}

@@ -47,11 +47,11 @@ def test_it_runs_with_an_empty_cache_and_what_was_fetched(described: RunInfo, tm
     fetched.mkdir(parents=True)
     (fetched / "file").write_text("fetched")
     (store.cache_folder() / "artifacts").mkdir()
-    seen: list[Path] = []
+    caches: list[Path] = []
     folder = run_folder(tmp_path / "run", [], described)
 
     def run(asked: Asked, words: list[str], environment: Environment, cache: Path) -> Path:
-        seen.append(cache)
+        caches.append(cache)
         assert words == ["--filter", "*/static/*"]
         assert environment.is_present
         assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["downloads", "locks"]
@@ -60,7 +60,7 @@ def test_it_runs_with_an_empty_cache_and_what_was_fetched(described: RunInfo, tm
 
     replayed = replay(folder, silent, run=run)
     assert (replayed.exit_code, replayed.artifacts, replayed.answers, replayed.settings) == (0, 0, 0, 0)
-    assert not seen[0].exists()
+    assert not caches[0].exists()
     assert [path.name for path in (tmp_path).glob(".qbench-replay-*")] == []
 
 

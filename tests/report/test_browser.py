@@ -235,9 +235,9 @@ def test_the_table_is_narrowed_from_the_keyboard(browser: Any, reports: dict[str
     tools = browser.find_element("css selector", ".tools")
     find, rows = tools.find_element("css selector", "input"), "table.cases tbody:not([hidden])"
     find.send_keys("static onn")
-    found = [row.get_attribute("data-find") for row in browser.find_elements("css selector", rows)]
-    assert found
-    assert all("static" in words and "onn" in words for words in found)
+    searched = [row.get_attribute("data-find") for row in browser.find_elements("css selector", rows)]
+    assert searched
+    assert all("static" in words and "onn" in words for words in searched)
     tools.find_element("css selector", "select[name=backend]").send_keys("onnxruntime")
     left = browser.find_elements("css selector", rows)
     assert {row.get_attribute("data-backend") for row in left} == {"onnxruntime"}

@@ -27,9 +27,9 @@ def drawn(*records: Record) -> CaseTable:
 
 def test_a_column_that_nobody_fills_is_left_out() -> None:
     """So are the columns that say of every case the same place in the matrix."""
-    found = drawn(fp32(), int8(speedup=speedup(control=None)))
-    assert "control" not in [column.key for column in found.columns]
-    assert found.keys == ()
+    table = drawn(fp32(), int8(speedup=speedup(control=None)))
+    assert "control" not in [column.key for column in table.columns]
+    assert table.keys == ()
     assert drawn(fp32(), int8(), int8("net/static/onednn/t2/b1")).keys == ("threads",)
 
 
@@ -37,9 +37,9 @@ def test_decimals_are_the_same_throughout_a_column() -> None:
     """However large a value is and however wide its limits are."""
     cases = [int8(latency=latency(0.00123)), int8(QAT, speedup=speedup(0.3172), latency=latency(0.0456),
              accuracy=accuracy(harmful=9))]  # fmt: skip
-    found = drawn(fp32(), *cases)
+    table = drawn(fp32(), *cases)
     for key in ("p50", "speedup", "delta", "accuracy"):
-        texts = [line.cells[key].text for line in found.lines if line.cells[key].sort is not None]
+        texts = [line.cells[key].text for line in table.lines if line.cells[key].sort is not None]
         places = {len(text.partition(".")[2]) for text in texts if line_is_measured(text)}
         assert places == {2}, key
 
@@ -57,8 +57,8 @@ def test_the_fastest_fp32_is_the_reference() -> None:
 
 def test_changed_answers_are_told_in_words() -> None:
     """4 lost, 1 gained."""
-    found = drawn(fp32(), int8(accuracy=accuracy(harmful=4, beneficial=1)))
-    assert found.lines[0].cells["flips"].text == "4 lost, 1 gained"
+    table = drawn(fp32(), int8(accuracy=accuracy(harmful=4, beneficial=1)))
+    assert table.lines[0].cells["flips"].text == "4 lost, 1 gained"
 
 
 def test_what_hangs_on_a_cell_is_read_without_a_mouse() -> None:
@@ -98,9 +98,9 @@ def details_of(*records: Record) -> TextTable:
 
 def test_columns_without_content_are_left_out() -> None:
     """A record that knows only its calls has two columns beside its name."""
-    found = details_of(record())
-    assert found.columns == ("case", "calls", "effective sample size")
-    assert found.rows == (("a", "1,234", "800"),)
+    table = details_of(record())
+    assert table.columns == ("case", "calls", "effective sample size")
+    assert table.rows == (("a", "1,234", "800"),)
 
 
 def test_everything_that_is_known_is_shown() -> None:
@@ -114,14 +114,14 @@ def test_everything_that_is_known_is_shown() -> None:
         roofline=Roofline(macs=1000, peak_fraction=0.41),
         throughput_per_second=1000.0,
     )
-    found = details_of(full, record("bare"))
-    row = dict(zip(found.columns, found.rows[0], strict=True))
+    table = details_of(full, record("bare"))
+    row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["of this core's peak"] == "41.0 %"
     assert row["sequential mean"] == "2.00 ms (n = 100)"
     assert row["involuntary context switches"] == "5"
     assert "page faults" not in row
     assert "memory, peak" not in row
-    assert dict(zip(found.columns, found.rows[1], strict=True))["load"] == "—"
+    assert dict(zip(table.columns, table.rows[1], strict=True))["load"] == "—"
 
 
 def test_what_the_host_did_is_shown() -> None:
@@ -130,8 +130,8 @@ def test_what_the_host_did_is_shown() -> None:
     plain = record().latency
     shared = record(interference=host, latency=replace(plain, p50_from="undisturbed", p50_all_seconds=2e-3))
     busy = record("b", interference=host, latency=replace(plain, p50_from="all", p50_all_seconds=1e-3))
-    found = details_of(shared, busy)
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    table = details_of(shared, busy)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [row["core busy with other work"] for row in rows] == ["60 %", "60 %"]
     assert [row["p50 from blocks"] for row in rows] == ["undisturbed (of all: 2.00 ms)", "all"]
 

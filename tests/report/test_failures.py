@@ -19,11 +19,11 @@ def test_cases_of_one_reason_stand_together(tmp_path: Path) -> None:
         skipped=(SkipInfo(id=TWO, reason="no C++ compiler found"), SkipInfo(id=ONE, reason="recorded")),
     )
     records = (int8(), skipped(ONE), failed("a/qat/x86/t1/b1"), failed("b/qat/x86/t1/b1"))
-    found = group_failures(StoredRun(folder=tmp_path, info=info(plan=plan), records=records))
-    assert [(group.status, group.stage, len(group.cases)) for group in found] == [
+    groups = group_failures(StoredRun(folder=tmp_path, info=info(plan=plan), records=records))
+    assert [(group.status, group.stage, len(group.cases)) for group in groups] == [
         ("failed", "measure", 2),
         ("skipped", "plan", 2),
         ("no record", "", 1),
     ]
-    assert found[1].cases == (ONE, TWO)
-    assert found[0].sign.symbol == "✗"
+    assert groups[1].cases == (ONE, TWO)
+    assert groups[0].sign.symbol == "✗"

@@ -30,14 +30,18 @@ def drawn(run: StoredRun) -> dict[str, Figure]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models at two numbers of threads, three modes on seven backends, and the layers of one variant."""
-    made = write_large_run(
+    large_run = write_large_run(
         tmp_path_factory.mktemp("large") / "run", Shape(threads=(1, 2), calls=6000, processes=3, outlier=True)
     )
-    records = [replace(record, layers="a.json") if record.case.mode == "qat" else record for record in jsonl.read(made)]
-    jsonl.write(made / "records.jsonl", records)
+    records = [
+        replace(record, layers="a.json") if record.case.mode == "qat" else record for record in jsonl.read(large_run)
+    ]
+    jsonl.write(large_run / "records.jsonl", records)
     layers = [{"name": f"conv{i}", "sqnr_db": 40.0 - i, "n": 9, "clipped": 0.0} for i in range(20)]
-    (made / "a.json").write_text(json.dumps([*layers, {"name": "stem", "reason": "stays in float"}]), encoding="utf-8")
-    return made
+    (large_run / "a.json").write_text(
+        json.dumps([*layers, {"name": "stem", "reason": "stays in float"}]), encoding="utf-8"
+    )
+    return large_run
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +161,9 @@ def assert_readable(pictures: dict[str, Figure]) -> None:
         boxes = boxes_of(svg)
         width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
         assert [text for text, left, _, right, _ in boxes if left < -1 or right > width + 1] == [], key
-        for one, other in combinations(boxes, 2):
-            apart = one[3] <= other[1] + 1 or other[3] <= one[1] + 1 or one[4] <= other[2] + 1 or other[4] <= one[2] + 1
-            assert apart, (key, one, other)
+        for box, other in combinations(boxes, 2):
+            apart = box[3] <= other[1] + 1 or other[3] <= box[1] + 1 or box[4] <= other[2] + 1 or other[4] <= box[2] + 1
+            assert apart, (key, box, other)
 
 
 def test_no_text_lies_on_another(pictures: dict[str, Figure]) -> None:
@@ -183,9 +187,9 @@ def test_no_text_lies_on_another(pictures: dict[str, Figure]) -> None:
 )
 def test_hard_runs_are_readable(tmp_path: Path, shape: Shape) -> None:
     """Many near-equal variants, one case only, long and hostile names."""
-    made = drawn(read_run(write_large_run(tmp_path / "run", shape)))
-    assert "pareto" in made
-    assert_readable(made)
+    drawing = drawn(read_run(write_large_run(tmp_path / "run", shape)))
+    assert "pareto" in drawing
+    assert_readable(drawing)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +202,8 @@ def test_hard_runs_are_readable(tmp_path: Path, shape: Shape) -> None:
 )
 def test_the_words_below_every_picture_are_golden(tmp_path: Path, folder: Path, name: str, shape: Shape | None) -> None:
     """Each caption in full: numbers, singular and plural, the limits of the suite, and what the colours mean."""
-    made = folder if shape is None else write_large_run(tmp_path / "run", shape)
-    captions = [f"{key}: {figure.heading}\n  {figure.caption}" for key, figure in drawn(read_run(made)).items()]
+    run = folder if shape is None else write_large_run(tmp_path / "run", shape)
+    captions = [f"{key}: {figure.heading}\n  {figure.caption}" for key, figure in drawn(read_run(run)).items()]
     assert same_as_golden(f"captions_{name}.txt", "\n".join(captions) + "\n")
 
 

@@ -50,8 +50,8 @@ def test_a_file_is_compared_once_by_its_first_case(tmp_path: Path) -> None:
 
 def test_variants_are_called_by_their_model_where_there_are_several(tmp_path: Path) -> None:
     """And in the order of the run."""
-    one = make_run(tmp_path / "one", "top1", {FP32: NOTHING, DYNAMIC: NOTHING, CASE: NOTHING})
-    assert [(each.name, each.of_fp32) for each in list_int8_predictions(one)] == [
+    run = make_run(tmp_path / "one", "top1", {FP32: NOTHING, DYNAMIC: NOTHING, CASE: NOTHING})
+    assert [(each.name, each.of_fp32) for each in list_int8_predictions(run)] == [
         ("dynamic · onednn", "fp32 · torch"),
         ("static · onednn", "fp32 · torch"),
     ]
@@ -151,13 +151,13 @@ def test_searches_that_lost_their_document_come_first(tmp_path: Path) -> None:
         "recall@1",
         {FP32: searches(1, 1, 0, 0, 0), CASE: searches(0, 2, 1, 2, 0), DYNAMIC: searches(1, 2, 2, 2, 0)},
     )
-    found = search_changes.list_searches(run)
+    changes = search_changes.list_searches(run)
     static, dynamic = "static · onednn", "dynamic · onednn"
-    assert found.sentences == (
+    assert changes.sentences == (
         f"{static}: 4 of 5 queries have another first hit; 2 lost a relevant one, 1 found one",
         f"{dynamic}: 3 of 5 queries have another first hit; 2 lost a relevant one, 0 found one",
     )
-    assert [list(row) for row in found.table.rows] == [
+    assert [list(row) for row in changes.table.rows] == [
         ["3", "q", "0 (relevant)", "2", f"{static}, {dynamic}"],
         ["2", "q", "0 (relevant)", "1", static],
         ["2", "q", "0 (relevant)", "2", dynamic],
@@ -189,10 +189,10 @@ def test_documents_are_told_by_the_variant_that_flips_most(tmp_path: Path) -> No
             DYNAMIC: tokens([0, 3, 3], same, [4, 1, 2]),
         },
     )
-    found = token_changes.list_tokens(run)
-    assert [row[0] for row in found.table.rows] == ["d0", "d2"]
-    assert [row[3] for row in found.table.rows] == ["dynamic · onednn", "static · onednn"]
-    assert found.sentences[0].startswith("static · onednn: 2 of 9 tokens flip (22.22 %), in 2 of 3 documents")
+    changes = token_changes.list_tokens(run)
+    assert [row[0] for row in changes.table.rows] == ["d0", "d2"]
+    assert [row[3] for row in changes.table.rows] == ["dynamic · onednn", "static · onednn"]
+    assert changes.sentences[0].startswith("static · onednn: 2 of 9 tokens flip (22.22 %), in 2 of 3 documents")
     assert token_changes.list_tokens(make_run(tmp_path / "other", "top1", {FP32: tokens(same)})).sentences == ()
     own = make_run(tmp_path / "own", "python:score.py:fn", {FP32: tokens(same)})
     assert token_changes.list_tokens(own) == token_changes.ChangedTokens()

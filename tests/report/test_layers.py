@@ -33,16 +33,16 @@ def test_a_float_layer_is_named_with_its_reason_where_one_is_known():
     coverage = Coverage(
         macs_int8=0.9, layers_int8=3, layers_total=5, float_layers=("lstm", "fc"), float_reasons={"lstm": "no kernel"}
     )
-    found = layers([fp32(), with_artifact(coverage=coverage)])
-    assert [row[0] for row in found.rows] == ["static · onednn"]
-    assert found.rows[0][2] == "3 of 5"
-    assert found.rows[0][4] == "lstm (no kernel), fc"
+    table = layers([fp32(), with_artifact(coverage=coverage)])
+    assert [row[0] for row in table.rows] == ["static · onednn"]
+    assert table.rows[0][2] == "3 of 5"
+    assert table.rows[0][4] == "lstm (no kernel), fc"
 
 
 def test_rewrites_stand_beside_the_note():
     """What the network was rewritten into before it was quantized is told with what else a reader must know."""
-    found = layers([with_artifact(note="slow here", rewrites=("bn1 folded into conv1", "pad folded into conv2"))])
-    assert found.rows[0][6] == "slow here; rewritten: bn1 folded into conv1, pad folded into conv2"
+    table = layers([with_artifact(note="slow here", rewrites=("bn1 folded into conv1", "pad folded into conv2"))])
+    assert table.rows[0][6] == "slow here; rewritten: bn1 folded into conv1, pad folded into conv2"
 
 
 def test_the_worst_layers_come_first_and_no_more_than_a_few(tmp_path):
@@ -50,10 +50,10 @@ def test_the_worst_layers_come_first_and_no_more_than_a_few(tmp_path):
     (tmp_path / "layers").mkdir()
     apart = {"name": "lstm", "sqnr_db": None, "cosine": None, "n": 0, "reason": "not compared"}
     (tmp_path / "layers/a.json").write_text(json.dumps([apart, *numbers(8)]))
-    one = replace(int8(), layers="layers/a.json")
-    found = worst(run(tmp_path, fp32(), one, one)).rows
-    assert [row[1] for row in found] == [f"conv{i}" for i in reversed(range(3, 8))]
-    assert found[0] == (CASE, "conv7", "23.0", "0.9900", "1,007", DASH)
+    case = replace(int8(), layers="layers/a.json")
+    rows = worst(run(tmp_path, fp32(), case, case)).rows
+    assert [row[1] for row in rows] == [f"conv{i}" for i in reversed(range(3, 8))]
+    assert rows[0] == (CASE, "conv7", "23.0", "0.9900", "1,007", DASH)
 
 
 def test_layers_that_clip_evaluation_data_are_shown_whatever_their_sqnr(tmp_path):
@@ -62,8 +62,8 @@ def test_layers_that_clip_evaluation_data_are_shown_whatever_their_sqnr(tmp_path
     blind = {"name": "blind", "sqnr_db": None, "cosine": None, "n": 0, "reason": "not compared", "clipped": 0.25}
     fine = {**blind, "name": "fine", "clipped": 0.0009}
     (tmp_path / "layers.json").write_text(json.dumps([fine, near, blind, *numbers(5)]))
-    found = worst(run(tmp_path, replace(int8(), layers="layers.json"))).rows
-    assert [(row[1], row[2], row[5]) for row in found[5:]] == [("blind", DASH, "25.0 %"), ("near", "60.0", "0.2 %")]
+    rows = worst(run(tmp_path, replace(int8(), layers="layers.json"))).rows
+    assert [(row[1], row[2], row[5]) for row in rows[5:]] == [("blind", DASH, "25.0 %"), ("near", "60.0", "0.2 %")]
 
 
 def test_without_kept_numbers_there_are_no_rows(tmp_path):
@@ -81,8 +81,8 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_variants_of_which_the_same_is_said_share_a_row():
     """Also those of several threads; another model has a row of its own."""
     cases = ("net/static/x86/t1/b1", "net/static/x86/t2/b1", "other/static/x86/t1/b1")
-    found = layers([with_artifact(), *(replace(with_artifact(), case=case_key(case)) for case in cases)])
-    assert [row[:2] for row in found.rows] == [("static · onednn, static · x86", "net"), ("static · x86", "other")]
+    table = layers([with_artifact(), *(replace(with_artifact(), case=case_key(case)) for case in cases)])
+    assert [row[:2] for row in table.rows] == [("static · onednn, static · x86", "net"), ("static · x86", "other")]
 
 
 def test_coverage_that_is_not_known_says_why() -> None:

@@ -30,15 +30,15 @@ def test_a_matrix_has_models_down_and_threads_across() -> None:
     """Each square says what is shipped and how much faster, and leads to its card; a hole stays a hole."""
     models = [f"net{number}" for number in range(6)]
     records = [record for model in models for record in setting(model, 1)]
-    found = drawn(judged(*records, *setting("net0", 2)))
-    assert found is not None
-    assert found.columns == ("1 thread, batch 1", "2 threads, batch 1")
-    assert [model for model, _ in found.rows] == models
-    first, second = found.rows[0][1]
+    table = drawn(judged(*records, *setting("net0", 2)))
+    assert table is not None
+    assert table.columns == ("1 thread, batch 1", "2 threads, batch 1")
+    assert [model for model, _ in table.rows] == models
+    first, second = table.rows[0][1]
     assert first is not None
     assert second is not None
     assert (first.name, first.ratio, first.symbol) == ("static · onnxruntime", "2.00 ×", "✓")  # noqa: RUF001
-    assert found.rows[1][1][1] is None
+    assert table.rows[1][1][1] is None
     assert first.anchor != second.anchor
 
 

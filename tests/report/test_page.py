@@ -355,7 +355,7 @@ def test_clipped_inputs_are_the_first_thing_that_a_reader_sees(tmp_path: Path) -
     assert 0 < page.index('role="alert"') < page.index(said) < page.index('id="answer"')
     assert 0 < summary.index("warning: ") < summary.index(said) < summary.index("| variant")
     results = (folder / "results.csv").read_text(encoding="utf-8").splitlines()
-    (row,) = (one for one in csv.DictReader(results) if one["accuracy.inputs"])
+    (row,) = (line for line in csv.DictReader(results) if line["accuracy.inputs"])
     assert json.loads(row["accuracy.inputs"])["clipped"] == 0.125
 
 

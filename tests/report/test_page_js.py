@@ -81,15 +81,15 @@ def test_nothing_left_is_said_and_brought_back(browser: Any, plain: Path) -> Non
     """By one button, which also gives the first order, and is there only where it would do something."""
     show(browser, plain, width=1280)
     whole = browser.execute_script(LEFT)
-    seen = "return document.querySelector(arguments[0]).checkVisibility()"
-    assert [browser.execute_script(seen, name) for name in (".nothing", ".reset")] == [False, False]
+    script = "return document.querySelector(arguments[0]).checkVisibility()"
+    assert [browser.execute_script(script, name) for name in (".nothing", ".reset")] == [False, False]
     click(browser, "th[data-key=p50] button")
     assert find(browser, "no such case") == []
-    assert [browser.execute_script(seen, name) for name in (".nothing", ".reset")] == [True, True]
+    assert [browser.execute_script(script, name) for name in (".nothing", ".reset")] == [True, True]
     assert browser.find_element("css selector", ".count").text == "0 of 12 cases"
     click(browser, ".reset")
     assert browser.execute_script(LEFT) == whole
-    assert [browser.execute_script(seen, name) for name in (".nothing", ".reset")] == [False, False]
+    assert [browser.execute_script(script, name) for name in (".nothing", ".reset")] == [False, False]
     assert browser.get_log("browser") == []
 
 
@@ -242,7 +242,7 @@ def test_a_long_name_is_cut_and_copied_whole(browser: Any, long: Path, width: in
     wide = browser.execute_script(
         "return [...document.querySelectorAll('.cut > span')].map(e => [e.scrollWidth, e.clientWidth])"
     )
-    assert any(full > seen for full, seen in wide)
+    assert any(full > shown for full, shown in wide)
 
 
 @pytest.mark.parametrize("width", [1280, 380])

@@ -108,6 +108,6 @@ def test_a_line_of_every_colour_is_seen_on_every_ground(scheme: str) -> None:
 @pytest.mark.parametrize("kind", SEEN)
 def test_any_two_colours_are_told_apart(scheme: str, kind: str) -> None:
     """Whatever cones a reader has, so that any two backends may stand in one picture."""
-    seen = {name: read_lab(np.array(SEEN[kind]) @ read_linear(color)) for name, color in colors_of(scheme).items()}
-    distances = {(a, b): float(np.linalg.norm(seen[a] - seen[b])) for a, b in combinations(seen, 2)}
+    colors = {name: read_lab(np.array(SEEN[kind]) @ read_linear(color)) for name, color in colors_of(scheme).items()}
+    distances = {(a, b): float(np.linalg.norm(colors[a] - colors[b])) for a, b in combinations(colors, 2)}
     assert {pair: distance for pair, distance in distances.items() if distance < APART} == {}

@@ -61,10 +61,10 @@ def test_what_breaks_a_limit_is_no_candidate() -> None:
         fp32(), int8(), int8(QAT, accuracy=accuracy(harmful=60)), int8(X86, speedup=speedup(0.5)),
         int8("net/static/fbgemm/t1/b1", speedup=speedup(1.5)),
     )  # fmt: skip
-    found = {case.split("/", 1)[1]: (ruling.word, ruling.candidate) for case, ruling in rulings.items()}
-    assert found["qat/onednn/t1/b1"] == ("loses too much", False)
-    assert found["static/x86/t1/b1"] == ("slower than fp32", False)
-    assert found["static/fbgemm/t1/b1"] == ("slower", True)
+    words = {case.split("/", 1)[1]: (ruling.word, ruling.candidate) for case, ruling in rulings.items()}
+    assert words["qat/onednn/t1/b1"] == ("loses too much", False)
+    assert words["static/x86/t1/b1"] == ("slower than fp32", False)
+    assert words["static/fbgemm/t1/b1"] == ("slower", True)
 
 
 def test_where_fp32_stays_it_is_named() -> None:

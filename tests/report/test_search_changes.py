@@ -47,9 +47,9 @@ def test_first_hits_are_those_that_the_scores_rank_first() -> None:
     outputs, labels = random.standard_normal((400, 8)), np.full((400, 2, 2), -1)
     labels[:100, 0, 0] = random.permutation(100)
     labels[100:, 1] = np.stack([random.integers(0, 100, 300), np.ones(300)], axis=1)
-    found = read_hits({"outputs": outputs, "labels": labels})
-    assert found is not None
-    right = [hit in found.relevant[query] for query, hit in found.hits.items()]
+    read = read_hits({"outputs": outputs, "labels": labels})
+    assert read is not None
+    right = [hit in read.relevant[query] for query, hit in read.hits.items()]
     assert np.mean(right) == pytest.approx(mrr_at("1").value(outputs, labels))
 
 

@@ -117,8 +117,8 @@ def test_candidates_stand_first_and_the_pick_before_them() -> None:
     open_ = int8(QAT, accuracy=accuracy(harmful=9, beneficial=2), speedup=speedup(2.2))
     later = int8("net/static/fbgemm/t1/b1", speedup=speedup(2.0))
     slow = int8("net/dynamic/onednn/t1/b1", speedup=speedup(0.5))
-    found = rows(drawn(judged(lossy, fp32(), later, slow, open_, int8())))
-    assert [(row[0], row[-1]) for row in found] == [
+    table = rows(drawn(judged(lossy, fp32(), later, slow, open_, int8())))
+    assert [(row[0], row[-1]) for row in table] == [
         ("static · onednn", "ship"),
         ("qat · onednn", "accuracy open"),
         ("static · fbgemm", "slower"),
@@ -131,15 +131,15 @@ def test_candidates_stand_first_and_the_pick_before_them() -> None:
 def test_a_column_has_one_number_of_decimals() -> None:
     """Times have three significant digits of the shortest, ratios and points two decimals."""
     cases = [int8(latency=latency(0.00123)), int8(QAT, latency=latency(0.0456), accuracy=accuracy(harmful=3))]
-    found = rows(drawn(judged(fp32(), *cases), 60 + 20))
-    decimals = [{len(row[column].split(" ")[0].partition(".")[2]) for row in found[:2]} for column in (1, 2, 3)]
+    table = rows(drawn(judged(fp32(), *cases), 60 + 20))
+    decimals = [{len(row[column].split(" ")[0].partition(".")[2]) for row in table[:2]} for column in (1, 2, 3)]
     assert decimals == [{2}, {2}, {2}]
 
 
 def test_more_examples_show_smaller_changes() -> None:
     """One example of 10,000 is 0.01 points: a tenth of a point would hide it."""
-    found = rows(drawn(judged(fp32(), int8(accuracy=accuracy(harmful=1, n=10_000, right=9700)))))
-    assert "-0.01" in found[0][3]
+    table = rows(drawn(judged(fp32(), int8(accuracy=accuracy(harmful=1, n=10_000, right=9700)))))
+    assert "-0.01" in table[0][3]
 
 
 def test_an_error_shows_the_digits_that_its_limits_support() -> None:
@@ -168,8 +168,8 @@ def test_what_is_not_known_is_a_dash() -> None:
 def test_the_fastest_fp32_is_once_as_fast_as_itself() -> None:
     """It has no limits there: nothing was measured against itself."""
     own = replace(fp32(), speedup_fastest=Fastest(baseline=fp32().case.id, value=1.0, low=1.0, high=1.0))
-    found = rows(drawn(judged(own, int8(speedup=speedup(), speedup_fastest=BEST))))
-    assert found[1][2] == "1 (reference)"
+    table = rows(drawn(judged(own, int8(speedup=speedup(), speedup_fastest=BEST))))
+    assert table[1][2] == "1 (reference)"
 
 
 def test_a_long_line_is_wrapped_between_words() -> None:

@@ -62,8 +62,8 @@ def track(plan: Plan, *records: Record) -> tuple[CaseTracker, list[Record]]:
 
 def record(case: str, status: Any = "ok") -> Record:
     """A record of one case."""
-    made = int8(case)
-    return Record(case=made.case, status=status, stage=None, reason=None)
+    measured = int8(case)
+    return Record(case=measured.case, status=status, stage=None, reason=None)
 
 
 def find(plan: Plan, *cases: str) -> Any:

@@ -42,9 +42,9 @@ def parse_suite(*overrides: str, quick: bool = False) -> Suite:
 def begin(out: Path, suite: Suite | None = None, only: str | None = None) -> RunDirectory:
     """A run that has been written to disk."""
     suite = suite or parse_suite()
-    made = create(suite, out)
-    made.write_info(suite, make_plan(suite, cores=2), TOP1, started="2026-01-01T00:00:00+00:00", only=only)
-    return made
+    directory = create(suite, out)
+    directory.write_info(suite, make_plan(suite, cores=2), TOP1, started="2026-01-01T00:00:00+00:00", only=only)
+    return directory
 
 
 def read(run: RunDirectory) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def read(run: RunDirectory) -> dict[str, Any]:
 
 def test_a_runs_folder_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     """Named by its time and four digits below its suite's; with what lies in it once it is described."""
-    made = create(parse_suite(), tmp_path / "out")
-    assert made.path.parent == tmp_path / "out" / "s"
-    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", made.path.name)
-    assert list(made.path.parent.iterdir()) == []
+    directory = create(parse_suite(), tmp_path / "out")
+    assert directory.path.parent == tmp_path / "out" / "s"
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", directory.path.name)
+    assert list(directory.path.parent.iterdir()) == []
     run = begin(tmp_path / "out")
     assert {path.name for path in run.path.iterdir()} == {"run.json", "samples", "predictions"}
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kept_notes import Notes
 from made_artifacts import make_artifact
 
 from qbench import suite
@@ -64,23 +65,13 @@ def go(folder):
 
     def go(*overrides):
         read = suite.read(folder / "s.yaml", list(overrides))
-        context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Noted())
+        context = run.open_run(read, out=folder / "reports", only=None, resume=None, jobs=1, progress=Notes())
         prepared = prepare(context, read)
         built = build_stage.build_variants(context, prepared)
         evaluated = evaluate_stage.evaluate(context, prepared, built)
         return Outcome(context=context, prepared=prepared, built=built, evaluated=evaluated)
 
     return go
-
-
-class Noted(Silent):
-    """A progress that keeps its notes."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 class FakeStages:
@@ -405,8 +396,8 @@ def test_fp32_of_this_machine_is_held_against_the_network_itself(monkeypatch, na
     monkeypatch.setattr(evaluate_stage.registry, "load", lambda kind, name: SimpleNamespace(made_up=made_up))
     monkeypatch.setattr(evaluate_stage.as_called, "ask_network", lambda *given, **options: "answers")
     monkeypatch.setattr(evaluate_stage.as_called, "compare_predictions", lambda *given: compared)
-    found = evaluate_stage._hold_against_network(stage, stage.prepared, Path("f"), group_of(name, **options))
-    assert found is (compared if held else None)
+    difference = evaluate_stage._hold_against_network(stage, stage.prepared, Path("f"), group_of(name, **options))
+    assert difference is (compared if held else None)
     assert stage.warned == []
 
 

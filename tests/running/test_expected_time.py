@@ -104,10 +104,10 @@ def test_what_the_only_run_made_is_not_made_again(tmp_path: Path) -> None:
     others = (failed("net/static/x86/t1/b1"), int8("net/qat/x86/t1/b1"))
     lines += [to_line(record) for record in others]  # they name no folder of the cache
     (tmp_path / "1/records.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    for key, made, build in zip(keys, (5.0, 9.0), (20.4, 0.8), strict=True):
+    for key, written, build in zip(keys, (5.0, 9.0), (20.4, 0.8), strict=True):
         folder = tmp_path / "cache/artifacts" / key
         folder.mkdir(parents=True)
-        os.utime(folder, (began.timestamp() + made,) * 2)
+        os.utime(folder, (began.timestamp() + written,) * 2)
         assert expect(tmp_path, parse(TEXT), cases=4)["build"] == pytest.approx(build)
     assert expect(tmp_path, parse(TEXT), cases=4) == pytest.approx(
         {"prepare": 2.5, "build": 0.8, "evaluate": 2.5, "measure": 80.0}

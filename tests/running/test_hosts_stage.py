@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from older_kernels import why_no_avx2
 
 from qbench import suite
 from qbench.errors import CaseSkipped
 from qbench.hosts.base import KernelView
-from qbench.hosts.limited import AVX2
-from qbench.machine import fingerprint
 from qbench.measure.setting import MeasuredSetting
 from qbench.progress.live import Silent
 from qbench.record.schema import HostFacts
@@ -35,15 +34,6 @@ recipe:
   - {{name: safe, target: avx2}}
 hosts: [native, avx2]
 """
-
-
-def why_no_avx2() -> str | None:
-    """Why this machine cannot show kernels that add in 16 bits beside those that do not; None where it can."""
-    if (missing := AVX2.missing()) is not None:
-        return missing
-    if "avx512_vnni" not in fingerprint.isa():
-        return "this CPU adds in 16 bits natively"
-    return "a variable limits this process already" if fingerprint.switches() else None
 
 
 @pytest.fixture(scope="module")

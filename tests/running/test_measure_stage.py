@@ -37,11 +37,11 @@ def planned():
 def describe(planned, **sizes: int):
     """A record for each case, built and evaluated, not measured; ``sizes`` by mode."""
 
-    def one(key: CaseKey):
+    def describe_case(key: CaseKey):
         record = fp32(key.id) if key.mode == "fp32" else int8(key.id, size_bytes=sizes.get(key.mode, 260_000))
         return replace(record, case=key, latency=None, speedup=None)
 
-    return [one(each.case.key) for each in planned]
+    return [describe_case(each.case.key) for each in planned]
 
 
 def enter(planned, monkeypatch, **sizes: int):

@@ -160,7 +160,7 @@ def test_the_numbers_of_layers_are_kept_where_the_suite_asks(folder, finished):
     int8 = by_case(asked)["static/onednn/t1/b1"]
     numbers = json.loads((asked.folder / int8.layers).read_text())
     assert len(numbers) == 2
-    assert all(one["sqnr_db"] > 10 and one["cosine"] > 0.9 for one in numbers)
+    assert all(entry["sqnr_db"] > 10 and entry["cosine"] > 0.9 for entry in numbers)
     assert by_case(asked)["fp32/torch/t1/b1"].layers is None
     assert by_case(finished.result)["static/onednn/t1/b1"].layers is None
 
@@ -328,16 +328,16 @@ def test_nobody_empties_the_cache_of_a_run(folder):
 
 
 def by_case(result):
-    return {one.case.id.removeprefix("mine/"): one for one in result.records}
+    return {record.case.id.removeprefix("mine/"): record for record in result.records}
 
 
 def test_a_run_ends_with_a_complete_record_for_every_case(finished):
     """Everything that the record's schema names is there, measured, and adds up."""
     result, folder = finished.result, finished.folder
     assert result.exit_code == 0
-    found = by_case(result)
-    assert set(found) == {"fp32/torch/t1/b1", "static/onednn/t1/b1", "static/qnnpack/t1/b1"}
-    int8 = found["static/onednn/t1/b1"]
+    records = by_case(result)
+    assert set(records) == {"fp32/torch/t1/b1", "static/onednn/t1/b1", "static/qnnpack/t1/b1"}
+    int8 = records["static/onednn/t1/b1"]
     assert int8.status == "ok"
     assert int8.artifact.coverage.macs_int8 == 1.0
     assert int8.artifact.size_bytes > 0
@@ -362,7 +362,7 @@ def test_a_run_ends_with_a_complete_record_for_every_case(finished):
     assert (result.folder / int8.samples).exists()
     assert (result.folder / int8.predictions).exists()
     assert int8.recipe["calibrator"] == "histogram"
-    assert found["fp32/torch/t1/b1"].speedup is None
+    assert records["fp32/torch/t1/b1"].speedup is None
     assert set(int8.elapsed_seconds) == {"build", "evaluate", "measure"}
     content = json.loads((result.folder / "run.json").read_text())
     assert content["finished"]
@@ -445,10 +445,10 @@ def test_one_model_takes_no_other_down(folder):
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(f"models: [{', '.join(sources)}]\n" if "models:" in line else line for line in lines))
     result = go(file, folder, jobs=2)
-    found = {record.case.model.replace("-", "_"): record for record in result.records}
-    assert found.pop("nothing").status == "ok"
-    assert {name: record.status for name, record in found.items()} == dict.fromkeys(REASONS, "failed")
-    assert {name: found[name].reason for name, reason in REASONS.items() if reason not in found[name].reason} == {}
+    records = {record.case.model.replace("-", "_"): record for record in result.records}
+    assert records.pop("nothing").status == "ok"
+    assert {name: record.status for name, record in records.items()} == dict.fromkeys(REASONS, "failed")
+    assert {name: records[name].reason for name, reason in REASONS.items() if reason not in records[name].reason} == {}
 
 
 def test_a_build_that_memory_was_short_for_is_tried_once_more_alone(folder, monkeypatch):
@@ -522,14 +522,14 @@ def test_a_twin_is_trained_measured_and_held_against_its_qat(folder):
     file = write(folder, modes="[qat]", backends="[onednn]")
     file.write_text(file.read_text() + "quantize: {qat: {fp32_twin: true, batch_size: 16}}\n")
     first = go(file, folder)
-    found = by_case(first)
-    assert {case: record.status for case, record in found.items()} == dict.fromkeys(
+    cases = by_case(first)
+    assert {case: record.status for case, record in cases.items()} == dict.fromkeys(
         ("fp32/torch/t1/b1", "fp32@twin/torch/t1/b1", "qat/onednn/t1/b1"), "ok"
     )
-    twin, qat = found["fp32@twin/torch/t1/b1"], found["qat/onednn/t1/b1"]
+    twin, qat = cases["fp32@twin/torch/t1/b1"], cases["qat/onednn/t1/b1"]
     assert twin.artifact.coverage is None
     assert twin.artifact.note.startswith("trained on cross_entropy; fp32 twin: Adam")
-    assert twin.artifact.sha256 != found["fp32/torch/t1/b1"].artifact.sha256
+    assert twin.artifact.sha256 != cases["fp32/torch/t1/b1"].artifact.sha256
     assert twin.recipe == {"epochs": 1, "learning_rate": 1e-3, "batch_size": 16, "seed": 0, "schedule": "cosine"}
     assert twin.speedup.baseline == qat.speedup.baseline == "mine/fp32/torch/t1/b1"
     assert twin.accuracy.delta is not None
@@ -623,19 +623,19 @@ def test_an_int8_case_without_int8_fails_with_the_reason(folder):
         "def build():\n"
         "    return Plain()\n"
     )
-    found = by_case(go(write(folder, source="plain.py", factory="build"), folder))
-    assert found["static/onednn/t1/b1"].status == "failed"
-    assert "nothing runs in int8" in found["static/onednn/t1/b1"].reason
-    assert found["fp32/torch/t1/b1"].status == "ok"
+    records = by_case(go(write(folder, source="plain.py", factory="build"), folder))
+    assert records["static/onednn/t1/b1"].status == "failed"
+    assert "nothing runs in int8" in records["static/onednn/t1/b1"].reason
+    assert records["fp32/torch/t1/b1"].status == "ok"
 
 
 def test_data_that_cannot_be_read_fails_every_case_once(folder):
     """One reason, one record for each case, exit code 1."""
     (folder / "data.npz").write_bytes(b"not a zip")
     result = go(write(folder), folder)
-    assert {one.status for one in result.records} == {"failed"}
-    assert {one.stage for one in result.records} == {"data"}
-    assert len({one.reason for one in result.records}) == 1
+    assert {record.status for record in result.records} == {"failed"}
+    assert {record.stage for record in result.records} == {"data"}
+    assert len({record.reason for record in result.records}) == 1
     assert result.exit_code == 1
 
 
@@ -643,9 +643,9 @@ def test_skips_are_records_with_their_reason(folder):
     """A cell that cannot exist is recorded, and does not fail the run."""
     file = write(folder, modes="[fp32, dynamic]", backends="[torch, openvino]")
     result = go(file, folder, only="*/fp32/torch/*,*/dynamic/*")
-    found = by_case(result)
-    assert found["dynamic/openvino/t1/b1"].status == "skipped"
-    assert found["dynamic/openvino/t1/b1"].stage == "plan"
+    records = by_case(result)
+    assert records["dynamic/openvino/t1/b1"].status == "skipped"
+    assert records["dynamic/openvino/t1/b1"].stage == "plan"
     assert result.exit_code == 0
 
 
@@ -674,13 +674,13 @@ def test_ctrl_c_keeps_what_is_known_and_tells_how_to_go_on(folder):
     assert f"--resume {result.folder}" in result.resume
     assert json.loads((result.folder / "run.json").read_text())["finished"] is None
     resumed = go(file, folder, resume=result.folder)
-    assert {one.status for one in resumed.records} == {"ok"}
+    assert {record.status for record in resumed.records} == {"ok"}
 
 
 def test_the_resume_command_repeats_filter_and_overrides(folder):
     """What was given once need not be remembered."""
-    one = suite.read(write(folder), ["measure.seed=3"])
-    command = RunDirectory(Path("reports/x y")).resume_command(one, "*/static/*")
+    demo = suite.read(write(folder), ["measure.seed=3"])
+    command = RunDirectory(Path("reports/x y")).resume_command(demo, "*/static/*")
     assert command == f"qbench run {folder}/s.yaml --filter '*/static/*' --set measure.seed=3 --resume 'reports/x y'"
 
 
@@ -738,20 +738,20 @@ def test_a_killed_parent_leaves_no_child_and_resumes(folder):
     assert members(parent.pid) == []
     (folder / "go").touch()
     stopped = next(path for path in (folder / "reports/small").iterdir() if not path.is_symlink())
-    assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
+    assert {record.status for record in go(file, folder, resume=stopped).records} == {"ok"}
 
 
 def members(session):
     """The living processes of a session (a zombie that nobody has waited for is not living)."""
-    found = []
+    living = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[3]) == session and fields[0] != "Z":
-            found.append(stat.parent.name)
-    return found
+            living.append(stat.parent.name)
+    return living
 
 
 def test_two_runs_at_once_share_one_cache(folder, tmp_path_factory, monkeypatch):
@@ -762,10 +762,10 @@ def test_two_runs_at_once_share_one_cache(folder, tmp_path_factory, monkeypatch)
     file = write(folder)
     command = [sys.executable, "-m", "qbench", "run", str(file), "--quiet", "--out"]
     both = [subprocess.Popen([*command, str(folder / name)], cwd=folder, stdout=subprocess.PIPE) for name in "ab"]
-    for one in both:
-        one.communicate(timeout=180)
-    assert [one.returncode for one in both] == [0, 0]
-    keys = [{one.artifact.key for one in jsonl.read(folder / name / "small/latest")} for name in "ab"]
+    for process in both:
+        process.communicate(timeout=180)
+    assert [process.returncode for process in both] == [0, 0]
+    keys = [{record.artifact.key for record in jsonl.read(folder / name / "small/latest")} for name in "ab"]
     assert keys[0] == keys[1]
     assert {path.name for path in (cache_folder / "artifacts").iterdir()} == keys[0]
 
@@ -792,7 +792,7 @@ def test_a_damaged_cache_entry_is_rebuilt_in_passing(folder, warm_cache, monkeyp
     victim = next(path for path in sorted(entry.iterdir()) if path.name != "manifest.json")
     victim.write_bytes(b"damaged")
     heard = Heard()
-    assert {one.status for one in go(file, folder, progress=heard).records} == {"ok"}
+    assert {record.status for record in go(file, folder, progress=heard).records} == {"ok"}
     assert victim.read_bytes() != b"damaged"
     assert any("damaged" in note for note in heard.notes)
 
@@ -829,7 +829,7 @@ def test_ctrl_c_during_a_long_build_stops_at_once_and_fails_nothing(folder):
     (stopped,) = (folder / "reports/small").iterdir()  # no `latest`: there is nothing to show yet
     assert not (stopped / jsonl.RECORDS).exists()
     (folder / "go").touch()
-    assert {one.status for one in go(file, folder, resume=stopped).records} == {"ok"}
+    assert {record.status for record in go(file, folder, resume=stopped).records} == {"ok"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc, which Linux has")
@@ -866,11 +866,11 @@ def test_a_full_disk_keeps_what_was_recorded(folder, monkeypatch):
     real = jsonl.append
     calls = []
 
-    def full(path, one):
-        calls.append(one)
+    def full(path, record):
+        calls.append(record)
         if len(calls) > 1:
             raise OSError(28, "No space left on device")
-        real(path, one)
+        real(path, record)
 
     monkeypatch.setattr(jsonl, "append", full)
     with pytest.raises(QbenchError, match=r"No space left on device.*--resume"):
@@ -885,7 +885,7 @@ def test_a_warm_cache_serves_other_evaluation_examples(folder, finished):
     read = suite.read(file, ["data.evaluate.samples=7", "data.evaluate.seed=5"])
     options = {"out": folder / "reports", "only": None, "resume": None, "jobs": None, "progress": Silent()}
     again = run.run(read, **options)
-    assert [(one.status, one.accuracy.n, one.artifact.cached) for one in again.records] == [("ok", 7, True)]
+    assert [(record.status, record.accuracy.n, record.artifact.cached) for record in again.records] == [("ok", 7, True)]
 
 
 def test_a_network_that_reads_a_configuration_is_told_apart(folder):

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from older_kernels import why_no_avx2
 
 from qbench import suite
 from qbench.backends import openvino
 from qbench.errors import CaseError, CaseSkipped
-from qbench.hosts.limited import AVX2
-from qbench.machine import fingerprint
 from qbench.progress.live import Silent
 from qbench.record.schema import HostFacts
 from qbench.running import build_stage, evaluate_stage, run, saturation_stage
@@ -33,15 +32,6 @@ matrix:
 recipe: [{{name: full, reduce_range: false, narrow_weights: false}}, {{name: safe, target: [avx2]}}]
 hosts: [native, avx2]
 """
-
-
-def why_no_avx2() -> str | None:
-    """Why this machine cannot show kernels that add in 16 bits beside those that do not; None where it can."""
-    if (missing := AVX2.missing()) is not None:
-        return missing
-    if "avx512_vnni" not in fingerprint.isa():
-        return "this CPU adds in 16 bits natively"
-    return "a variable limits this process already" if fingerprint.switches() else None
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +182,9 @@ def test_the_native_case_is_that_of_the_same_artifact(monkeypatch):
     dynamic = [f"net/dynamic/x86/{rest}" for rest in ("t1/b4", "t1/b1", "t2/b1/avx2")]
     stage = Stage(monkeypatch, *dynamic, "net/static/x86/t1/b4", "net/static/x86/t1/b1/avx2")
     cases = {each.case.id: each.case for each in stage.planned}
-    found = saturation_stage._find_native(cases[dynamic[2]], cases, stage.evaluated)
-    assert found is stage.evaluated[dynamic[1]]
-    found = saturation_stage._find_native(cases["net/static/x86/t1/b1/avx2"], cases, stage.evaluated)
-    assert found is stage.evaluated["net/static/x86/t1/b4"]
+    native = saturation_stage._find_native(cases[dynamic[2]], cases, stage.evaluated)
+    assert native is stage.evaluated[dynamic[1]]
+    native = saturation_stage._find_native(cases["net/static/x86/t1/b1/avx2"], cases, stage.evaluated)
+    assert native is stage.evaluated["net/static/x86/t1/b4"]
     assert saturation_stage._find_native(cases[dynamic[2]], {dynamic[0]: cases[dynamic[0]]}, stage.evaluated) is None
     assert saturation_stage._with_facts(None, {"uncounted": "why"}) is None

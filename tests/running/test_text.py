@@ -66,8 +66,8 @@ def test_json_holds_the_records_as_they_are_and_null_for_what_is_unknown() -> No
         mean_seconds=None,
         n=5,
     )
-    one = Record(case=record("x86").case, status="ok", latency=latency)
-    result = RunResult(folder=Path("r"), records=[one], elapsed_seconds={"build": 1.0}, interrupted=True)
+    measured = Record(case=record("x86").case, status="ok", latency=latency)
+    result = RunResult(folder=Path("r"), records=[measured], elapsed_seconds={"build": 1.0}, interrupted=True)
     data = json.loads(as_json(result, None, {"build": 1.0, "report": 2.0}))
     assert (data["folder"], data["report"], data["exit_code"], data["interrupted"]) == ("r", None, 130, True)
     assert data["elapsed_seconds"] == {"build": 1.0, "report": 2.0}

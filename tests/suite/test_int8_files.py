@@ -39,7 +39,7 @@ def suite(int8: str, *, modes: str = "[fp32]", backends: str = "[onnxruntime, op
 def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
     """One path, one with a mode, a list, a mapping of names: each file has a recipe of its own."""
     (model,) = suite(written).models
-    assert [(one.recipe, one.file, one.mode) for one in model.int8] == files
+    assert [(entry.recipe, entry.file, entry.mode) for entry in model.int8] == files
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
     """On every backend that runs ONNX files, against the fp32 of its runtime; others get a word in a note."""
     read = suite("{v: a.onnx, d: {file: b.onnx, mode: dynamic}}", modes="[fp32]", backends="[onnxruntime, fbgemm]",
                  more=", threads: [1, 2]")  # fmt: skip
-    made = plan(read)
-    own = [one for one in made.cases if one.case.variant.recipe.file]
-    assert [one.case.id for one in own] == [
+    planned = plan(read)
+    own = [each for each in planned.cases if each.case.variant.recipe.file]
+    assert [each.case.id for each in own] == [
         f"digits-cnn/{name}/onnxruntime/t{threads}/b1"
         for threads in (1, 2)
         for name in ("static@file-v", "dynamic@file-d")
     ]
-    assert {one.reference.id for one in own} == {f"digits-cnn/fp32/onnxruntime/t{threads}/b1" for threads in (1, 2)}
+    assert {each.reference.id for each in own} == {f"digits-cnn/fp32/onnxruntime/t{threads}/b1" for threads in (1, 2)}
     recipe = own[0].case.variant.recipe
     assert (recipe.flow, recipe.file, recipe.min_coverage) == ("onnx", "a.onnx", 0.5)
     assert (recipe.calibrator, recipe.per_channel, recipe.symmetric) == (None, None, None)
-    assert any("an int8 ONNX file of your own runs on onnxruntime and openvino" in note for note in made.notes)
+    assert any("an int8 ONNX file of your own runs on onnxruntime and openvino" in note for note in planned.notes)
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
 def test_a_file_runs_where_its_format_does(written, backends, places, monkeypatch):
     """TorchScript on the engines of the matrix, on the named one alone, on torch's own where nobody names one."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    made = plan(suite(written, backends=backends))
-    own = [one for one in made.cases if one.case.variant.recipe.file]
-    assert [one.case.id for one in own] == [f"digits-cnn/static@file/{name}/t1/b1" for name in places]
+    planned = plan(suite(written, backends=backends))
+    own = [each for each in planned.cases if each.case.variant.recipe.file]
+    assert [each.case.id for each in own] == [f"digits-cnn/static@file/{name}/t1/b1" for name in places]
     runtime = places[0] if places[0] in ("onnxruntime", "openvino") else "torch"
-    assert {one.reference.id for one in own} == {f"digits-cnn/fp32/{runtime}/t1/b1"}
+    assert {each.reference.id for each in own} == {f"digits-cnn/fp32/{runtime}/t1/b1"}
     said = "a.pt names no engine, and neither does matrix.backends: it runs on x86, which torch takes here"
-    assert any(note.startswith(said) for note in made.notes) == (places == ["x86"])
+    assert any(note.startswith(said) for note in planned.notes) == (places == ["x86"])
 
 
 def test_files_of_two_formats_may_have_one_name():
@@ -225,14 +225,14 @@ def test_files_of_two_formats_may_have_one_name():
         "suite: s\nmodels: [{name: digits-cnn, int8: a.pt}, {name: digits-lstm, int8: a.onnx}]\n"
         "data: {dataset: digits}\nmatrix: {modes: [fp32], backends: [fbgemm, onnxruntime]}\n"
     )
-    ids = [one.case.id for one in plan(read).cases if one.case.variant.recipe.file]
+    ids = [planned.case.id for planned in plan(read).cases if planned.case.variant.recipe.file]
     assert ids == ["digits-cnn/static@file/fbgemm/t1/b1", "digits-lstm/static@file/onnxruntime/t1/b1"]
 
 
 def test_the_matrix_takes_files_out_and_adds_none():
     """Their cells are all there: `exclude` names one by its recipe, and `include` says so."""
     read = suite("{v: a.onnx, w: b.onnx}", backends="[onnxruntime]", more=", exclude: [{recipe: file-v}]")
-    ids = [one.case.id for one in plan(read).cases]
+    ids = [planned.case.id for planned in plan(read).cases]
     assert ids == ["digits-cnn/fp32/onnxruntime/t1/b1", "digits-cnn/static@file-w/onnxruntime/t1/b1"]
     more = ", include: [{mode: static, backend: onnxruntime, recipe: file}]"
     with pytest.raises(UsageError, match="take some out with matrix.exclude"):

@@ -24,7 +24,7 @@ def plan(read):
 
 
 def ids(read):
-    return [one.case.id for one in plan(read).cases]
+    return [planned.case.id for planned in plan(read).cases]
 
 
 def names(recipe):
@@ -45,8 +45,8 @@ def test_a_key_with_several_values_gives_one_recipe_each():
         "digits-cnn/static@eager/onednn/t1/b1",
         "digits-cnn/static@fx/onednn/t1/b1",
     ]
-    assert [one.case.variant.recipe.flow for one in plan(read).cases] == [None, "eager", "fx"]
-    assert [one.case.key.recipe for one in plan(read).cases] == ["default", "eager", "fx"]
+    assert [planned.case.variant.recipe.flow for planned in plan(read).cases] == [None, "eager", "fx"]
+    assert [planned.case.key.recipe for planned in plan(read).cases] == ["default", "eager", "fx"]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_networks_own_qconfig_is_for_the_torch_engines():
         modes="[static]",
         backends="[x86, inductor, onnxruntime]",
     )
-    made = plan(read)
-    own = [case.case for case in made.cases if case.case.variant.recipe.qconfig]
+    planned = plan(read)
+    own = [case.case for case in planned.cases if case.case.variant.recipe.qconfig]
     assert [(case.id, case.variant.recipe.calibrator) for case in own] == [
         ("digits-cnn/static@own-qconfig/x86/t1/b1", None)
     ]
-    said = " ".join(made.notes)
+    said = " ".join(planned.notes)
     for backend in ("inductor", "onnxruntime"):
         assert (
             f"{backend}: static with the recipe own-qconfig is no case: it cannot read the network's own qconfig"
@@ -130,8 +130,8 @@ def test_what_static_onnx_alone_does_is_no_case_elsewhere():
         modes="[dynamic, static]",
         backends="[x86, onnxruntime]",
     )
-    made = plan(read)
-    cases = [case.case for case in made.cases]
+    planned = plan(read)
+    cases = [case.case for case in planned.cases]
     assert [
         case.id for case in cases if case.variant.recipe.name in ("smooth", "adaround", "no-adaround", "plain")
     ] == [
@@ -141,7 +141,7 @@ def test_what_static_onnx_alone_does_is_no_case_elsewhere():
     ]
     (plain,) = (case.variant.recipe for case in cases if case.variant.recipe.name == "plain")
     assert plain.bias_correction is False  # what is left out corrects what rounded weights do
-    said = " ".join(made.notes)
+    said = " ".join(planned.notes)
     why = "balance and bias_correction are for static on onnxruntime and openvino alone"
     for modes in ("x86: dynamic, static", "onnxruntime: dynamic"):
         assert f"{modes} with the recipe smooth is no case: {why}" in said, said
@@ -151,8 +151,8 @@ def test_what_static_onnx_alone_does_is_no_case_elsewhere():
 
 def test_framework_default_rewrites_and_clips_nothing():
     """The framework's own recipe is taken as the framework has it."""
-    found = suite("framework-default").recipe[0].over(Recipe())
-    assert (found.framework_default, found.canonicalize, found.clip_ranges) == (True, False, False)
+    recipe = suite("framework-default").recipe[0].over(Recipe())
+    assert (recipe.framework_default, recipe.canonicalize, recipe.clip_ranges) == (True, False, False)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_framework_default_rewrites_and_clips_nothing():
 )
 def test_joins_of_unlike_ranges_are_float_but_where_a_framework_is_left_alone(recipe, floats):
     """In a recipe of qbench's they always are."""
-    found = suite(recipe).recipe[0].over(Recipe())
-    assert found.joins_in_float is floats
-    assert found.framework_default is recipe.startswith("framework-default")
+    own_recipe = suite(recipe).recipe[0].over(Recipe())
+    assert own_recipe.joins_in_float is floats
+    assert own_recipe.framework_default is recipe.startswith("framework-default")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_is_no_recipe_is_refused_at_its_place(recipe, place, said):
 def test_a_flow_that_a_backend_lacks_is_no_case_and_said():
     """ONNX Runtime has one flow of its own: a recipe of another flow gives no case there, and a note says so."""
     read = suite("{flow: [eager, fx]}", backends="[torch, onednn, onnxruntime]")
-    assert not [one for one in ids(read) if "static" in one and "onnxruntime" in one]
+    assert not [case for case in ids(read) if "static" in case and "onnxruntime" in case]
     notes = " ".join(plan(read).notes)
     assert "onnxruntime: static with the recipe eager is no case: its flow is onnx" in notes
 
@@ -209,14 +209,14 @@ def test_a_flow_that_a_backend_lacks_is_no_case_and_said():
 def test_a_recipe_that_changes_nothing_is_no_case_and_said():
     """Dynamic quantization has no calibrator, so that two calibrators are one and the same case."""
     read = suite("{calibrator: [minmax, histogram]}", modes="[fp32, dynamic, static]")
-    assert [one for one in ids(read) if "dynamic" in one] == ["digits-cnn/dynamic@minmax/onednn/t1/b1"]
+    assert [case for case in ids(read) if "dynamic" in case] == ["digits-cnn/dynamic@minmax/onednn/t1/b1"]
     assert any("dynamic with the recipe histogram is no case: it is the same as minmax" in n for n in plan(read).notes)
 
 
 def test_include_and_exclude_know_recipes():
     """Cells are taken out, and put in, by a recipe's name too."""
     read = suite("{flow: [eager, fx]}", more=", exclude: [{recipe: eager}]")
-    assert [one for one in ids(read) if "static" in one] == ["digits-cnn/static@fx/onednn/t1/b1"]
+    assert [case for case in ids(read) if "static" in case] == ["digits-cnn/static@fx/onednn/t1/b1"]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_what_cannot_run_on_a_kind_of_cpu_is_skipped_with_the_reason():
         "digits-cnn/static/inductor/t1/b1": X86_CODE,
     }
     assert "take arm out of its target" in planned.skipped[0].reason
-    assert {one.case.variant.mode: one.case.variant.recipe.target for one in planned.cases} == {
+    assert {each.case.variant.mode: each.case.variant.recipe.target for each in planned.cases} == {
         "fp32": (),
         "static": ("avx2", "arm"),
     }

@@ -83,9 +83,9 @@ def test_every_problem_of_a_bad_suite_is_told_at_once(loader: str, monkeypatch: 
 )
 def test_a_limit_on_latency_needs_an_interval(protocol: str, latency: str, told: int) -> None:
     """protocol sequential gives none, so that the limit is refused at its place with what to do."""
-    found = problems(f"{SMALL}measure: {{protocol: {protocol}}}\ndecide: {{max_latency: {latency}}}\n")
-    assert len(found) == told
-    assert all(line.startswith("s.yaml:6:10: decide.max_latency: ") and "protocol: both" in line for line in found)
+    lines = problems(f"{SMALL}measure: {{protocol: {protocol}}}\ndecide: {{max_latency: {latency}}}\n")
+    assert len(lines) == told
+    assert all(line.startswith("s.yaml:6:10: decide.max_latency: ") and "protocol: both" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +306,8 @@ def test_anchors_and_merge_keys_work() -> None:
 )
 def test_scalars_mean_what_editors_take_them_for(text: str, value: object) -> None:
     """Unquoted values follow YAML 1.2's core schema, the one that schema-aware editors use."""
-    found = yaml_text.scalar(text)
-    assert (type(found), found) == (type(value), value)
+    scalar = yaml_text.scalar(text)
+    assert (type(scalar), scalar) == (type(value), value)
 
 
 @pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("5 %", 0.05), ("' 2.5% '", 0.025), ("0.02", 0.02)])
@@ -404,8 +404,8 @@ def test_problems_of_overrides_name_the_option(override: str, said: str) -> None
 )
 def test_another_word_or_a_unit_too_many_is_told_what_to_write(override: str, said: str) -> None:
     """Words that no spelling leads to (ort, int8, acc) have a suggestion, and so has a number with a unit."""
-    (found,) = problems(SMALL, override)
-    assert said in found
+    (message,) = problems(SMALL, override)
+    assert said in message
 
 
 def test_an_override_below_an_alias_leaves_the_other_use_alone() -> None:
@@ -436,8 +436,8 @@ def test_an_override_below_an_alias_leaves_the_other_use_alone() -> None:
 @pytest.mark.usefixtures("fixed_names")
 def test_data_problems(data: str, said: str) -> None:
     """A data set without its path or under a wrong name, and splits that overlap, are told before anything runs."""
-    (found,) = problems(SMALL.replace("{dataset: digits}", data))
-    assert found.split(": ", 1)[1].startswith(said)
+    (message,) = problems(SMALL.replace("{dataset: digits}", data))
+    assert message.split(": ", 1)[1].startswith(said)
 
 
 def test_data_set_parts() -> None:
@@ -595,8 +595,8 @@ def test_a_suite_cannot_change_and_travels_between_processes() -> None:
 def test_schema_file_is_what_the_models_say() -> None:
     """suites/schema.json is the output of `qbench schema`."""
     expected = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-    found = (SUITES / "schema.json").read_text(encoding="utf-8")
-    assert found == expected, "run `qbench schema > suites/schema.json`"
+    written = (SUITES / "schema.json").read_text(encoding="utf-8")
+    assert written == expected, "run `qbench schema > suites/schema.json`"
 
 
 def test_every_key_of_the_schema_is_described_and_has_its_default() -> None:

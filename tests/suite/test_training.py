@@ -47,15 +47,21 @@ def recipe(*lines: str, backend: str = "onednn") -> Recipe:
 
 def test_without_the_keys_a_recipe_is_what_it_was(folder: Path) -> None:
     """Nothing of them is set, so that keys of the cache stay."""
-    found = recipe()
-    assert (found.optimizer, found.optimizer_keys, found.schedule_keys, found.loss, found.train) == (
+    own_recipe = recipe()
+    assert (
+        own_recipe.optimizer,
+        own_recipe.optimizer_keys,
+        own_recipe.schedule_keys,
+        own_recipe.loss,
+        own_recipe.train,
+    ) == (
         None,
         (),
         (),
         None,
         None,
     )
-    assert (found.schedule, found.learning_rate) == ("cosine", 1e-3)
+    assert (own_recipe.schedule, own_recipe.learning_rate) == ("cosine", 1e-3)
 
 
 def test_names_with_their_keys_become_a_recipe(folder: Path) -> None:
@@ -63,10 +69,10 @@ def test_names_with_their_keys_become_a_recipe(folder: Path) -> None:
     optimizer = "optimizer: {name: sgd, lr: 0.05, momentum: 0.9, nesterov: true}"
     others = "backends: {x86: {learning_rate: 0.2, schedule: constant}, fbgemm: {train: {python: 'own.py:train'}}}"
     lines = (optimizer, "schedule: {name: step, every: 2}", "loss: {python: 'own.py:loss'}", others)
-    found = recipe(*lines)
-    assert (found.optimizer, found.optimizer_keys) == ("sgd", (("momentum", 0.9), ("nesterov", True)))
-    assert (found.learning_rate, found.schedule, found.schedule_keys) == (0.05, "step", (("every", 2),))
-    assert found.loss == "own.py:loss"
+    own_recipe = recipe(*lines)
+    assert (own_recipe.optimizer, own_recipe.optimizer_keys) == ("sgd", (("momentum", 0.9), ("nesterov", True)))
+    assert (own_recipe.learning_rate, own_recipe.schedule, own_recipe.schedule_keys) == (0.05, "step", (("every", 2),))
+    assert own_recipe.loss == "own.py:loss"
     x86 = recipe(*lines, backend="x86")
     assert (x86.learning_rate, x86.schedule, x86.schedule_keys, x86.optimizer) == (0.2, "constant", (), "sgd")
     fbgemm = recipe(*lines, backend="fbgemm")

@@ -51,7 +51,7 @@ def ignore(text: str, share: float) -> None:
     """Progress that nobody reads."""
 
 
-def made(data: str = DIGITS, models: str = "[digits-lstm]", folder: Path | None = None) -> Suite:
+def make_suite(data: str = DIGITS, models: str = "[digits-lstm]", folder: Path | None = None) -> Suite:
     """A suite of these models on this data, whose paths start from a folder."""
     text = f"suite: s\nmodels: {models}\ndata: {data}\nmatrix: {{}}\n"
     return suite.parse(text, file="s.yaml" if folder is None else str(folder / "s.yaml"))
@@ -65,7 +65,7 @@ def prepared(of: Suite, root: Path) -> tuple[Data, DataRequest]:
 
 def trained(reference: ModelReference, root: Path, of: Suite | None = None, **options: Any) -> Trained:
     """The weights of a built-in for a suite's data, in this process."""
-    data, request = prepared(of or made(), root)
+    data, request = prepared(of or make_suite(), root)
     return train.train_builtin(reference, data, request, root, **{"progress": ignore, **options})
 
 
@@ -108,13 +108,13 @@ def test_seed_epochs_and_data_make_other_weights_and_cores_do_not(root: Path, tm
     assert trained(CNN, root, cores=2).file == base.file
     others = [replace(CNN, training={**CNN.training, **more}) for more in ({"seed": 1}, {"epochs": 2})]
     files = {base.file, *(trained(other, root).file for other in others)}
-    files.add(trained(CNN, root, made(npz(tmp_path), folder=tmp_path)).file)
+    files.add(trained(CNN, root, make_suite(npz(tmp_path), folder=tmp_path)).file)
     assert len({store.file_digest(file) for file in files}) == len(files) == 4
 
 
 def test_a_run_uses_the_weights_that_were_trained(root: Path) -> None:
     """The suite's `train` leads to the same weights as the options of the command: nothing is trained again."""
-    of = made(models="[{name: digits-lstm, train: {epochs: 1, seed: 7}}]")
+    of = make_suite(models="[{name: digits-lstm, train: {epochs: 1, seed: 7}}]")
     (reference,) = of.references()
     assert reference.training == {"epochs": 1, "seed": 7}
     by_command = trained(replace(LSTM, training={"epochs": 1, "seed": 7}), root)
@@ -156,7 +156,7 @@ def train_and_die(
 
 def test_a_killed_training_goes_on_to_the_same_weights(root: Path, tmp_path: Path) -> None:
     """After SIGKILL in mid-epoch the next attempt does the rest only, ends bit-equal, and leaves no checkpoint."""
-    data, request = prepared(made(), root)
+    data, request = prepared(make_suite(), root)
     with pytest.raises(WorkerError, match="SIGKILL"):
         call(train_and_die, data, request, root, 0.5, limits=Limits(seconds=120))
     assert [path.name for path in (root / train.UNFINISHED).glob("*/*")] == ["qat.pt"]
@@ -189,7 +189,7 @@ def test_a_damaged_checkpoint_is_a_beginning(root: Path, monkeypatch: pytest.Mon
 
 def test_channels_and_classes_follow_the_data(root: Path, tmp_path: Path) -> None:
     """Colour images of four classes are trained and run by a network of three channels and four outputs."""
-    of = made(npz(tmp_path, shape=(3, 8, 8), classes=4), "[mobilenet-small]", tmp_path)
+    of = make_suite(npz(tmp_path, shape=(3, 8, 8), classes=4), "[mobilenet-small]", tmp_path)
     data, _ = prepared(of, root)
     reference = ModelReference(name="mobilenet-small", training={"epochs": 1})
     model = fp32_network.prepare_model(reference, data, MetricSpec(name="top1"), root, progress=ignore)
@@ -201,7 +201,7 @@ def test_channels_and_classes_follow_the_data(root: Path, tmp_path: Path) -> Non
 
 def test_without_labels_the_models_own_data_set_teaches_it(root: Path, tmp_path: Path) -> None:
     """Unlabelled examples can be evaluated; what the network knows then comes from elsewhere, and it is said."""
-    of = made(npz(tmp_path, train_labels=None), folder=tmp_path)
+    of = make_suite(npz(tmp_path, train_labels=None), folder=tmp_path)
     result = trained(CNN, root, of)
     assert (result.dataset, result.split, result.reference.args) == ("digits", "train", {"classes": 10})
     assert result.file == trained(CNN, root).file
@@ -234,7 +234,7 @@ def test_data_that_teaches_nothing_is_refused(
 ) -> None:
     """Values that are no classes, no numbers, or of another shape are found before the first epoch."""
     with pytest.raises(error, match=words):
-        trained(CNN, root, made(npz(tmp_path, **changes), folder=tmp_path))
+        trained(CNN, root, make_suite(npz(tmp_path, **changes), folder=tmp_path))
 
 
 def test_no_network_learns_what_it_is_evaluated_on(root: Path, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_no_network_learns_what_it_is_evaluated_on(root: Path, tmp_path: Path) -
     inputs = np.random.default_rng(2).random((12, 1, 8, 8), dtype=np.float32)
     sample = np.random.RandomState(0).permutation(24)[:8]
     inputs[0] = same[next(i for i in range(24) if i not in sample)]
-    of = made(npz(tmp_path, train_inputs=same, test_inputs=inputs), folder=tmp_path)
+    of = make_suite(npz(tmp_path, train_inputs=same, test_inputs=inputs), folder=tmp_path)
     with pytest.raises(DataError, match="digits-cnn was trained on 1 of the 12 evaluation examples"):
         trained(CNN, root, of)
 
@@ -272,7 +272,7 @@ MINE = "{name: mine, source: {python: 'net.py:build'}}"
 )
 def test_what_is_not_trained_here_is_refused_by_name(name: str, words: str) -> None:
     """Typing errors, models that carry their weights, and models of the user's: each is told what can be trained."""
-    of = made(models=f"[{MINE}, {{name: digits-cnn, weights: w.safetensors}}]")
+    of = make_suite(models=f"[{MINE}, {{name: digits-cnn, weights: w.safetensors}}]")
     with pytest.raises(UsageError) as caught:
         train.reference_of(of, name)
     assert words.format(base=of.base) in str(caught.value)
@@ -282,12 +282,12 @@ def test_what_is_not_trained_here_is_refused_by_name(name: str, words: str) -> N
 def test_a_learning_rate_that_is_none_is_refused_at_once(rate: float) -> None:
     """Before anything is read; a suite refuses it, too, by its own rules."""
     with pytest.raises(UsageError, match="--learning-rate: expected a number above 0, got"):
-        train.train(made(), "digits-lstm", changes={"learning_rate": rate}, cores=1, progress=Silent())
+        train.train(make_suite(), "digits-lstm", changes={"learning_rate": rate}, cores=1, progress=Silent())
 
 
 def test_a_model_that_the_suite_does_not_list_can_be_trained() -> None:
     """The suite gives the data; any built-in that learns may learn from it."""
-    assert train.reference_of(made(), "resnet20") == ModelReference(name="resnet20")
+    assert train.reference_of(make_suite(), "resnet20") == ModelReference(name="resnet20")
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_model_that_the_suite_does_not_list_can_be_trained() -> None:
 def test_a_suite_trains_only_built_ins_without_weights(model: str, words: str) -> None:
     """`train` beside weights would be ignored, so it is an error of the suite with its place."""
     with pytest.raises(SuiteError, match=rf"s\.yaml:2:\d+: models\[0\]\.train: {words}"):
-        made(models=f"[{{{model}, train: {{epochs: 2}}}}]")
+        make_suite(models=f"[{{{model}, train: {{epochs: 2}}}}]")
 
 
 # --- the command ------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_the_command_trains_scores_and_keeps(
     text = capsys.readouterr().out
     assert command(monkeypatch, *options, "--json", "--out", out) == 0
     content = json.loads(capsys.readouterr().out)
-    data, _ = prepared(made(), own_cache)
+    data, _ = prepared(make_suite(), own_cache)
     reference = replace(ModelReference(name="digits-cnn", weights=out), args={"classes": 10})
     with torch.inference_mode():
         outputs = (
@@ -385,7 +385,7 @@ def test_an_interrupt_tells_that_the_checkpoint_is_kept(
 def test_an_accuracy_that_was_not_measured_is_null(own_cache: Path, tmp_path: Path) -> None:
     """Held-out examples without labels give no score, in the text and in JSON; to those who wait the training is one
     step."""
-    of = made(npz(tmp_path, test_labels=None), "[digits-cnn]", tmp_path)
+    of = make_suite(npz(tmp_path, test_labels=None), "[digits-cnn]", tmp_path)
     stages, ended = [], []
 
     class Noted(Silent):
@@ -426,7 +426,7 @@ def test_what_is_reported_of_a_training(
     monkeypatch.setattr(train, "prepare_data", prepare)
     monkeypatch.setattr(train, "train_builtin", lambda *words, cores, progress: done)
     monkeypatch.setattr(train, "_right", lambda *words: scored.append(words[-1]) or 2)
-    request = request_of(made().data, made().base, train=False)
+    request = request_of(make_suite().data, make_suite().base, train=False)
     report = train._report(CNN, request, root, cores, progress=lambda *step: heard.append(step))
     assert (report.trained, report.evaluated, report.held_out) == (done, 3, "digits/test")
     assert report.notes == ("of the data", "of the training")

@@ -35,7 +35,7 @@ def suite(tmp_path: Path) -> suites.Suite:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Pin, ...]]:
+def environments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Pin, ...]]:
     """The environments that were asked for; none is made."""
     every: list[tuple[Pin, ...]] = []
 
@@ -61,10 +61,10 @@ def test_a_package_that_makes_and_runs_nothing(suite: suites.Suite) -> None:
         list_concerned(Request(suite=suite, to=parse_pins(["pillow==1"]), since=()))
 
 
-def test_without_an_old_side_it_is_what_is_here(suite: suites.Suite, made: list[tuple[Pin, ...]]) -> None:
+def test_without_an_old_side_it_is_what_is_here(suite: suites.Suite, environments: list[tuple[Pin, ...]]) -> None:
     """Both are made, the old one first."""
     sides = find_sides(Request(suite=suite, to=TO, since=()), lambda text: None)
-    assert made == [(Pin(name="onnxruntime", version=HERE),), TO]
+    assert environments == [(Pin(name="onnxruntime", version=HERE),), TO]
     assert (sides.old, sides.new) == (1, 2)
 
 
@@ -78,12 +78,12 @@ def test_without_an_old_side_it_is_what_is_here(suite: suites.Suite, made: list[
     ],
 )
 def test_what_cannot_be_asked(
-    suite: suites.Suite, made: list[tuple[Pin, ...]], to: list[str], since: list[str], told: str
+    suite: suites.Suite, environments: list[tuple[Pin, ...]], to: list[str], since: list[str], told: str
 ) -> None:
     """Nothing is fetched for it."""
     with pytest.raises(UsageError, match=told):
         find_sides(Request(suite=suite, to=parse_pins(to), since=parse_pins(since)), lambda text: None)
-    assert made == []
+    assert environments == []
 
 
 def test_a_run_is_the_old_side_with_the_versions_that_it_had(suite: suites.Suite, tmp_path: Path) -> None:

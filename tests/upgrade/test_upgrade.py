@@ -160,7 +160,7 @@ def test_releases_with_planted_faults(file: Path) -> None:
     assert "does not run" in text.text(broken)
 
 
-def made(kept: Sequence[object], anew: Sequence[object]) -> Upgraded:
+def make_upgraded(kept: Sequence[object], anew: Sequence[object]) -> Upgraded:
     """An upgrade whose two gates have these verdicts."""
     gates = {KEPT: make_gated(kept), ANEW: make_gated(anew)}  # type: ignore[arg-type]
     return Upgraded(suite="demo", before={}, after={}, along={}, gates=gates, changes=())
@@ -181,7 +181,7 @@ def made(kept: Sequence[object], anew: Sequence[object]) -> Upgraded:
 )
 def test_the_better_way_decides(kept: list[object], anew: list[object], way: str, code: int) -> None:
     """The exit code is its gate's, of both gates as one, too: what the other way breaks is noted there."""
-    upgraded = made(kept, anew)
+    upgraded = make_upgraded(kept, anew)
     assert (upgraded.way, upgraded.exit_code) == (way, code)
     assert upgraded.joined.exit_code == code
     rules = [verdict.rule for verdict in upgraded.joined.verdicts]
@@ -200,12 +200,12 @@ def test_of_the_other_way_only_what_is_worse_than_all_is_set_aside(
     kept: list[object], anew: list[object], effects: list[str]
 ) -> None:
     """What is as bad as the better way weighs as it does there; what passes, passes."""
-    assert [verdict.effect for verdict in made(kept, anew).joined.verdicts] == effects
+    assert [verdict.effect for verdict in make_upgraded(kept, anew).joined.verdicts] == effects
 
 
 def test_both_gates_as_one_keep_their_notes_once() -> None:
     """And every verdict."""
-    upgraded = made([SAME, SIZE], [IDENTICAL])
+    upgraded = make_upgraded([SAME, SIZE], [IDENTICAL])
     gates = {way: replace(gated, notes=("a note",)) for way, gated in upgraded.gates.items()}
     joined = replace(upgraded, gates=gates).joined
     assert joined.notes == ("a note",)

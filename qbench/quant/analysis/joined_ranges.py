@@ -44,14 +44,14 @@ class Seen:
 def is_uneven(inputs: Iterable[Seen]) -> bool:
     """Whether a step that holds all values takes those of an input away: the noise of a step s is s / sqrt(12)."""
     several = list(inputs)
-    if len(several) < 2 or not all(math.isfinite(seen.squares) for seen in several):
+    if len(several) < 2 or not all(math.isfinite(tensor.squares) for tensor in several):
         return False
-    step = _step(min(seen.low for seen in several), max(seen.high for seen in several))
+    step = _step(min(tensor.low for tensor in several), max(tensor.high for tensor in several))
     return any(
-        step >= LEAST_RATIO * _step(seen.low, seen.high)
-        and 20 * math.log10(seen.spread * math.sqrt(12) / step) < LEAST_DECIBELS
-        for seen in several
-        if seen.spread > 0
+        step >= LEAST_RATIO * _step(tensor.low, tensor.high)
+        and 20 * math.log10(tensor.spread * math.sqrt(12) / step) < LEAST_DECIBELS
+        for tensor in several
+        if tensor.spread > 0
     )
 
 

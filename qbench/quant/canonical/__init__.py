@@ -68,7 +68,7 @@ def canonicalize(
     if isinstance(module, torch.jit.ScriptModule):
         return Canonical(module=module, kept=("a TorchScript network is taken as it is",))
     network = materialize_weights.copy_module(module).eval()
-    model_call.of_one_example(network, _one(example))
+    model_call.of_one_example(network, _take_first(example))
     judge = equivalence.Judge(network, example)
     purpose = _Purpose(training=training, separate_weights=separate_weights)
     work, _ = _attempt(module, example, judge, purpose, only=_ALL)
@@ -91,7 +91,7 @@ def plain_attention(module: Any, example: tuple[Any, ...]) -> Any:
     hidden; exporters take the slow one, which does not. The spelled out layers give what the fast path gives.
     """
     copied = materialize_weights.copy_module(module).eval()
-    if not attention.spell_out(copied, _one(example)):
+    if not attention.spell_out(copied, _take_first(example)):
         return module
     return copied if equivalence.Judge(module, example).difference(copied).none else module
 
@@ -189,7 +189,7 @@ def _attempt(
 ) -> tuple[_Rewriting | None, str]:
     """The module with the named kinds of rewrite where it is equal then; else None and the reason."""
     try:
-        work = _rewritten(module, _one(example), purpose, only=only)
+        work = _rewritten(module, _take_first(example), purpose, only=only)
     except Exception as error:  # the user's forward runs under watch, and can raise anything
         if out_of_memory(error):
             raise
@@ -214,7 +214,7 @@ def _one_by_one(module: Any, example: tuple[Any, ...], judge: equivalence.Judge,
     return best
 
 
-def _one(example: tuple[Any, ...]) -> tuple[Any, ...]:
+def _take_first(example: tuple[Any, ...]) -> tuple[Any, ...]:
     """The first example alone."""
     return tuple(tensor[:1] for tensor in example)
 

@@ -103,15 +103,15 @@ def _find_uneven(model: Any, file: Path, inputs: tuple[Array, ...], floats: set[
     wanted = {name for node in joins.values() for name in node.input if name in floats and name not in constants}
     if not wanted:
         return set()
-    seen = {name: Seen() for name in wanted}
+    ranges = {name: Seen() for name in wanted}
     for values in _run(model, file, tuple(array[:EXAMPLES] for array in inputs), sorted(wanted)):
         for name, array in values.items():
             if array.size:
-                seen[name].add(array)
+                ranges[name].add(array)
     return {
         place
         for place, node in joins.items()
-        if is_uneven(seen[name] for name in dict.fromkeys(node.input) if name in seen and seen[name].count)
+        if is_uneven(ranges[name] for name in dict.fromkeys(node.input) if name in ranges and ranges[name].count)
     }
 
 

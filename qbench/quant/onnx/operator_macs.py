@@ -81,14 +81,14 @@ def _conv(call: Call) -> tuple[Product, ...]:
     if len(weight) < 3:  # output channels, input channels, at least one axis of the kernel
         raise Unknown("a weight without a kernel")
     elements = call.input(0) if "Transpose" in call.operator else call.output
-    return _one(call, math.prod(elements) * math.prod(weight[1:]))
+    return _wrap_macs(call, math.prod(elements) * math.prod(weight[1:]))
 
 
 def _matrix_product(call: Call) -> tuple[Product, ...]:
     a = call.input(0)
     # The last axis of A is summed over, the one before it where A is transposed (the first with transBatchA).
     before = 0 if call.attributes.get("transBatchA") else -2
-    return _one(call, math.prod(call.output) * a[before if call.attributes.get("transA") else -1])
+    return _wrap_macs(call, math.prod(call.output) * a[before if call.attributes.get("transA") else -1])
 
 
 def _low_bit_product(call: Call) -> tuple[Product, ...]:
@@ -104,19 +104,19 @@ def _recurrent(call: Call) -> tuple[Product, ...]:
     hidden = int(call.attributes["hidden_size"])
     directions = 2 if call.attributes.get("direction", "forward") == "bidirectional" else 1
     *steps, width = call.input(0)
-    return _one(call, directions * math.prod(steps) * gates * hidden * (width + hidden))
+    return _wrap_macs(call, directions * math.prod(steps) * gates * hidden * (width + hidden))
 
 
 def _einsum(call: Call) -> tuple[Product, ...]:
     shapes = [call.input(i) for i in range(len(call.inputs))]
-    return _one(call, count_einsum(call.attributes["equation"], shapes))
+    return _wrap_macs(call, count_einsum(call.attributes["equation"], shapes))
 
 
 def _standard_attention(call: Call) -> tuple[Product, ...]:
     """``Attention`` of ONNX: (batch, heads, length, size) or (batch, length, heads * size)."""
     past = call.optional(4)
     keys = call.input(1)[-2] + (past[2] if past is not None else 0)
-    return _one(call, (math.prod(call.input(0)) + math.prod(call.output)) * keys)
+    return _wrap_macs(call, (math.prod(call.input(0)) + math.prod(call.output)) * keys)
 
 
 def _projecting_attention(call: Call) -> tuple[Product, ...]:
@@ -139,15 +139,15 @@ def _multi_head_attention(call: Call) -> tuple[Product, ...]:
     width = query[2] * query[4] if len(query) == 5 else query[2]
     length = query[1] if key is None else key[2] if len(key) == 4 else key[1]
     keys = length + (past[2] if past is not None else 0)
-    return _one(call, math.prod(query[:2]) * keys * (width + call.output[-1]))
+    return _wrap_macs(call, math.prod(query[:2]) * keys * (width + call.output[-1]))
 
 
 def _grouped_attention(call: Call) -> tuple[Product, ...]:
-    """``GroupQueryAttention``: the keys are as many as the present ones, which it gives (where not, it is unknown)."""
-    return _one(call, 2 * math.prod(call.output) * call.outputs[1][2])
+    """``GroupQueryAttention``: the keys are as many as the present ones, which it gives."""
+    return _wrap_macs(call, 2 * math.prod(call.output) * call.outputs[1][2])
 
 
-def _one(call: Call, macs: int) -> tuple[Product, ...]:
+def _wrap_macs(call: Call, macs: int) -> tuple[Product, ...]:
     return (Product(macs=macs, int8=call.operator in INT8),)
 
 

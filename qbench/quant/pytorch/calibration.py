@@ -88,7 +88,7 @@ def calibrate_once(prepared: Any, run: Callable[[], None], shared: Shared | None
     def find(file: Path) -> None:
         nonlocal has_run
         run()
-        torch.save({name: _found(part) for name, part in watching.items()}, file)
+        torch.save({name: _read_observer(part) for name, part in watching.items()}, file)
         has_run = True
 
     decided = {"graph": prepared.code, "observers": {name: _settings(part) for name, part in watching.items()}}
@@ -103,7 +103,7 @@ def _settings(observer: Any) -> list[str]:
     return [type(observer).__name__, *(f"{key}={value}" for key, value in sorted(plain.items()))]
 
 
-def _found(observer: Any) -> dict[str, Any]:
+def _read_observer(observer: Any) -> dict[str, Any]:
     """Scale and zero point, and the ends of what was seen where the observer keeps them. Of infinite values there is no
     scale: whoever converts leaves them float."""
     ends = {key: getattr(observer, key) for key in ("min_val", "max_val") if hasattr(observer, key)}

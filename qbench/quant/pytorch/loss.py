@@ -236,8 +236,8 @@ def load(text: str, base: Path | None, outputs: Any, labels: Any) -> Loss:
     def call(outputs: Any, labels: Any) -> Any:
         value = user_code.call(function, outputs, labels, path=file, error=BuildError)
         if not isinstance(value, torch.Tensor):
-            got = "nothing (is a `return` missing?)" if value is None else f"a {type(value).__name__}"
-            raise BuildError(f"the loss {text} returned {got}; expected one number as a tensor, with its gradient")
+            returned = "nothing (is a `return` missing?)" if value is None else f"a {type(value).__name__}"
+            raise BuildError(f"the loss {text} returned {returned}; expected one number as a tensor, with its gradient")
         if value.numel() != 1:
             shape = ", ".join(map(str, value.shape))
             raise BuildError(

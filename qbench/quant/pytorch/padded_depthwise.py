@@ -105,7 +105,7 @@ def _put(node: Any, graph: Any, engine: str, padded: tuple[int, ...]) -> None:
     wide = _wide(pairs, old.kernel_size, WIDEST[engine])
     if wide is None or not _fits(wide, explicit, old, padded):
         return
-    new = _made(old, wide)
+    new = _widen(old, wide)
     cut = _Cut(pairs, old.kernel_size, old.stride)
     if not _same(old, explicit, new, cut):
         return
@@ -153,7 +153,7 @@ def _fits(wide: _Wide, explicit: padding.Pairs, old: Any, padded: tuple[int, ...
     return True
 
 
-def _made(old: Any, wide: _Wide) -> Any:
+def _widen(old: Any, wide: _Wide) -> Any:
     """The convolution with the old kernel among zeros."""
     with known_warnings():
         weight, bias = old.weight(), old.bias()

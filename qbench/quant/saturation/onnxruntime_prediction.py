@@ -62,9 +62,9 @@ class OnnxRuntimePredictor(SectionPredictor[IntegerLayer]):
         onnxruntime_products.split_dynamic(model)
         constants = sections.read_constants(model)
         largest = onnxruntime_products.read_largest(model, constants)
-        found = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
+        parsed = [onnxruntime_products.read_layer(node, constants, largest) for node in model.graph.node]
         names = [sections.name_layer(node, {}) for node in model.graph.node]
-        super().__init__(model, found, names, functools.partial(sections.open_as_written, threads=threads))
+        super().__init__(model, parsed, names, functools.partial(sections.open_as_written, threads=threads))
 
     def _reads(self, layer: IntegerLayer) -> Sequence[str]:
         return layer.inputs

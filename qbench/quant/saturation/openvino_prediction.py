@@ -36,12 +36,12 @@ class OpenVinoPredictor(SectionPredictor[ByteLayer]):
         put_beside_readers(model)
         constants, makers = sections.read_constants(model), openvino_products.list_makers(model)
         ran_int8 = _list_int8(file, example)
-        found = [
+        parsed = [
             openvino_products.read_layer(node, makers, constants) if node.name in ran_int8 else None
             for node in model.graph.node
         ]
         names = [sections.name_layer(node, makers) for node in model.graph.node]
-        super().__init__(model, found, names, functools.partial(_Part, threads=threads))
+        super().__init__(model, parsed, names, functools.partial(_Part, threads=threads))
 
     def _reads(self, layer: ByteLayer) -> Sequence[str]:
         return (layer.x,)

@@ -34,17 +34,17 @@ class SectionPredictor(ABC, Generic[L]):
     """Answers of one file, batch by batch. ``layers``, ``unknown`` and ``saturated`` are those of a ``Prediction`` for
     the batches so far; ``fixed_batch`` is the only number of examples that the file takes (None: any).
 
-    ``found``: of each node of the model, in order, its layer, why what it gives is not predicted, or None; ``names``:
+    ``parsed``: of each node of the model, in order, its layer, why what it gives is not predicted, or None; ``names``:
     what the nodes are called; ``open_part``: as ``sections.cut`` takes it.
     """
 
     def __init__(
-        self, model: Any, found: Sequence[L | str | None], names: Sequence[str], open_part: sections.Open
+        self, model: Any, parsed: Sequence[L | str | None], names: Sequence[str], open_part: sections.Open
     ) -> None:
-        self.unknown = {name: why for name, why in zip(names, found, strict=True) if isinstance(why, str)}
+        self.unknown = {name: why for name, why in zip(names, parsed, strict=True) if isinstance(why, str)}
         counted = [
             (number, layer, layer.counter())
-            for number, layer in enumerate(found)
+            for number, layer in enumerate(parsed)
             if layer is not None and not isinstance(layer, str)
         ]
         self._counters = tuple(counter for _, _, counter in counted)

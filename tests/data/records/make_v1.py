@@ -52,7 +52,7 @@ CRASH = "the worker was killed by signal 9 (out of memory?); lower measure.proce
 
 
 @dataclass(frozen=True)
-class Made:
+class Figures:
     """The figures of one made-up case; times in milliseconds."""
 
     model: str
@@ -72,22 +72,22 @@ class Made:
 
 
 CNN = (
-    Made("digits-cnn", "fp32", "torch", 2.41, size=1_402_880),
-    Made("digits-cnn", "fp32", "onnxruntime", 1.62, fp32="onnxruntime", size=1_391_204),
-    Made("digits-cnn", "static", "fbgemm", 0.98, size=371_200, coverage=1.0, harmful=1, beneficial=1),
-    Made("digits-cnn", "static", "x86", 0.83, size=371_264, coverage=1.0, harmful=1, protocol="sequential"),
-    Made("digits-cnn", "static", "onednn", 0.74, size=369_152, coverage=0.998, floats=("fc",), harmful=1),
-    Made("digits-cnn", "static", "qnnpack", 6.9, size=362_112, coverage=1.0, harmful=13, beneficial=2,
+    Figures("digits-cnn", "fp32", "torch", 2.41, size=1_402_880),
+    Figures("digits-cnn", "fp32", "onnxruntime", 1.62, fp32="onnxruntime", size=1_391_204),
+    Figures("digits-cnn", "static", "fbgemm", 0.98, size=371_200, coverage=1.0, harmful=1, beneficial=1),
+    Figures("digits-cnn", "static", "x86", 0.83, size=371_264, coverage=1.0, harmful=1, protocol="sequential"),
+    Figures("digits-cnn", "static", "onednn", 0.74, size=369_152, coverage=0.998, floats=("fc",), harmful=1),
+    Figures("digits-cnn", "static", "qnnpack", 6.9, size=362_112, coverage=1.0, harmful=13, beneficial=2,
          note="qnnpack on x86 works, and is slow there"),
-    Made("digits-cnn", "static", "onnxruntime", 0.64, fp32="onnxruntime", size=364_512, coverage=1.0, beneficial=1),
-    Made("digits-cnn", "dynamic", "onnxruntime", 1.31, fp32="onnxruntime", size=366_900, coverage=0.41,
+    Figures("digits-cnn", "static", "onnxruntime", 0.64, fp32="onnxruntime", size=364_512, coverage=1.0, beneficial=1),
+    Figures("digits-cnn", "dynamic", "onnxruntime", 1.31, fp32="onnxruntime", size=366_900, coverage=0.41,
          floats=("stem", "block.conv1", "block.conv2"), control=0.031),
-    Made("digits-cnn", "qat", "onednn", 0.73, size=369_152, coverage=0.998, floats=("fc",), harmful=2, beneficial=3),
+    Figures("digits-cnn", "qat", "onednn", 0.73, size=369_152, coverage=0.998, floats=("fc",), harmful=2, beneficial=3),
 )  # fmt: skip
 LSTM = (
-    Made("digits-lstm", "fp32", "torch", 0.402, size=548_864),
-    Made("digits-lstm", "dynamic", "fbgemm", 0.197, size=146_432, coverage=1.0, harmful=3, beneficial=1),
-    Made("digits-lstm", "dynamic", "qnnpack", 0.244, size=146_176, coverage=1.0, harmful=5, steady=False),
+    Figures("digits-lstm", "fp32", "torch", 0.402, size=548_864),
+    Figures("digits-lstm", "dynamic", "fbgemm", 0.197, size=146_432, coverage=1.0, harmful=3, beneficial=1),
+    Figures("digits-lstm", "dynamic", "qnnpack", 0.244, size=146_176, coverage=1.0, harmful=5, steady=False),
 )
 
 
@@ -97,19 +97,21 @@ def key(model: str, mode: str, backend: str) -> CaseKey:
     return CaseKey(id=name, model=model, mode=mode, backend=backend, threads=1, batch_size=1)
 
 
-def correct(made: Made, rng: np.random.Generator) -> np.ndarray:
+def correct(figures: Figures, rng: np.random.Generator) -> np.ndarray:
     """Which examples the case gets right: its model's fp32 answers with the flips put in."""
-    wrong = 11 if made.model == "digits-cnn" else 27
+    wrong = 11 if figures.model == "digits-cnn" else 27
     right = np.ones(EXAMPLES, dtype=bool)
     right[rng.permutation(EXAMPLES)[:wrong]] = False
-    right[np.flatnonzero(right)[: made.harmful]] = False
-    right[np.flatnonzero(~right)[-made.beneficial or EXAMPLES :]] = True
+    right[np.flatnonzero(right)[: figures.harmful]] = False
+    right[np.flatnonzero(~right)[-figures.beneficial or EXAMPLES :]] = True
     return right
 
 
-def write_arrays(folder: Path, made: Made, right: np.ndarray, milliseconds: np.ndarray, ratios: np.ndarray) -> str:
+def write_arrays(
+    folder: Path, figures: Figures, right: np.ndarray, milliseconds: np.ndarray, ratios: np.ndarray
+) -> str:
     """Stores predictions and samples; returns the stem of both files."""
-    stem = key(made.model, made.mode, made.backend).id.replace("/", "__")
+    stem = key(figures.model, figures.mode, figures.backend).id.replace("/", "__")
     labels = np.arange(EXAMPLES, dtype=np.int64) % CLASSES
     outputs = np.zeros((EXAMPLES, CLASSES), dtype=np.float32)
     outputs[np.arange(EXAMPLES), np.where(right, labels, (labels + 1) % CLASSES)] = 1
@@ -120,42 +122,42 @@ def write_arrays(folder: Path, made: Made, right: np.ndarray, milliseconds: np.n
         calls_ns=calls,
         block=np.repeat(np.arange(calls.size // 10), 10),
         log_ratios=ratios,
-        protocol=np.array(made.protocol),
+        protocol=np.array(figures.protocol),
     )
     return stem
 
 
-def ok(folder: Path, made: Made, fp32: dict[str, Made], rng: np.random.Generator) -> Record:
+def ok(folder: Path, figures: Figures, fp32: dict[str, Figures], rng: np.random.Generator) -> Record:
     """A measured case with its arrays written."""
-    case = key(made.model, made.mode, made.backend)
-    base = fp32[f"{made.model}/{made.fp32}"]
-    milliseconds = made.p50 * (1 + rng.gamma(1.5, 0.012, 400))
+    case = key(figures.model, figures.mode, figures.backend)
+    base = fp32[f"{figures.model}/{figures.fp32}"]
+    milliseconds = figures.p50 * (1 + rng.gamma(1.5, 0.012, 400))
     milliseconds[rng.random(400) < 0.02] *= 1.4
-    ratios = np.log(made.p50 / base.p50) + rng.normal(0, 0.012, 40)
+    ratios = np.log(figures.p50 / base.p50) + rng.normal(0, 0.012, 40)
     seeded = np.random.default_rng(SEED)
-    right = correct(made, seeded)
-    stem = write_arrays(folder, made, right, milliseconds, ratios)
+    right = correct(figures, seeded)
+    stem = write_arrays(folder, figures, right, milliseconds, ratios)
     seconds = milliseconds / 1e3
     p50 = intervals.quantile_interval(seconds, 0.5)
     assert p50 is not None
     return Record(
         case=case,
         status="ok",
-        recipe=None if made.mode == "fp32" else {"flow": "onnx" if "onnx" in made.backend else "fx",
+        recipe=None if figures.mode == "fp32" else {"flow": "onnx" if "onnx" in figures.backend else "fx",
                                                  "calibrator": "histogram", "per_channel": True, "skip_layers": []},
-        artifact=facts(made),
-        observed={"threads": 1, "interop_threads": 1, "engine": made.backend, "affinity": [1]},
+        artifact=facts(figures),
+        observed={"threads": 1, "interop_threads": 1, "engine": figures.backend, "affinity": [1]},
         latency=Latency(
             p50_seconds=p50.value, p50_low=p50.low, p50_high=p50.high,
             p90_seconds=float(np.quantile(seconds, 0.9)), p99_seconds=float(np.quantile(seconds, 0.99)),
             mean_seconds=float(seconds.mean()), n=400,
         ),
-        speedup=None if made.mode == "fp32" else speedup(made, base),
+        speedup=None if figures.mode == "fp32" else speedup(figures, base),
         throughput_per_second=1 / p50.value,
-        cold_start=ColdStart(load_seconds=0.011, first_call_seconds=made.p50 * 8.6e-3),
+        cold_start=ColdStart(load_seconds=0.011, first_call_seconds=figures.p50 * 8.6e-3),
         memory=Memory(loaded_rss_bytes=61_000_000, peak_rss_bytes=64_000_000),
-        accuracy=accuracy(made, int(right.sum())),
-        roofline=Roofline(macs=1_820_000 if made.model == "digits-cnn" else 310_000),
+        accuracy=accuracy(figures, int(right.sum())),
+        roofline=Roofline(macs=1_820_000 if figures.model == "digits-cnn" else 310_000),
         samples=f"samples/{stem}.npz",
         predictions=f"predictions/{stem}.npz",
         started="2026-01-01T00:00:00Z",
@@ -163,46 +165,48 @@ def ok(folder: Path, made: Made, fp32: dict[str, Made], rng: np.random.Generator
     )  # fmt: skip
 
 
-def facts(made: Made) -> ArtifactFacts:
+def facts(figures: Figures) -> ArtifactFacts:
     """The artifact of a made-up case."""
     coverage = Coverage(
-        macs_int8=made.coverage,
-        layers_int8=13 - len(made.floats),
+        macs_int8=figures.coverage,
+        layers_int8=13 - len(figures.floats),
         layers_total=13,
-        float_layers=made.floats,
+        float_layers=figures.floats,
     )
     return ArtifactFacts(
-        format="onnx" if "onnx" in made.backend else "torchscript",
+        format="onnx" if "onnx" in figures.backend else "torchscript",
         sha256="0" * 64,
-        size_bytes=made.size,
-        coverage=None if made.mode == "fp32" else coverage,
-        note=made.note,
+        size_bytes=figures.size,
+        coverage=None if figures.mode == "fp32" else coverage,
+        note=figures.note,
     )
 
 
-def speedup(made: Made, base: Made) -> Speedup:
+def speedup(figures: Figures, base: Figures) -> Speedup:
     """The speed-up with limits 1 % to either side, and the control where the protocol has one."""
-    value = base.p50 / made.p50
-    paired = made.protocol == "paired"
-    control = Interval(value=1.001, low=1.001 - made.control, high=1.001 + made.control) if made.control else None
+    value = base.p50 / figures.p50
+    paired = figures.protocol == "paired"
+    control = (
+        Interval(value=1.001, low=1.001 - figures.control, high=1.001 + figures.control) if figures.control else None
+    )
     return Speedup(
-        baseline=key(made.model, "fp32", made.fp32).id, value=value, low=value * 0.99, high=value * 1.01,
-        processes=3 if paired else 1, control=control if paired else None, protocol=made.protocol,
-        stopped="precision" if paired else "fixed", steady=made.steady if paired else None,
+        baseline=key(figures.model, "fp32", figures.fp32).id, value=value, low=value * 0.99, high=value * 1.01,
+        processes=3 if paired else 1, control=control if paired else None, protocol=figures.protocol,
+        stopped="precision" if paired else "fixed", steady=figures.steady if paired else None,
     )  # fmt: skip
 
 
-def accuracy(made: Made, right: int) -> Accuracy:
+def accuracy(figures: Figures, right: int) -> Accuracy:
     """Top-1 with its interval and, for int8, the paired change."""
     score = intervals.proportion(right, EXAMPLES)
     plain = Accuracy(metric="top1", value=score.value, low=score.low, high=score.high, n=EXAMPLES)
-    if made.mode == "fp32":
+    if figures.mode == "fp32":
         return plain
-    changed = made.harmful + made.beneficial
+    changed = figures.harmful + figures.beneficial
     return Accuracy(
         metric="top1", value=score.value, low=score.low, high=score.high, n=EXAMPLES,
-        delta=intervals.paired_proportions(made.beneficial, made.harmful, EXAMPLES),
-        agreement=1 - changed / EXAMPLES, flips=Flips(harmful=made.harmful, beneficial=made.beneficial),
+        delta=intervals.paired_proportions(figures.beneficial, figures.harmful, EXAMPLES),
+        agreement=1 - changed / EXAMPLES, flips=Flips(harmful=figures.harmful, beneficial=figures.beneficial),
     )  # fmt: skip
 
 
@@ -234,8 +238,8 @@ def main(folder: Path) -> None:
     for name in ("samples", "predictions"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(SEED)
-    fp32 = {f"{made.model}/{made.backend}": made for made in (*CNN, *LSTM) if made.mode == "fp32"}
-    records = [ok(folder, made, fp32, rng) for made in (*CNN, *LSTM)]
+    fp32 = {f"{figures.model}/{figures.backend}": figures for figures in (*CNN, *LSTM) if figures.mode == "fp32"}
+    records = [ok(folder, figures, fp32, rng) for figures in (*CNN, *LSTM)]
     skipped = key("digits-cnn", "dynamic", "fbgemm")
     failed = key("digits-lstm", "dynamic", "onnxruntime")
     records.append(Record(case=skipped, status="skipped", stage="plan", reason=SKIP))

@@ -58,8 +58,8 @@ def test_reading_weights_explains_a_call_from_half_of_it_on():
 
 def test_threads_are_taken_away_where_there_are_several():
     """One thread is what is tried."""
-    (one,) = machine.THREADS.propose(situation(threads=4))
-    assert one.change == Change(threads=1)
+    (proposal,) = machine.THREADS.propose(situation(threads=4))
+    assert proposal.change == Change(threads=1)
 
 
 def test_what_the_process_is_told_is_what_takes_the_cause_away():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 
 from qbench.errors import BuildError
@@ -17,22 +18,9 @@ from qbench.quant.analysis.activation_trace import ActivationTrace, run_traced
 X = torch.rand(2, 4)
 
 
-class Net(nn.Module):
-    """A function of named layers."""
-
-    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x: Any) -> Any:
-        return self.run(self, x)
-
-
 def traced(run: Callable[..., Any], trace: ActivationTrace | None = None, **layers: nn.Module) -> ActivationTrace:
     """What one call does; no hook is left."""
-    net = Net(run, **layers).eval()
+    net = Network(run, **layers).eval()
     trace = trace or ActivationTrace()
     run_traced(net, (X,), trace, "fp32")
     assert not any(part._forward_hooks for part in net.modules())
@@ -165,7 +153,7 @@ def test_operators_of_a_graph_are_told_by_their_module() -> None:
 
 def test_a_network_that_does_not_run_is_told_with_the_batch() -> None:
     """And its hooks are gone."""
-    net = Net(lambda m, x: m.a(x[:, :3]), **LINEAR)
+    net = Network(lambda m, x: m.a(x[:, :3]), **LINEAR)
     with pytest.raises(BuildError, match="^per-layer numbers: the int8 network does not run on a calibration batch "):
         run_traced(net, (X,), ActivationTrace(), "int8")
     assert not net.a._forward_hooks

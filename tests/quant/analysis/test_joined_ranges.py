@@ -10,7 +10,7 @@ import pytest
 from qbench.quant.analysis.joined_ranges import Seen, is_uneven
 
 
-def seen(low, high, spread):
+def watch(low, high, spread):
     values = np.array([low, high])
     result = Seen()
     result.add(values)
@@ -31,7 +31,7 @@ def seen(low, high, spread):
 def test_only_what_one_scale_cannot_hold_is_uneven(inputs, expected):
     """Inputs are apart where the noise of the common step drowns one of them; a constant and branches of like size are
     not."""
-    assert is_uneven([seen(*each) for each in inputs]) is expected
+    assert is_uneven([watch(*each) for each in inputs]) is expected
 
 
 def of(high, spread, low=0.0):

@@ -73,8 +73,8 @@ def scaled(model, name, factor):
     return other
 
 
-def by_name(found):
-    return {entry.name: entry for entry in found}
+def by_name(entries):
+    return {entry.name: entry for entry in entries}
 
 
 class Chain(nn.Module):

@@ -35,9 +35,9 @@ def save_external(folder: Path, place: str = "w.bin") -> Path:
 
 def batches(file: Path, *inputs: np.ndarray, size: int = 1) -> list[list[object]]:
     """Each batch's first input."""
-    made = onnx_file.Batches(file, inputs, size)
-    listed = [batch["x"].tolist() for batch in made]
-    assert len(listed) == len(made)
+    reader = onnx_file.Batches(file, inputs, size)
+    listed = [batch["x"].tolist() for batch in reader]
+    assert len(listed) == len(reader)
     return listed
 
 
@@ -101,8 +101,8 @@ def test_batches_of_a_fixed_size_are_filled_up_from_the_first_examples(tmp_path:
 def test_batches_can_be_read_again_and_need_every_input(tmp_path: Path) -> None:
     """Calibrators read them more than once."""
     file = save(tmp_path / "m.onnx", ("x", ["n"]), ("y", ["n"]))
-    made = onnx_file.Batches(file, (np.arange(2), np.arange(2) + 5), 2)
-    assert [{name: array.tolist() for name, array in batch.items()} for _ in range(2) for batch in made] == [
+    reader = onnx_file.Batches(file, (np.arange(2), np.arange(2) + 5), 2)
+    assert [{name: array.tolist() for name, array in batch.items()} for _ in range(2) for batch in reader] == [
         {"x": [0, 1], "y": [5, 6]}
     ] * 2
     with pytest.raises(ValueError, match="shorter"):

@@ -51,7 +51,7 @@ def calibrator(name: str, with_offset: bool = True, **options: Any) -> Calibrato
     return result
 
 
-def seen(name: str, values: Array, with_offset: bool = True, **options: Any) -> Calibrator:
+def calibrate(name: str, values: Array, with_offset: bool = True, **options: Any) -> Calibrator:
     """One that has been given ``values``."""
     instance = calibrator(name, with_offset, **options)
     instance.add(values)
@@ -103,7 +103,7 @@ def test_it_is_a_calibrator_with_the_registered_name(name: str) -> None:
 def test_memory_is_bounded(name: str) -> None:
     """Whatever it is given, and after its range was asked for, a calibrator holds at most 256 KB."""
     random = np.random.default_rng(0)
-    warm = seen(name, random.standard_normal((4, 50_000)).astype(np.float32))  # scratch memory of the thread
+    warm = calibrate(name, random.standard_normal((4, 50_000)).astype(np.float32))  # scratch memory of the thread
     warm.range()
     tracemalloc.start()
     try:
@@ -125,7 +125,7 @@ def test_order_and_batches_do_not_matter(name: str, with_offset: bool, batch: Ar
     """The examples in another order, cut into other batches, give the same scale up to the stated tolerance."""
     order = data.draw(st.permutations(range(len(batch))))
     cuts = sorted(data.draw(st.sets(st.integers(0, len(batch)), max_size=4)))
-    whole, parts = seen(name, batch, with_offset), calibrator(name, with_offset)
+    whole, parts = calibrate(name, batch, with_offset), calibrator(name, with_offset)
     for part in np.split(batch[list(order)], cuts):
         parts.add(part)
     assert math.isclose(whole.qparams().scale, parts.qparams().scale, rel_tol=TOLERANCE[name] + 1e-9)
@@ -139,7 +139,7 @@ def test_many_values_in_another_order_give_the_same_range(name: str, with_offset
     """Sorted values, which grow from batch to batch, and the same in one piece and reversed, agree."""
     values = np.sort(distribution(kind)[:40_000])
     values = values[np.argsort(np.abs(values), kind="stable")].reshape(-1, 100)
-    whole = seen(name, values, with_offset).qparams()
+    whole = calibrate(name, values, with_offset).qparams()
     growing, shrinking = calibrator(name, with_offset), calibrator(name, with_offset)
     for start in range(0, 400, 50):
         growing.add(values[start : start + 50])
@@ -155,7 +155,7 @@ def test_many_values_in_another_order_give_the_same_range(name: str, with_offset
 def test_any_values_give_scale_and_offset(name: str, with_offset: bool, batch: Array) -> None:
     """The range is finite and in order, the scale is a positive float32, the offset is in -128 .. 127, and 0 where the
     quantization is symmetric."""
-    calibrated = seen(name, batch, with_offset)
+    calibrated = calibrate(name, batch, with_offset)
     low, high = calibrated.range()
     assert math.isfinite(low)
     assert math.isfinite(high)
@@ -176,8 +176,8 @@ def test_twice_the_values_have_twice_the_range(name: str, with_offset: bool, bat
     """A power of two times the values gives the same power of two times the range, also where AMCT takes them for
     zeros: torch's rule uses the range, and clips what lies outside."""
     batch = np.where(np.abs(batch) < 2.0**-80, 0, batch)  # below 2**-100 values share bins
-    low, high = seen(name, batch, with_offset).range()
-    scaled = seen(name, batch * np.float32(2.0**power), with_offset).range()
+    low, high = calibrate(name, batch, with_offset).range()
+    scaled = calibrate(name, batch * np.float32(2.0**power), with_offset).range()
     assert scaled == pytest.approx((low * 2.0**power, high * 2.0**power), rel=1e-6, abs=0)
 
 
@@ -185,7 +185,7 @@ def test_twice_the_values_have_twice_the_range(name: str, with_offset: bool, bat
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_refused_and_not_counted(name: str, wrong: float) -> None:
     """NaN and inf raise with their number, and what was seen before stays as it was."""
-    calibrated = seen(name, distribution("normal").reshape(100, -1))
+    calibrated = calibrate(name, distribution("normal").reshape(100, -1))
     before = calibrated.range()
     spoilt = distribution("heavy").reshape(100, -1).copy()
     spoilt[[3, 50, 99], [2, 999, 0]] = wrong
@@ -217,7 +217,7 @@ def test_nothing_seen_has_no_range(name: str) -> None:
 @both
 def test_zeros_have_a_scale_of_one(name: str, with_offset: bool) -> None:
     """A tensor that is all zeros, of either sign, is quantized with a scale of 1 and an offset of 0."""
-    assert seen(name, np.array([[0.0, -0.0]] * 4, np.float32), with_offset).qparams() == QParams(
+    assert calibrate(name, np.array([[0.0, -0.0]] * 4, np.float32), with_offset).qparams() == QParams(
         scale=1.0, zero_point=0
     )
 
@@ -228,7 +228,7 @@ def test_zeros_have_a_scale_of_one(name: str, with_offset: bool) -> None:
 def test_a_constant_is_kept(name: str, with_offset: bool, value: float) -> None:
     """A tensor of one value comes back within half a step."""
     values = np.full((3, 5), value, np.float32)
-    params = seen(name, values, with_offset).qparams()
+    params = calibrate(name, values, with_offset).qparams()
     assert fake_quantize(values, params.scale, params.zero_point) == pytest.approx(values, abs=0.5001 * params.scale)
     assert params.scale <= abs(value) / 60
 
@@ -236,7 +236,7 @@ def test_a_constant_is_kept(name: str, with_offset: bool, value: float) -> None:
 @every
 def test_negative_values_use_the_whole_range(name: str) -> None:
     """Values of which none is positive get an offset of 127: all 256 levels lie below zero."""
-    params = seen(name, distribution("negative").reshape(100, -1)).qparams()
+    params = calibrate(name, distribution("negative").reshape(100, -1)).qparams()
     assert params.zero_point == 127
     assert params.scale <= 6 / 255
 
@@ -247,7 +247,7 @@ def test_an_outlier_does_not_hide_the_rest(name: str, with_offset: bool) -> None
     """With one value of 1,000 times the rest, the range still reaches from the rest to within what was searched."""
     values = distribution("normal").reshape(100, -1).copy()
     values[50, 7] = 4000
-    low, high = seen(name, values, with_offset).range()
+    low, high = calibrate(name, values, with_offset).range()
     assert values.min() * 1.3 * 128 / 127 <= low <= 0
     assert 1 <= high <= 4000 * 1.3
 
@@ -265,7 +265,7 @@ def test_any_array_of_numbers_is_taken_and_left_as_it_is(name: str, kind: str) -
     given_.flags.writeable = False
     before = given_.copy()
     expected = plain if given_.ndim else np.array([[5.0]], np.float32)
-    assert seen(name, given_).range() == seen(name, expected).range()
+    assert calibrate(name, given_).range() == calibrate(name, expected).range()
     np.testing.assert_array_equal(given_, before)
 
 
@@ -332,7 +332,9 @@ def test_percentile_cuts_half_at_each_end_or_all_of_the_absolute_values(
     """Of the whole numbers from -50 to 50; a symmetric range reaches a level further below."""
     values = np.arange(-50, 51, dtype=np.float32)
     for with_offset, ends in ((True, asymmetric), (False, symmetric)):
-        assert seen("percentile", values, with_offset, percentile=percentile).range() == pytest.approx(ends, rel=2e-3)
+        assert calibrate("percentile", values, with_offset, percentile=percentile).range() == pytest.approx(
+            ends, rel=2e-3
+        )
 
 
 # --- the histogram ----------------------------------------------------------------------------------------------------
@@ -361,7 +363,7 @@ def test_every_value_is_found_in_its_bin(batch: Array) -> None:
 def test_values_too_small_for_bins_of_their_own_are_quantized_as_zeros(name: str, with_offset: bool) -> None:
     """What the histogram does not tell apart below 2**-100 decides nothing: every calibrator gives scale 1."""
     for tiny in (1.1754944e-38, 1e-45, 2.0**-101):
-        calibrated = seen(name, np.array([[tiny, 0, 0, -tiny / 2]], np.float32), with_offset)
+        calibrated = calibrate(name, np.array([[tiny, 0, 0, -tiny / 2]], np.float32), with_offset)
         assert calibrated.qparams() == QParams(scale=1.0, zero_point=0)
 
 
@@ -438,9 +440,9 @@ def test_the_squared_error_is_that_of_the_values(kind: str, ends: tuple[float, f
 # --- each against its definition --------------------------------------------------------------------------------------
 
 
-def squared_error(values: Array, found: QParams) -> float:
+def squared_error(values: Array, params: QParams) -> float:
     """Of quantizing the stored values."""
-    left = fake_quantize(values, found.scale, found.zero_point) - values
+    left = fake_quantize(values, params.scale, params.zero_point) - values
     return float(np.square(left, dtype=np.float64).sum())
 
 
@@ -453,9 +455,9 @@ def of(low: float, high: float, with_offset: bool) -> QParams:
 def test_minmax_is_the_range(kind: str, with_offset: bool) -> None:
     """No value is clipped; the two ends alone say as much as all values."""
     values = distribution(kind)
-    assert seen("minmax", values, with_offset).range() == (values.min(), values.max())
+    assert calibrate("minmax", values, with_offset).range() == (values.min(), values.max())
     ends = np.array([values.min(), values.max()])
-    assert seen("minmax", ends, with_offset).qparams() == seen("minmax", values, with_offset).qparams()
+    assert calibrate("minmax", ends, with_offset).qparams() == calibrate("minmax", values, with_offset).qparams()
 
 
 def test_moving_average_is_the_mean_of_the_examples_ends() -> None:
@@ -473,11 +475,11 @@ def test_percentile_keeps_that_share(kind: str, percentile: float) -> None:
     """The ends are the exact percentiles of the stored values, within 1/512 of the value; symmetric: that of the
     absolute values."""
     values = distribution(kind)
-    low, high = seen("percentile", values, percentile=percentile).range()
+    low, high = calibrate("percentile", values, percentile=percentile).range()
     cut = (100 - percentile) / 2
     exact = np.percentile(values, [cut, 100 - cut], method="nearest")
     np.testing.assert_allclose([low, high], exact, rtol=2e-3, atol=1e-5)
-    params = seen("percentile", values, False, percentile=percentile).qparams()
+    params = calibrate("percentile", values, False, percentile=percentile).qparams()
     reach = float(np.percentile(np.abs(values), percentile, method="nearest"))
     assert params.scale == pytest.approx(
         amct_qparams(max(values.min(), -reach * 128 / 127), min(values.max(), reach), symmetric=True).scale, rel=2e-3
@@ -506,7 +508,7 @@ def test_ifmr_is_within_one_candidate_of_its_definition(kind: str, with_offset: 
     at most 1 % more (on values that lie on a grid, errors jump from one candidate to the next)."""
     values = distribution(kind)
     best, candidates = exact_ifmr(values, with_offset)
-    params = seen("ifmr", values, with_offset).qparams()
+    params = calibrate("ifmr", values, with_offset).qparams()
     scales = np.array([candidate.scale for candidate in candidates])
     assert np.abs(scales - params.scale).min() < 0.003 * params.scale
     choice = int(np.abs(scales - params.scale).argmin())
@@ -548,12 +550,12 @@ def test_mse_leaves_the_least_error(kind: str, with_offset: bool) -> None:
     """No range with ends on a grid of shares of the values' own leaves less than 99 % of the error over the stored
     values (on pixels, which lie on a grid of their own that a step can hit, 90 %)."""
     values = distribution(kind)[::4]
-    left = squared_error(values, seen("mse", values, with_offset).qparams())
+    left = squared_error(values, calibrate("mse", values, with_offset).qparams())
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     shares = (np.linspace(0.05, 1, 39) if with_offset else np.linspace(0.05, 1, 200)).tolist()
     ends = [(a, b) for a in shares for b in shares] if with_offset and low < 0 < high else [(a, a) for a in shares]
     sample = values[::20] if len(ends) > 1000 else values
-    end = sorted(ends, key=lambda one: squared_error(sample, of(low * one[0], high * one[1], with_offset)))[:20]
+    end = sorted(ends, key=lambda pair: squared_error(sample, of(low * pair[0], high * pair[1], with_offset)))[:20]
     least = min(squared_error(values, of(low * a, high * b, with_offset)) for a, b in end)
     assert (0.90 if kind == "pixels" else 0.99) * left <= least
 
@@ -562,7 +564,7 @@ def test_mse_moves_each_end_by_itself() -> None:
     """An outlier on one side that is worth clipping does not clip the other side: among two million values, one of 20
     times the rest leaves less error than steps that reach it."""
     values = np.append(np.random.default_rng(0).uniform(-1, 1, 2_000_000), [20.0]).astype(np.float32)
-    low, high = seen("mse", values).range()
+    low, high = calibrate("mse", values).range()
     assert low == pytest.approx(-1, rel=0.02)
     assert 1 <= high < 5
     assert squared_error(values, amct_qparams(low, high)) <= 1.01 * squared_error(values, amct_qparams(-1.0, 1.0))
@@ -600,7 +602,7 @@ def test_hfmg_is_the_greedy_shrink_of_its_definition(kind: str) -> None:
     """The range is that of the shrink over an exact histogram of the stored values, within 2 % of it; where the last
     few values of a tail end it earlier or later, the error over the stored values is at most 1 % larger."""
     values = distribution(kind)
-    low, high = seen("hfmg", values).range()
+    low, high = calibrate("hfmg", values).range()
     exact = exact_hfmg(values)
     close = max(abs(low - exact[0]), abs(high - exact[1])) <= 0.02 * (exact[1] - exact[0])
     assert close or squared_error(values, amct_qparams(low, high)) <= 1.01 * squared_error(values, amct_qparams(*exact))
@@ -614,7 +616,7 @@ def test_hfmg_finds_what_torch_finds(kind: str) -> None:
     observer = torch_ao.quantization.HistogramObserver(bins=4096)
     observer(torch.from_numpy(distribution(kind)))
     low, high = (float(entry) for entry in observer._non_linear_param_search())
-    ends = seen("hfmg", distribution(kind)).range()
+    ends = calibrate("hfmg", distribution(kind)).range()
     assert ends == pytest.approx((low, high), abs=0.02 * (high - low))
 
 
@@ -622,7 +624,7 @@ def test_hfmg_finds_what_torch_finds(kind: str) -> None:
 def test_hfmg_uses_its_number_of_bins(bins: int) -> None:
     """An end of the range is an edge of the given number of equal bins."""
     values = distribution("relu")
-    _, high = seen("hfmg", values, num_of_bins=bins).range()
+    _, high = calibrate("hfmg", values, num_of_bins=bins).range()
     position = high / float(values.max()) * bins
     assert position == pytest.approx(round(position), abs=1e-6)
     assert high < values.max()
@@ -655,7 +657,7 @@ def test_entropy_is_within_a_candidate_of_its_definition(kind: str) -> None:
     divergence is at most a fifth above the least (its minimum is flat)."""
     values = distribution(kind)
     levels = 256 if values.min() * values.max() >= 0 else 128
-    low, high = seen("entropy", values).range()
+    low, high = calibrate("entropy", values).range()
     exact, actual = exact_entropy(values, levels), max(high, -low)
     best = min(exact, key=lambda end: exact[end])
     near = min(exact, key=lambda end: abs(end - actual))

@@ -162,11 +162,11 @@ def checked(model, example=IMAGES, *, training=False):
     return canonical
 
 
-def kinds(found):
+def kinds(canonical):
     """The names of the layers that compute, and their classes."""
     return {
         name: type(part).__name__
-        for name, part in found.module.named_modules()
+        for name, part in canonical.module.named_modules()
         if name and type(part).__module__.startswith("torch.nn.modules") and type(part) is not nn.Module
     }
 
@@ -1062,17 +1062,17 @@ def test_a_subclass_that_does_more_in_training_is_kept_for_training():
 def test_weights_from_elsewhere_are_not_taken_for_constants(use):
     """A layer whose weight another part of the network makes of the input changes with it."""
 
-    class Made(nn.Conv2d):
-        made = None
+    class Borrowing(nn.Conv2d):
+        borrowed = None
 
         def forward(self, x):
-            return functional.conv2d(x, use(self.made))
+            return functional.conv2d(x, use(self.borrowed))
 
     def run(m, x):
-        m.a.made = m.a.weight * x.mean()
+        m.a.borrowed = m.a.weight * x.mean()
         return m.a(x)
 
-    canonical = checked(net(run, a=Made(3, 4, 3)))
+    canonical = checked(net(run, a=Borrowing(3, 4, 3)))
     assert canonical.rewrites == ()
 
 
@@ -1137,7 +1137,7 @@ def test_a_batch_norm_that_stays_still_checks_its_input():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         (tensor(2, 3), tensor(2, 3).double()),
         (tensor(2, 3), tensor(3, 2)),
@@ -1149,10 +1149,10 @@ def test_a_batch_norm_that_stays_still_checks_its_input():
         ({"a": tensor(2), "b": torch.ones(2)}, {"a": tensor(2), "b": torch.ones(2) * 1.001}),
     ],
 )
-def test_outputs_that_are_not_equal_are_told(one, other):
+def test_outputs_that_are_not_equal_are_told(first, second):
     """By type, shape, number, NaN, infinity, or by more than the tolerance of their own largest value."""
-    assert not equivalence.measure_difference(one, other).none
-    assert equivalence.measure_difference(one, one).none
+    assert not equivalence.measure_difference(first, second).none
+    assert equivalence.measure_difference(first, first).none
 
 
 def test_a_difference_is_a_share_of_the_largest_value():

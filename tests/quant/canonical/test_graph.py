@@ -7,27 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 
 from qbench.quant.canonical import graph
 
 
-class Net(nn.Module):
-    """A function of named layers."""
-
-    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x: Any) -> Any:
-        return self.run(self, x)
-
-
 def traced(run: Callable[..., Any], **layers: nn.Module) -> Any:
     """The graph for a row of four numbers."""
-    return graph.trace(Net(run, **layers), (torch.rand(2, 4),))
+    return graph.trace(Network(run, **layers), (torch.rand(2, 4),))
 
 
 def named(module: Any, name: str) -> Any:
@@ -99,7 +87,7 @@ def test_layers_of_torch_are_not_gone_into() -> None:
         "placeholder", "call_module", "call_function", "call_module", "output",
     ]  # fmt: skip
     assert all(node.type is None for node in module.graph.nodes)
-    assert type(module).__name__ == "Net"
+    assert type(module).__name__ == Network.__name__
 
 
 def test_what_a_node_calls_and_reads() -> None:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 
 from qbench.quant.canonical import rewrite_untraceable
 from qbench.quant.canonical.rewrite import Rewrite
-
-
-class Net(nn.Module):
-    """A function of the layers a, b and c."""
-
-    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x: Any) -> Any:
-        return self.run(self, x)
 
 
 class Both(nn.Module):
@@ -42,7 +29,7 @@ class Same(nn.Module):
 
 def pairs(run: Any, **layers: nn.Module) -> list[tuple[str, str, int]]:
     """The neighbours by name, with the axes of what is between them."""
-    net = Net(run, **({"a": nn.Conv2d(2, 2, 1), "b": nn.BatchNorm2d(2).eval(), "c": nn.Conv2d(2, 2, 1)} | layers))
+    net = Network(run, **({"a": nn.Conv2d(2, 2, 1), "b": nn.BatchNorm2d(2).eval(), "c": nn.Conv2d(2, 2, 1)} | layers))
     told = [(pair.first, pair.second, pair.axes)
             for pair in rewrite_untraceable.find_neighbours(net, (torch.rand(1, 2, 3, 3),))]  # fmt: skip
     assert not any(part._forward_hooks for part in net.modules())
@@ -89,7 +76,7 @@ def test_what_gives_its_input_or_takes_two_is_no_neighbour() -> None:
 )
 def test_a_padding_goes_into_its_convolution(pad: Any, conv: Any, padding: Any) -> None:
     """Zeros, the same on both sides, around all of its axes; an Identity is left."""
-    net = Net(lambda m, x: m.b(m.a(x)), a=pad, b=conv)
+    net = Network(lambda m, x: m.b(m.a(x)), a=pad, b=conv)
     x = torch.rand(1, 2, 5, 5)
     expected = net(x)
     told = rewrite_untraceable.fold_paddings(net, (x,))
@@ -111,7 +98,7 @@ def test_a_padding_goes_into_its_convolution(pad: Any, conv: Any, padding: Any) 
 )
 def test_a_norm_goes_into_the_layer_before_it(layer: Any, norm: Any, folds: bool) -> None:
     """Where it fits; an Identity is left."""
-    net = Net(lambda m, x: m.b(m.a(x)), a=layer, b=norm).eval()
+    net = Network(lambda m, x: m.b(m.a(x)), a=layer, b=norm).eval()
     told = rewrite_untraceable.fold_batch_norms(net, (torch.rand(1, 2, 5, 5),))
     assert isinstance(net.b, nn.Identity) == folds
     assert told == ([Rewrite(what="BatchNorm2d folded into Conv2d", name="b")] if folds else [])

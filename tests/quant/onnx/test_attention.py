@@ -71,8 +71,8 @@ def scaled(draft: Draft, folder: Path) -> static.Scaled:
     return static.choose_scales(file, Recipe(), calibration, lambda *_: None)
 
 
-def deploy(made: static.Scaled, file: Path, *, runtime: str = "openvino", **options: Any) -> Graph:
-    deploy_model.write(made.graph, made.sites, made.record, file, runtime=runtime, **options)
+def deploy(quantized: static.Scaled, file: Path, *, runtime: str = "openvino", **options: Any) -> Graph:
+    deploy_model.write(quantized.graph, quantized.sites, quantized.record, file, runtime=runtime, **options)
     return Graph.load(file)
 
 
@@ -185,8 +185,8 @@ def params_of(deployed: Graph) -> dict[tuple[str, int], tuple[float, int, np.dty
 @pytest.mark.usefixtures("vnni")
 def test_openvino_multiplies_bytes_that_are_rounded_once(tmp_path: Path) -> None:
     """Queries, keys and values have the steps of the Split, times what scales them; probabilities begin at 0."""
-    made = scaled(attending(), tmp_path)
-    deployed = deploy(made, tmp_path / "int8.onnx")
+    quantized = scaled(attending(), tmp_path)
+    deployed = deploy(quantized, tmp_path / "int8.onnx")
     assert quantized_places(deployed) == ALL
     params = params_of(deployed)
     step, zero, kind = params["split", 0]
@@ -201,9 +201,9 @@ def test_openvino_multiplies_bytes_that_are_rounded_once(tmp_path: Path) -> None
 def test_cpus_that_add_in_16_bits_get_seven_bits_of_keys_and_values(narrow: bool, times: int, tmp_path: Path) -> None:
     """Two activations have no weights to narrow; queries and probabilities keep their steps, and
     ``narrow_weights: false`` keeps all."""
-    made = scaled(attending(), tmp_path)
-    plain = params_of(deploy(made, tmp_path / "int8.onnx"))
-    older = params_of(deploy(made, tmp_path / "older.onnx", target=("avx2", "vnni"), narrow_weights=narrow))
+    quantized = scaled(attending(), tmp_path)
+    plain = params_of(deploy(quantized, tmp_path / "int8.onnx"))
+    older = params_of(deploy(quantized, tmp_path / "older.onnx", target=("avx2", "vnni"), narrow_weights=narrow))
     for place, (step, zero, kind) in plain.items():
         factor = times if place in (("scores", 1), ("mixed", 1)) else 1
         assert older[place] == (pytest.approx(factor * step), zero, kind)
@@ -215,8 +215,8 @@ def test_cpus_that_add_in_16_bits_get_seven_bits_of_keys_and_values(narrow: bool
 def test_openvino_computes_what_the_file_says(joined: bool, mask: bool, tmp_path: Path) -> None:
     """Within 25 dB of fp32, with a batch of any size and masked scores."""
     draft = attending(joined=joined, mask=mask)
-    made = scaled(draft, tmp_path)
-    deploy(made, tmp_path / "int8.onnx")
+    quantized = scaled(draft, tmp_path)
+    deploy(quantized, tmp_path / "int8.onnx")
     inputs = random_inputs(model_of(draft), 4, seed=9)  # type: ignore[arg-type]
     outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
     expected = openvino_model.run(openvino_model.compile_file(tmp_path / "model.onnx"), inputs)
@@ -227,8 +227,8 @@ def test_openvino_computes_what_the_file_says(joined: bool, mask: bool, tmp_path
 @pytest.mark.parametrize(("runtime", "target"), [("onnxruntime", ()), ("openvino", ("vnni", "arm"))])
 def test_others_get_floats(runtime: str, target: tuple[str, ...], tmp_path: Path) -> None:
     """ONNX Runtime and OpenVINO on ARM gain nothing."""
-    made = scaled(attending(), tmp_path)
-    assert quantized_places(deploy(made, tmp_path / "int8.onnx", runtime=runtime, target=target)) == set()
+    quantized = scaled(attending(), tmp_path)
+    assert quantized_places(deploy(quantized, tmp_path / "int8.onnx", runtime=runtime, target=target)) == set()
 
 
 def test_a_cpu_without_vnni_gets_floats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -242,9 +242,9 @@ def test_a_cpu_without_vnni_gets_floats(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_probabilities_keep_two_steps_of_an_even_row(step: float, kept: bool, tmp_path: Path) -> None:
     """Of six keys each has 1/6: with a step of more than 1/12 the product of values stays float, and so does the Split
     that gives them; that of queries and keys does not read probabilities."""
-    made = scaled(attending(), tmp_path)
-    record = {**made.record, "mixed:0": Scales(scale_d=step, offset_d=-128)}
-    deploy_model.write(made.graph, made.sites, record, tmp_path / "int8.onnx", runtime="openvino")
+    quantized = scaled(attending(), tmp_path)
+    record = {**quantized.record, "mixed:0": Scales(scale_d=step, offset_d=-128)}
+    deploy_model.write(quantized.graph, quantized.sites, record, tmp_path / "int8.onnx", runtime="openvino")
     places = quantized_places(Graph.load(tmp_path / "int8.onnx"))
     assert places == (ALL if kept else {("scores", 0), ("scores", 1)})
     assert deploy_openvino.LEAST_STEPS == 2

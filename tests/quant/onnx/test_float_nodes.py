@@ -75,7 +75,7 @@ def test_the_frameworks_own_quantizer_keeps_scores_where_joins_are_float(tmp_pat
 ROWS = np.random.default_rng(1).random((12, 4), dtype=np.float32)
 
 
-def found(folder, *nodes, names=False):
+def find_outputs(folder, *nodes, names=False):
     """The first outputs of the nodes found in a graph of ``Kind out a b``; ``x`` is its input of 4 values, ``w`` a
     4 x 4 matrix, ``k`` the whole numbers 0 to 3, ``far`` and ``near`` constant rows."""
     constants = {
@@ -85,16 +85,18 @@ def found(folder, *nodes, names=False):
         "far": np.full((1, 4), 500, np.float32),
         "near": np.full((1, 4), 0.5, np.float32),
     }
-    made = []
+    graph_nodes = []
     for text in nodes:
         kind, output, *reads = text.split()
         more = {"Concat": {"axis": -1}, "Cast": {"to": TensorProto.FLOAT}}.get(kind, {})
-        made.append(helper.make_node(kind, reads, output.split(","), name="" if names else f"n_{output}", **more))
+        graph_nodes.append(
+            helper.make_node(kind, reads, output.split(","), name="" if names else f"n_{output}", **more)
+        )
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
     ends = [helper.make_empty_tensor_value_info("y")]
     used = {name for text in nodes for name in text.split()[2:]}
     tensors = [numpy_helper.from_array(value, name) for name, value in constants.items() if name in used]
-    graph = helper.make_graph(made, "g", [x], ends, tensors)
+    graph = helper.make_graph(graph_nodes, "g", [x], ends, tensors)
     file = folder / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
     if names:
@@ -132,17 +134,17 @@ BOXES = ("MatMul a x w", "Mul big a far", "Sigmoid small a")  # 500 times as lar
 def test_what_stays_float(tmp_path, nodes, apart):
     """Arithmetic behind the last layer with all that reads it, and before it joins of what one scale cannot hold with
     what hands on their values."""
-    assert found(tmp_path, *nodes) == apart
+    assert find_outputs(tmp_path, *nodes) == apart
 
 
 def test_whole_numbers_are_nobodys(tmp_path):
     """Shapes are computed so, behind the last layer too; what is made a float of them is one."""
-    assert found(tmp_path, "MatMul a x w", "Add n k k", "Reshape y a n", "Shape s a", "Mul z s s") == []
-    assert found(tmp_path, "MatMul a x w", "Shape s a", "Mul b s s", "Cast f b", "Mul y f f") == ["y"]
+    assert find_outputs(tmp_path, "MatMul a x w", "Add n k k", "Reshape y a n", "Shape s a", "Mul z s s") == []
+    assert find_outputs(tmp_path, "MatMul a x w", "Shape s a", "Mul b s s", "Cast f b", "Mul y f f") == ["y"]
 
 
 def test_joins_have_names(tmp_path):
     """Their own, else that of what they give; carriers are none."""
     nodes = ["MatMul a x w", "Mul b a near", "Relu c b", "Concat y c c"]
-    assert found(tmp_path, *nodes) == ["b", "c", "y"]
-    assert found(tmp_path, *nodes, names=True) == ["b", "y"]
+    assert find_outputs(tmp_path, *nodes) == ["b", "c", "y"]
+    assert find_outputs(tmp_path, *nodes, names=True) == ["b", "y"]

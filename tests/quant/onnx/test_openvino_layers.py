@@ -39,7 +39,7 @@ def constant(name: str, precision: str = "f32", kind: str = "Const") -> Any:
     return SimpleNamespace(get_friendly_name=lambda: name, get_rt_info=lambda: info)
 
 
-def made(
+def make_node(
     kind: str,
     output: Any,
     *inputs: Any,
@@ -74,15 +74,15 @@ ACTIVATION = constant("a", kind="Parameter")
 @pytest.mark.parametrize(
     ("kind", "node", "macs"),
     [
-        ("Convolution", made("", shape(2, 8, 5, 5), shape(2, 4, 7, 7), shape(8, 4, 3, 3)), 2 * 8 * 25 * 4 * 9),
-        ("Convolution", made("", shape(1, 8, 5, 5), shape(1, 4, 7, 7), shape(2, 4, 2, 3, 3)), 8 * 25 * 2 * 9),
-        ("Deconvolution", made("", shape(2, 8, 9, 9), shape(2, 4, 4, 4), shape(4, 8, 3, 3)), 2 * 4 * 16 * 8 * 9),
-        ("FullyConnected", made("", shape(2, 10), shape(2, 64), shape(10, 64)), 2 * 10 * 64),
-        ("MatMul", made("", shape(2, 3, 5, 7), shape(2, 3, 5, 4), shape(2, 3, 4, 7)), 2 * 3 * 5 * 7 * 4),
-        ("MatMul", made("", shape(5, 7), shape(4, 5), shape(4, 7)), 5 * 7 * 4),
-        ("MatMul", made("", shape(7), shape(4), shape(4, 7)), 7 * 4),
-        ("MatMul", made("", shape(None, 7), shape(None, 4), shape(4, 7)), 7 * 4),
-        ("RNNSeq", made("", shape(1, 8, 16), shape(1, 8, 32), shape(1, 1, 16), shape(1, 64, 32), shape(1, 64, 16),
+        ("Convolution", make_node("", shape(2, 8, 5, 5), shape(2, 4, 7, 7), shape(8, 4, 3, 3)), 2 * 8 * 25 * 4 * 9),
+        ("Convolution", make_node("", shape(1, 8, 5, 5), shape(1, 4, 7, 7), shape(2, 4, 2, 3, 3)), 8 * 25 * 2 * 9),
+        ("Deconvolution", make_node("", shape(2, 8, 9, 9), shape(2, 4, 4, 4), shape(4, 8, 3, 3)), 2 * 4 * 16 * 8 * 9),
+        ("FullyConnected", make_node("", shape(2, 10), shape(2, 64), shape(10, 64)), 2 * 10 * 64),
+        ("MatMul", make_node("", shape(2, 3, 5, 7), shape(2, 3, 5, 4), shape(2, 3, 4, 7)), 2 * 3 * 5 * 7 * 4),
+        ("MatMul", make_node("", shape(5, 7), shape(4, 5), shape(4, 7)), 5 * 7 * 4),
+        ("MatMul", make_node("", shape(7), shape(4), shape(4, 7)), 7 * 4),
+        ("MatMul", make_node("", shape(None, 7), shape(None, 4), shape(4, 7)), 7 * 4),
+        ("RNNSeq", make_node("", shape(1, 8, 16), shape(1, 8, 32), shape(1, 1, 16), shape(1, 64, 32), shape(1, 64, 16),
                         shape(1, 64), sources=(ACTIVATION, ACTIVATION, *(constant("c"),) * 3)),
          8 * (64 * 32 + 64 * 16)),
     ],
@@ -107,7 +107,7 @@ def test_the_work_of_a_node_follows_from_its_shapes(kind: str, node: Any, macs: 
 )
 def test_a_weight_of_few_bits_meets_floats(types: tuple[str, ...], bits: int | None) -> None:
     """Where an activation is bytes, too, it is an int8 product."""
-    assert openvino_layers._count_weight_bits(made("", shape(1), *(shape(1) for _ in types), types=types)) == bits
+    assert openvino_layers._count_weight_bits(make_node("", shape(1), *(shape(1) for _ in types), types=types)) == bits
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_part_of_a_node_goes_by_the_nodes_name(name: str, whole: str) -> None:
 def test_a_joined_kernel_reads_matrices_of_bytes(kind: str, sources: tuple[Any, ...], names: list[str]) -> None:
     """Constants of two axes, beside an activation."""
     shapes = [shape(2, 64), *(shape(64, 10) for _ in sources[1:])]
-    node = made(kind, shape(2, 10), *shapes, sources=sources)
+    node = make_node(kind, shape(2, 10), *shapes, sources=sources)
     assert [name for name, _ in openvino_layers._matrices_of_bytes(node)] == names
-    deep = made(kind, shape(2, 10), *(shape(1, 64, 10) for _ in sources), sources=sources)
+    deep = make_node(kind, shape(2, 10), *(shape(1, 64, 10) for _ in sources), sources=sources)
     assert openvino_layers._matrices_of_bytes(deep) == []
 
 
@@ -185,7 +185,7 @@ def test_a_nodes_time_is_that_of_its_kind(node: str, kernel: str, kind: str) -> 
 def test_a_node_goes_by_its_own_name_and_those_that_it_was_made_of() -> None:
     """Whole ones."""
     info = {"originalLayersNames": "conv/WithoutBiases,relu"}
-    assert openvino_layers._names(made("", shape(1)), info) == {"node", "conv", "relu"}
+    assert openvino_layers._names(make_node("", shape(1)), info) == {"node", "conv", "relu"}
 
 
 HERE = Path("m.xml")
@@ -200,7 +200,7 @@ def compiled(*nodes: Any, request: Any = None) -> Any:
 def product(name: str, kernel: str, *types: str) -> Any:
     """A matrix product of 640 multiply-accumulates an example, executed for two."""
     shapes = (shape(2, 64), shape(10, 64))
-    return made("FullyConnected", shape(2, 10), *shapes, types=types, name=name, primitiveType=kernel)
+    return make_node("FullyConnected", shape(2, 10), *shapes, types=types, name=name, primitiveType=kernel)
 
 
 RUN = (
@@ -209,9 +209,10 @@ RUN = (
     product("small", "brgemm_f32", "f32", "u4"),
     product("also small", "brgemm_f32", "f32", "i8"),
     product("halves", "brgemm_bf16", "bf16", "i8"),
-    made("MatMul", shape(2, 10), shape(2, 64), shape(64, 10), execTimeMcs="not_executed", primitiveType="brgemm_f32"),
-    made("Eltwise", shape(2, 10), shape(2, 10), primitiveType="jit_i8"),
-    made("Subgraph", shape(2, 10), shape(2, 64), shape(64, 10), name="joined", primitiveType="jit_f32",
+    make_node("MatMul", shape(2, 10), shape(2, 64), shape(64, 10), execTimeMcs="not_executed",
+              primitiveType="brgemm_f32"),
+    make_node("Eltwise", shape(2, 10), shape(2, 10), primitiveType="jit_i8"),
+    make_node("Subgraph", shape(2, 10), shape(2, 64), shape(64, 10), name="joined", primitiveType="jit_f32",
          sources=(ACTIVATION, constant("w", "i8"))),
 )  # fmt: skip
 

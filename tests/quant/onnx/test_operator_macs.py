@@ -66,60 +66,63 @@ def call(operator, inputs, *outputs, **attributes):
     return Call(operator=operator, inputs=tuple(inputs), outputs=outputs, attributes=attributes)
 
 
-def one(macs, *, int8=False, weight_bits=None):
+def expect(macs, *, int8=False, weight_bits=None):
     return (Product(macs=macs, int8=int8, weight_bits=weight_bits),)
 
 
 CASES = {
-    "conv": (call("Conv", [(1, 4, 8, 8), (6, 2, 3, 3)], (1, 6, 8, 8), group=2), one(6 * 64 * 18)),
-    "fused conv": (call("FusedConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36)),
-    "transposed": (call("ConvTranspose", [(1, 4, 8, 8), (4, 6, 2, 2)], (1, 6, 16, 16)), one(4 * 64 * 24)),
-    "deformed": (call("DeformConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36)),
-    "one axis": (call("Conv", [(1, 4, 8), (6, 4, 3)], (1, 6, 8)), one(6 * 8 * 12)),
-    "no kernel": (call("Conv", [(1, 4), (6, 4)], (1, 6)), one(None)),
+    "conv": (call("Conv", [(1, 4, 8, 8), (6, 2, 3, 3)], (1, 6, 8, 8), group=2), expect(6 * 64 * 18)),
+    "fused conv": (call("FusedConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), expect(6 * 64 * 36)),
+    "transposed": (call("ConvTranspose", [(1, 4, 8, 8), (4, 6, 2, 2)], (1, 6, 16, 16)), expect(4 * 64 * 24)),
+    "deformed": (call("DeformConv", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), expect(6 * 64 * 36)),
+    "one axis": (call("Conv", [(1, 4, 8), (6, 4, 3)], (1, 6, 8)), expect(6 * 8 * 12)),
+    "no kernel": (call("Conv", [(1, 4), (6, 4)], (1, 6)), expect(None)),
     "quantized, a weight without a kernel": (
         call("QLinearConv", [(1, 4, 8, 8), (), (), (6,)], (1, 6, 8, 8)),
-        one(None, int8=True),
+        expect(None, int8=True),
     ),
-    "integer": (call("ConvInteger", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), one(6 * 64 * 36, int8=True)),
+    "integer": (call("ConvInteger", [(1, 4, 8, 8), (6, 4, 3, 3)], (1, 6, 8, 8)), expect(6 * 64 * 36, int8=True)),
     "quantized": (
         call("QLinearConv", [(1, 4, 8, 8), (), (), (6, 4, 3, 3)], (1, 6, 8, 8)),
-        one(6 * 64 * 36, int8=True),
+        expect(6 * 64 * 36, int8=True),
     ),
-    "gemm": (call("Gemm", [(5, 3), (5, 7)], (3, 7), transA=1), one(3 * 7 * 5)),
-    "fused gemm": (call("FusedGemm", [(3, 5), (7, 5)], (3, 7), transB=1), one(3 * 7 * 5)),
-    "product": (call("MatMul", [(2, 3, 5), (5, 7)], (2, 3, 7)), one(2 * 3 * 7 * 5)),
-    "fused product": (call("FusedMatMul", [(4, 2, 5), (2, 5, 7)], (2, 4, 7), transBatchA=1), one(2 * 4 * 7 * 5)),
-    "both": (call("FusedMatMul", [(5, 2, 4), (2, 5, 7)], (2, 4, 7), transBatchA=1, transA=1), one(2 * 4 * 7 * 5)),
-    "dynamic": (call("DynamicQuantizeMatMul", [(2, 5), (5, 7)], (2, 7)), one(2 * 7 * 5, int8=True)),
-    "4 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=4), one(2 * 7 * 64, weight_bits=4)),
+    "gemm": (call("Gemm", [(5, 3), (5, 7)], (3, 7), transA=1), expect(3 * 7 * 5)),
+    "fused gemm": (call("FusedGemm", [(3, 5), (7, 5)], (3, 7), transB=1), expect(3 * 7 * 5)),
+    "product": (call("MatMul", [(2, 3, 5), (5, 7)], (2, 3, 7)), expect(2 * 3 * 7 * 5)),
+    "fused product": (call("FusedMatMul", [(4, 2, 5), (2, 5, 7)], (2, 4, 7), transBatchA=1), expect(2 * 4 * 7 * 5)),
+    "both": (call("FusedMatMul", [(5, 2, 4), (2, 5, 7)], (2, 4, 7), transBatchA=1, transA=1), expect(2 * 4 * 7 * 5)),
+    "dynamic": (call("DynamicQuantizeMatMul", [(2, 5), (5, 7)], (2, 7)), expect(2 * 7 * 5, int8=True)),
+    "4 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=4), expect(2 * 7 * 64, weight_bits=4)),
     "4 bits in int8": (
         call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=4),
-        one(2 * 7 * 64, int8=True, weight_bits=4),
+        expect(2 * 7 * 64, int8=True, weight_bits=4),
     ),
     "4 bits in halves": (
         call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, accuracy_level=3),
-        one(2 * 7 * 64, weight_bits=4),
+        expect(2 * 7 * 64, weight_bits=4),
     ),
-    "8 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=8), one(2 * 7 * 64, weight_bits=8)),
-    "lstm": (call("LSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6), one(9 * 2 * 4 * 6 * 11)),
+    "8 bits": (call("MatMulNBits", [(2, 64)], (2, 7), K=64, N=7, bits=8), expect(2 * 7 * 64, weight_bits=8)),
+    "lstm": (call("LSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6), expect(9 * 2 * 4 * 6 * 11)),
     "gru": (
         call("GRU", [(9, 2, 5)], (9, 2, 2, 6), hidden_size=6, direction="bidirectional"),
-        one(2 * 9 * 2 * 3 * 6 * 11),
+        expect(2 * 9 * 2 * 3 * 6 * 11),
     ),
-    "backwards": (call("GRU", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6, direction="reverse"), one(9 * 2 * 3 * 6 * 11)),
-    "rnn, its last state only": (call("RNN", [(9, 2, 5)], (1, 2, 6), hidden_size=6), one(9 * 2 * 6 * 11)),
+    "backwards": (
+        call("GRU", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6, direction="reverse"),
+        expect(9 * 2 * 3 * 6 * 11),
+    ),
+    "rnn, its last state only": (call("RNN", [(9, 2, 5)], (1, 2, 6), hidden_size=6), expect(9 * 2 * 6 * 11)),
     "int8 lstm": (
         call("DynamicQuantizeLSTM", [(9, 2, 5)], (9, 1, 2, 6), hidden_size=6),
-        one(9 * 2 * 4 * 6 * 11, int8=True),
+        expect(9 * 2 * 4 * 6 * 11, int8=True),
     ),
     "attention": (
         call("Attention", [(2, 4, 6, 8), (2, 4, 7, 8), (2, 4, 7, 9)], (2, 4, 6, 9)),
-        one(2 * 4 * 6 * 7 * (8 + 9)),
+        expect(2 * 4 * 6 * 7 * (8 + 9)),
     ),
     "attention, heads packed, with a past": (
         call("Attention", [(2, 6, 32), (2, 7, 32), (2, 7, 32), None, (2, 4, 3, 8)], (2, 6, 32), q_num_heads=4),
-        one(2 * 6 * 10 * 64),
+        expect(2 * 6 * 10 * 64),
     ),
     "attention of ONNX Runtime": (
         call("Attention", [(2, 6, 32), (32, 96), (96,)], (2, 6, 32), num_heads=4),
@@ -151,34 +154,34 @@ CASES = {
     ),
     "heads with a past": (
         call("MultiHeadAttention", [(2, 6, 32), (2, 7, 32), (2, 7, 40), *[None] * 3, (2, 4, 3, 8)], (2, 6, 40)),
-        one(2 * 6 * 10 * 72),
+        expect(2 * 6 * 10 * 72),
     ),
     "keys and values packed": (
         call("MultiHeadAttention", [(2, 6, 32), (2, 7, 4, 2, 8)], (2, 6, 32)),
-        one(2 * 6 * 7 * 64),
+        expect(2 * 6 * 7 * 64),
     ),
-    "heads: no keys": (call("GroupQueryAttention", [(2, 6, 32)], (2, 6, 32)), one(None)),
-    "heads": (call("MultiHeadAttention", [(2, 6, 32), (2, 7, 32), (2, 7, 40)], (2, 6, 40)), one(2 * 6 * 7 * 72)),
+    "heads: no keys": (call("GroupQueryAttention", [(2, 6, 32)], (2, 6, 32)), expect(None)),
+    "heads": (call("MultiHeadAttention", [(2, 6, 32), (2, 7, 32), (2, 7, 40)], (2, 6, 40)), expect(2 * 6 * 7 * 72)),
     "heads apart": (
         call("MultiHeadAttention", [(2, 6, 32), (2, 4, 7, 8), (2, 4, 7, 8)], (2, 6, 32)),
-        one(2 * 6 * 7 * 64),
+        expect(2 * 6 * 7 * 64),
     ),
-    "heads packed": (call("MultiHeadAttention", [(2, 6, 4, 3, 8)], (2, 6, 32)), one(2 * 6 * 6 * 64)),
+    "heads packed": (call("MultiHeadAttention", [(2, 6, 4, 3, 8)], (2, 6, 32)), expect(2 * 6 * 6 * 64)),
     "heads grouped": (
         call("GroupQueryAttention", [(2, 6, 32), (2, 6, 16), (2, 6, 16)], (2, 6, 32), (2, 2, 9, 8)),
-        one(2 * 2 * 6 * 32 * 9),
+        expect(2 * 2 * 6 * 32 * 9),
     ),
     "an einsum that only moves": (call("Einsum", [(2, 3)], (3, 2), equation="ij->ji"), ()),
     "no product": (call("Mul", [(2, 3), (2, 3)], (2, 3)), ()),
-    "a weight that is not told": (call("Conv", [(1, 4, 8, 8), None], (1, 6, 8, 8)), one(None)),
-    "experts": (call("MoE", [(2, 3)], (2, 3)), one(None)),
+    "a weight that is not told": (call("Conv", [(1, 4, 8, 8), None], (1, 6, 8, 8)), expect(None)),
+    "experts": (call("MoE", [(2, 3)], (2, 3)), expect(None)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "expected"), CASES.values(), ids=CASES)
-def test_operators_are_counted_by_their_definition(made, expected):
+@pytest.mark.parametrize(("layer_call", "expected"), CASES.values(), ids=CASES)
+def test_operators_are_counted_by_their_definition(layer_call, expected):
     """Each kind of convolution, product, recurrent layer and attention; None where shapes do not tell."""
-    assert products(made) == expected
+    assert products(layer_call) == expected
 
 
 @pytest.mark.parametrize("operator", sorted(UNCOUNTED | RULES.keys()))

@@ -39,29 +39,31 @@ def trained(tmp_path_factory):
     """A network after QAT, still fake-quantized, and its file: trained and exported once."""
     before = torch.backends.quantized.engine
     torch_ao.set_engine(onnx_qat.ENGINE)
-    made = qat.fit(
+    training = qat.fit(
         fx, QuantizeJob(residual_cnn(), onnx_qat.ENGINE, RECIPE, (images(1),)), (images(),), torch.arange(64) % 10
     )
     file = tmp_path_factory.mktemp("qat") / "trained.onnx"
-    onnx_qat.write(made.prepared, (images(1),), file)
+    onnx_qat.write(training.prepared, (images(1),), file)
     torch.backends.quantized.engine = before
-    return made.prepared, file
+    return training.prepared, file
 
 
 def test_the_scales_are_those_that_were_learned(trained):
     """Every weight's scales, channel by channel, and every activation's, at the layer that reads it."""
     prepared, file = trained
-    found = onnx_qat.learned(Graph.load(file))
-    read = {name for node in found.graph.nodes for name in node.input}
-    assert set(found.graph.constants) <= read, "the constants of what was taken out are left"
+    learned = onnx_qat.learned(Graph.load(file))
+    read = {name for node in learned.graph.nodes for name in node.input}
+    assert set(learned.graph.constants) <= read, "the constants of what was taken out are left"
     torchs = learned_scales(prepared)
-    weights = [one.scale for one in torchs if one.of == WEIGHT]
-    ours = [found.record[site.layer].scale_w for site in found.sites.weights]
+    weights = [scale.scale for scale in torchs if scale.of == WEIGHT]
+    ours = [learned.record[site.layer].scale_w for site in learned.sites.weights]
     assert len(ours) == len(weights) == 3
     for mine, theirs in zip(ours, weights, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
-    activations = {(np.float32(one.scale[0]), one.zero_point[0] - 128) for one in torchs if one.of == ACTIVATION}
-    read = {(np.float32(one.scale_d), one.offset_d) for one in found.record.values()}
+    activations = {
+        (np.float32(scale.scale[0]), scale.zero_point[0] - 128) for scale in torchs if scale.of == ACTIVATION
+    }
+    read = {(np.float32(scale.scale_d), scale.offset_d) for scale in learned.record.values()}
     assert read < activations  # the output's own scale is read by no layer
     assert len(read) == 4
 
@@ -79,15 +81,16 @@ def test_the_int8_file_gives_what_the_trained_network_gives(trained, tmp_path):
     """Every layer in an integer kernel, outputs by less than a level from the fake-quantized network's on average: its
     own are rounded, and clipped to their learned range, which the file's are not."""
     prepared, file = trained
-    found = onnx_qat.learned(Graph.load(file))
-    made = deploy_onnxruntime.deploy(found.graph, found.sites, found.record, form="U8U8")  # exact on every CPU
-    made.save(tmp_path / "int8.onnx")
+    learned = onnx_qat.learned(Graph.load(file))
+    form = "U8U8"  # exact on every CPU
+    deployed = deploy_onnxruntime.deploy(learned.graph, learned.sites, learned.record, form=form)
+    deployed.save(tmp_path / "int8.onnx")
     with torch.inference_mode():
         expected = prepared(images()).numpy()
     ours = onnxruntime_session.run(tmp_path / "int8.onnx", (images().numpy(),))
-    level = next(one.scale[0] for one in reversed(learned_scales(prepared)) if one.of == ACTIVATION)
+    level = next(scale.scale[0] for scale in reversed(learned_scales(prepared)) if scale.of == ACTIVATION)
     assert np.abs(ours - expected).mean() < level
-    assert all(one.int8 for one in onnxruntime_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),)))
+    assert all(layer.int8 for layer in onnxruntime_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),)))
 
 
 class Ghost(nn.Module):
@@ -135,8 +138,10 @@ def test_what_torch_quantizes_twice_or_as_a_parameter(build, layers, tmp_path):
     file = tmp_path / "trained.onnx"
     prepared = fitted(build(), RECIPE)
     onnx_qat.write(prepared, (images(1),), file)
-    found = onnx_qat.learned(Graph.load(file))
-    written = deploy_model.write(found.graph, found.sites, found.record, tmp_path / "int8.onnx", runtime="onnxruntime")
+    learned = onnx_qat.learned(Graph.load(file))
+    written = deploy_model.write(
+        learned.graph, learned.sites, learned.record, tmp_path / "int8.onnx", runtime="onnxruntime"
+    )
     assert written.floats == {}
     assert [layer.int8 for layer in onnxruntime_layers.layers(tmp_path / "int8.onnx", (images(1).numpy(),))] == [
         True
@@ -156,24 +161,24 @@ def test_a_learned_output_is_quantized_where_the_runtime_needs_it(tmp_path):
     file = tmp_path / "trained.onnx"
     onnx_qat.write(fitted(network, recipe), (images(1),), file)
     for runtime, quantized in (("onnxruntime", 3), ("openvino", 2)):
-        found = onnx_qat.learned(Graph.load(file))
-        made = tmp_path / f"{runtime}.onnx"
-        deploy_model.write(found.graph, found.sites, found.record, made, runtime=runtime)
-        kinds = [node.op_type for node in onnx.load(made).graph.node]
+        learned = onnx_qat.learned(Graph.load(file))
+        int8_file = tmp_path / f"{runtime}.onnx"
+        deploy_model.write(learned.graph, learned.sites, learned.record, int8_file, runtime=runtime)
+        kinds = [node.op_type for node in onnx.load(int8_file).graph.node]
         assert kinds.count("QuantizeLinear") == quantized
     example = (images(1).numpy(),)
-    assert [one.int8 for one in onnxruntime_layers.layers(tmp_path / "onnxruntime.onnx", example)] == [True, True]
+    assert [layer.int8 for layer in onnxruntime_layers.layers(tmp_path / "onnxruntime.onnx", example)] == [True, True]
 
 
 def fitted(network, recipe):
     """A network after QAT, still fake-quantized."""
     before = torch.backends.quantized.engine
     torch_ao.set_engine(onnx_qat.ENGINE)
-    made = qat.fit(
+    training = qat.fit(
         fx, QuantizeJob(network.eval(), onnx_qat.ENGINE, recipe, (images(1),)), (images(),), torch.arange(64) % 10
     )
     torch.backends.quantized.engine = before
-    return made.prepared
+    return training.prepared
 
 
 def pair(tensor, name, *, zero, axis=None, scale=0.5):
@@ -210,11 +215,11 @@ def by_hand(weight_pair, more=(), output="y"):
 
 def test_a_weight_that_is_transposed_on_its_way_keeps_its_channels():
     """The transposed one is the layer's weight, and its scales lie along the other axis."""
-    found = onnx_qat.learned(by_hand(pair("w", "wd", zero=np.int8(0), axis=0)))
-    (site,) = found.sites.weights
+    learned = onnx_qat.learned(by_hand(pair("w", "wd", zero=np.int8(0), axis=0)))
+    (site,) = learned.sites.weights
     assert (site.layer, site.axis) == ("product", 1)
-    assert np.array_equal(found.graph.constant(site.tensor), np.arange(12).reshape(4, 3).T)
-    assert found.record["product"] == Scales(scale_d=0.5, offset_d=-125, scale_w=(0.5,) * 4, offset_w=(0,) * 4)
+    assert np.array_equal(learned.graph.constant(site.tensor), np.arange(12).reshape(4, 3).T)
+    assert learned.record["product"] == Scales(scale_d=0.5, offset_d=-125, scale_w=(0.5,) * 4, offset_w=(0,) * 4)
 
 
 @pytest.mark.parametrize(("scale", "sites"), [(0.5, [["first", "second"]]), (0.25, [["first"], ["second"]])])
@@ -256,11 +261,13 @@ def test_what_is_no_uniform_quantization_is_refused():
 def test_weights_are_signed_with_room_where_16_bit_sums_would_overflow(trained, tmp_path, monkeypatch, form):
     """Unsigned ones are slow in ONNX Runtime and float in OpenVINO; with VNNI nothing is given up."""
     monkeypatch.setattr(deploy_onnxruntime, "form_for", lambda isa=None: form)
-    found = onnx_qat.learned(Graph.load(trained[1]))
+    learned = onnx_qat.learned(Graph.load(trained[1]))
     file = tmp_path / "x.onnx"
-    notes = deploy_model.write(found.graph, found.sites, found.record, file, runtime="onnxruntime").notes
+    notes = deploy_model.write(learned.graph, learned.sites, learned.record, file, runtime="onnxruntime").notes
     graph = onnx.load(str(tmp_path / "x.onnx")).graph
-    (weight,) = [one for one in graph.initializer if one.name.startswith("body.weight") and len(one.dims) == 4]
+    (weight,) = [
+        tensor for tensor in graph.initializer if tensor.name.startswith("body.weight") and len(tensor.dims) == 4
+    ]
     values = numpy_helper.to_array(weight)
     assert values.dtype == np.int8
     most = max(

@@ -23,18 +23,18 @@ def prepared(network):
         return prepare.prepare(onnx_networks.save(network, folder))
 
 
-def found(network, rules=None):
+def find_sites(network, rules=None):
     graph = prepared(network)
     return sites.find(graph, config.default(graph, rules))
 
 
-def keys(made):
-    return {site.tensor: list(site.keys) for site in made.activations}
+def keys(own_sites):
+    return {site.tensor: list(site.keys) for site in own_sites.activations}
 
 
 def test_a_layer_is_known_by_its_name_and_its_first_input():
     """One weight site with its channel axis and one activation site for each layer, in the order of the graph."""
-    found_sites = found(onnx_networks.depthwise())
+    found_sites = find_sites(onnx_networks.depthwise())
     assert [(site.layer, site.axis) for site in found_sites.weights] == [
         ("stem_conv", 0), ("expand_conv", 0), ("depthwise_conv", 0), ("project_conv", 0), ("classifier", 0),
     ]  # fmt: skip
@@ -45,7 +45,7 @@ def test_a_layer_is_known_by_its_name_and_its_first_input():
 @pytest.mark.parametrize(("name", "axes"), [("decoder", [1, 0]), ("mlp", [None, None, None]), ("volume", [0, 0])])
 def test_the_channel_axis_is_that_of_the_outputs(name, axes):
     """ConvTranspose keeps its output channels second; MatMul and Gemm have one scale by default."""
-    assert [site.axis for site in found(getattr(onnx_networks, name)()).weights] == axes
+    assert [site.axis for site in find_sites(getattr(onnx_networks, name)()).weights] == axes
 
 
 def test_a_gemm_per_channel_follows_its_transposition():
@@ -63,7 +63,7 @@ def test_a_gemm_per_channel_follows_its_transposition():
 
 def test_convolutions_get_a_scale_on_their_output():
     """Who reads a convolution's output, behind a Relu that alone reads it, is quantized there; so is what joins two."""
-    own_keys = keys(found(onnx_networks.residual_cnn()))
+    own_keys = keys(find_sites(onnx_networks.residual_cnn()))
     assert own_keys["relu1_out"] == ["conv2", "add:1"]
     assert own_keys["relu2_out"] == ["conv3"]
     assert own_keys["bn3_out"] == ["add:0"]
@@ -73,7 +73,7 @@ def test_convolutions_get_a_scale_on_their_output():
 
 def test_what_the_graph_gives_is_quantized_behind_a_convolution():
     """A convolution whose output is the graph's has a scale there, since ONNX Runtime computes it in int8 only so."""
-    assert keys(found(onnx_networks.volume()))["y_inner"] == ["graph_output_y:0"]
+    assert keys(find_sites(onnx_networks.volume()))["y_inner"] == ["graph_output_y:0"]
 
 
 def test_a_small_last_convolution_costs_no_accuracy():
@@ -82,18 +82,22 @@ def test_a_small_last_convolution_costs_no_accuracy():
     x = draft.conv("x", "wide", 16, 64)
     draft.conv(x, "last", 64, 2, 1)
     draft.nodes[-1].output[0] = "y"
-    own_keys = keys(found(draft.model({"x": ["batch", 16, 8, 8]}, {"y": ["batch", 2, 8, 8]})))
+    own_keys = keys(find_sites(draft.model({"x": ["batch", 16, 8, 8]}, {"y": ["batch", 2, 8, 8]})))
     assert own_keys == {"x": ["wide"], "wide_out": ["last"]}
 
 
 def test_matmuls_give_float():
     """Their kernels give float from int8 inputs, so that no reader is quantized for their sake."""
-    assert {key for names in keys(found(onnx_networks.mlp())).values() for key in names} == {"first", "second", "third"}
+    assert {key for names in keys(find_sites(onnx_networks.mlp())).values() for key in names} == {
+        "first",
+        "second",
+        "third",
+    }
 
 
 def test_a_skipped_layer_is_read_as_a_tensor():
     """A convolution before a skipped one still needs its output's scale, and the skipped one gives none."""
-    own_keys = keys(found(onnx_networks.residual_cnn(), Rules(skip_layers=("conv3",))))
+    own_keys = keys(find_sites(onnx_networks.residual_cnn(), Rules(skip_layers=("conv3",))))
     assert own_keys["relu2_out"] == ["conv3:0"]
     assert "bn3_out" not in own_keys
     assert "relu3_out" not in own_keys, "the Add has one float input"
@@ -115,8 +119,8 @@ def test_one_tensor_with_one_set_of_parameters_is_one_site():
 
 def test_what_stays_float_is_listed_with_its_reason():
     """Kinds that can be quantized, and are not: by their form, by the configuration, or because they are inside."""
-    assert found(onnx_networks.product()).floats["product"] == "its weight is not constant"
-    found_sites = found(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
+    assert find_sites(onnx_networks.product()).floats["product"] == "its weight is not constant"
+    found_sites = find_sites(onnx_networks.residual_cnn(), Rules(skip_layers=("fc",)))
     assert found_sites.floats == {"fc": "skipped by the configuration"}
     graph = prepared(onnx_networks.volume())
     assert sites.find(graph, Config(layers={"conv1": LayerConfig()})).floats == {"conv2": "not in the configuration"}
@@ -125,7 +129,7 @@ def test_what_stays_float_is_listed_with_its_reason():
 @pytest.mark.parametrize("name", ["branches", "loop"])
 def test_subgraphs_stay_float(name):
     """No site lies inside an If or a Loop, and the layers in there are listed."""
-    found_sites = found(getattr(onnx_networks, name)())
+    found_sites = find_sites(getattr(onnx_networks, name)())
     assert any("inside a subgraph" in reason for reason in found_sites.floats.values())
     assert not any("/" in site.layer for site in found_sites.weights)
 

@@ -62,17 +62,17 @@ def test_no_suite_writes_or_reads_the_forms_of_amct(tmp_path: Path, monkeypatch:
 def test_a_file_gives_back_the_scales_it_was_given(tmp_path: Path) -> None:
     """Sites, scales to the last bit, mean inputs, reasons and notes of a file are those that were found, and the graph
     has no constant more."""
-    found = scaled(tmp_path)
-    found.save(tmp_path / "scaled.onnx")
+    chosen = scaled(tmp_path)
+    chosen.save(tmp_path / "scaled.onnx")
     loaded = Scaled.load(tmp_path / "scaled.onnx")
-    assert (loaded.sites, loaded.record) == (found.sites, found.record)
-    assert (loaded.float_reasons, loaded.notes) == (found.float_reasons, found.notes)
-    assert list(found.float_reasons) == ["point"]
-    assert list(loaded.mean_inputs) == list(found.mean_inputs) == ["stem", "deep", "head"]
-    for layer, means in found.mean_inputs.items():
+    assert (loaded.sites, loaded.record) == (chosen.sites, chosen.record)
+    assert (loaded.float_reasons, loaded.notes) == (chosen.float_reasons, chosen.notes)
+    assert list(chosen.float_reasons) == ["point"]
+    assert list(loaded.mean_inputs) == list(chosen.mean_inputs) == ["stem", "deep", "head"]
+    for layer, means in chosen.mean_inputs.items():
         np.testing.assert_array_equal(loaded.mean_inputs[layer], means)
-    assert loaded.graph.constants == found.graph.constants
-    assert loaded.graph.outputs == found.graph.outputs == ("y",)
+    assert loaded.graph.constants == chosen.graph.constants
+    assert loaded.graph.outputs == chosen.graph.outputs == ("y",)
 
 
 # One channel in eight of what the second layer reads is sixty times as large as the others.
@@ -93,12 +93,12 @@ PLAIN = Recipe(calibrator="minmax", per_channel=True, narrow_weights=True)
 
 def uneven() -> Graph:
     """A perceptron with channels that differ much."""
-    made = graph(UNEVEN, SIZES)
+    network = graph(UNEVEN, SIZES)
     factors = np.ones(32, np.float32)
     factors[::8] = 60
     for name, by in (("first_w", factors[:, None]), ("first_b", factors), ("second_w", 1 / factors)):
-        made.set_constant(name, made.constant(name) * by)
-    return made
+        network.set_constant(name, network.constant(name) * by)
+    return network
 
 
 def quantize(folder: Path, recipe: Recipe) -> Conversion:
@@ -170,7 +170,7 @@ def test_a_suite_finds_the_scales_and_weights_of_qbench_onnx(tmp_path: Path, key
     """The same settings on the same batches give the same record and the same weights, to the last bit."""
     uneven().save(tmp_path / "fp32.onnx")
     data = images(32, shape=(16,))
-    found = choose_scales(tmp_path / "fp32.onnx", replace(PLAIN, **keys), (data,), lambda text, share: None)
+    chosen = choose_scales(tmp_path / "fp32.onnx", replace(PLAIN, **keys), (data,), lambda text, share: None)
     algorithm = "ada_quantize" if keys.get("adaround") else "arq_quantize"
     weight = WeightRule(algorithm=algorithm, channel_wise=True)
     rules = Rules(
@@ -182,29 +182,29 @@ def test_a_suite_finds_the_scales_and_weights_of_qbench_onnx(tmp_path: Path, key
     files = tmp_path / "calibration.onnx", tmp_path / "record.txt"
     qbench.onnx.quantize(tmp_path / "fp32.onnx", qbench.onnx.config(tmp_path / "fp32.onnx", rules=rules), *files)
     record = qbench.onnx.calibrate(files[0], [data[:16], data[16:]], files[1], threads=1).record
-    assert complete_scales.as_written(record) == found.record
+    assert complete_scales.as_written(record) == chosen.record
     by_hand = calibration_file.read(files[0]).graph()
-    assert by_hand.constants == found.graph.constants
+    assert by_hand.constants == chosen.graph.constants
     for name in by_hand.constants:
-        assert np.array_equal(by_hand.constant(name), found.graph.constant(name)), name
+        assert np.array_equal(by_hand.constant(name), chosen.graph.constant(name)), name
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_what_int8_would_round_to_zeros_stays_float(tmp_path: Path, runtime: str) -> None:
     """Values below 3e-5 have no scale: the layer that takes them in computes in float, and says so, and the network
     keeps its answers; the layers beside it are int8."""
-    made = graph(
+    network = graph(
         UNEVEN.replace("(b, second_w", "(s, second_w").replace("[second]", "[shrink] s = Mul (b, tiny)\n  [second]"),
         {**SIZES, "tiny": np.float32(1e-7)},
     )
-    made.set_constant("second_w", made.constant("second_w") * np.float32(1e7))
-    made.save(tmp_path / "fp32.onnx")
-    found = choose_scales(tmp_path / "fp32.onnx", PLAIN, (images(128, shape=(16,)),), lambda text, share: None)
-    assert [site.layer for site in found.sites.weights] == ["first", "third"]
-    assert list(found.float_reasons) == ["second"]
-    assert "would round to zeros" in found.float_reasons["second"]
-    assert not any("3e-5" in note for note in found.notes)
-    deploy_model.write(found.graph, found.sites, found.record, tmp_path / "int8.onnx", runtime=runtime)
+    network.set_constant("second_w", network.constant("second_w") * np.float32(1e7))
+    network.save(tmp_path / "fp32.onnx")
+    chosen = choose_scales(tmp_path / "fp32.onnx", PLAIN, (images(128, shape=(16,)),), lambda text, share: None)
+    assert [site.layer for site in chosen.sites.weights] == ["first", "third"]
+    assert list(chosen.float_reasons) == ["second"]
+    assert "would round to zeros" in chosen.float_reasons["second"]
+    assert not any("3e-5" in note for note in chosen.notes)
+    deploy_model.write(chosen.graph, chosen.sites, chosen.record, tmp_path / "int8.onnx", runtime=runtime)
     inputs = (images(64, seed=7, shape=(16,)),)
     exact, rounded = (onnxruntime_session.run(tmp_path / name, inputs) for name in ("fp32.onnx", "int8.onnx"))
     assert 10 * np.log10((exact**2).sum() / ((exact - rounded) ** 2).sum()) > 25

@@ -197,10 +197,10 @@ class Of(nn.Module):
 def sandwich(*layers):
     """Layers one after the other, named a, act and b."""
     numbers = dict(zip(("a", "act", "b"), layers, strict=True))
-    return made(lambda: Of(lambda own, x: own.b(own.act(own.a(x))), **numbers))
+    return make_network(lambda: Of(lambda own, x: own.b(own.act(own.a(x))), **numbers))
 
 
-def made(make, *arguments):
+def make_network(make, *arguments):
     """A seeded network in eval mode, its BatchNorm statistics as after a training."""
     torch.manual_seed(0)
     module = make(*arguments)
@@ -221,16 +221,16 @@ def ids():
 
 KINDS = {
     "residual": (lambda: residual_cnn(), noise(1, 8, 8)),
-    "depthwise": (lambda: made(Mobile), noise(3, 16, 16)),
-    "decoder": (lambda: made(Decoder), noise(1, 8, 8)),
-    "encoder": (lambda: made(Encoder), noise(1, 8, 8)),
-    "torch encoder": (lambda: made(TorchEncoder), noise(1, 8, 8)),
-    "bag": (lambda: made(Bag), ids()),
-    "volume": (lambda: made(Volume), noise(1, 6, 6, 6)),
-    "two inputs": (lambda: made(Two), noise(8) + noise(4)),
-    "control flow": (lambda: made(Forking), noise(1, 8, 8)),
-    "branching": (lambda: made(Branching), noise(1, 8, 8)),
-    "by hand": (lambda: made(Stubbed), noise(1, 8, 8)),
+    "depthwise": (lambda: make_network(Mobile), noise(3, 16, 16)),
+    "decoder": (lambda: make_network(Decoder), noise(1, 8, 8)),
+    "encoder": (lambda: make_network(Encoder), noise(1, 8, 8)),
+    "torch encoder": (lambda: make_network(TorchEncoder), noise(1, 8, 8)),
+    "bag": (lambda: make_network(Bag), ids()),
+    "volume": (lambda: make_network(Volume), noise(1, 6, 6, 6)),
+    "two inputs": (lambda: make_network(Two), noise(8) + noise(4)),
+    "control flow": (lambda: make_network(Forking), noise(1, 8, 8)),
+    "branching": (lambda: make_network(Branching), noise(1, 8, 8)),
+    "by hand": (lambda: make_network(Stubbed), noise(1, 8, 8)),
 }
 
 
@@ -271,7 +271,7 @@ def test_a_layer_whose_kernel_is_wrong_on_calibration_examples_stays_float(netwo
         return replace(compared, off=dict.fromkeys(requests[0][1:2], 0.25)) if len(requests) == 1 else compared
 
     monkeypatch.setattr(exact_integers, "compare", off_in_one_layer)
-    module = made(network)
+    module = make_network(network)
     actual = static(module, inputs)
     assert len(requests) == 2
     ((wrong, reason),) = [
@@ -289,9 +289,9 @@ def each(module, inputs):
         return torch.cat([module(*(array[i : i + 1] for array in inputs)) for i in range(len(inputs[0]))])
 
 
-def decibels(wanted, found):
+def decibels(wanted, actual):
     """Signal over the noise between two outputs."""
-    return float(10 * torch.log10(wanted.square().mean() / (wanted - found).square().mean()))
+    return float(10 * torch.log10(wanted.square().mean() / (wanted - actual).square().mean()))
 
 
 def sqnr(module, int8, inputs):
@@ -358,7 +358,7 @@ def test_a_residual_block_is_one_int8_region():
 
 def test_what_cannot_be_int8_is_an_island():
     """GELU and softmax run in float between int8 layers, LayerNorm in int8."""
-    module = made(Encoder)
+    module = make_network(Encoder)
     network = static(module, noise(1, 8, 8)).module
     assert count(network, torch_ao.nnq.LayerNorm) == 2
     assert count(network, torch_ao.nnq.Linear) == 8
@@ -371,8 +371,8 @@ def test_what_cannot_be_int8_is_an_island():
 def test_what_an_engine_cannot_run_becomes_an_island(monkeypatch):
     """The trial run finds an operator without an int8 kernel, and quantizes around it."""
     monkeypatch.setattr(operator_support, "transparent", lambda: frozenset({nn.ReLU, nn.SiLU}))
-    module = made(Of, lambda own, x: own.second(own.act(own.first(x))))
-    module = made(
+    module = make_network(Of, lambda own, x: own.second(own.act(own.first(x))))
+    module = make_network(
         lambda: Of(lambda own, x: own.b(own.act(own.a(x))), a=nn.Linear(8, 8), act=nn.SiLU(), b=nn.Linear(8, 8))
     )
     made_int8 = static(module, noise(8))
@@ -397,7 +397,7 @@ def test_an_operator_with_wrong_values_becomes_an_island(monkeypatch):
 
 def test_prelu_is_right_in_int8():
     """torch's int8 PReLU is wrong for a slope whose own range has no one in it; qbench's slopes have one."""
-    module = made(lambda: Of(lambda own, x: own.act(own.a(x)), a=nn.Conv2d(1, 8, 3), act=nn.PReLU(8)))
+    module = make_network(lambda: Of(lambda own, x: own.act(own.a(x)), a=nn.Conv2d(1, 8, 3), act=nn.PReLU(8)))
     network = static(module, noise(1, 8, 8)).module
     assert count(network, torch_ao.nnq.PReLU) == 1
     assert sqnr(module, network, noise(1, 8, 8)) > 30
@@ -408,7 +408,7 @@ def test_prelu_is_right_in_int8():
 
 def test_transposed_convolutions_have_weights_per_tensor():
     """No engine has per-channel kernels for them; other layers keep theirs."""
-    network = static(made(Decoder), noise(1, 8, 8)).module
+    network = static(make_network(Decoder), noise(1, 8, 8)).module
     schemes = {name: part.weight().qscheme() for name, part in network.named_modules() if name in ("down", "up")}
     assert schemes == {"down": torch.per_channel_affine, "up": torch.per_tensor_affine}
 
@@ -444,7 +444,7 @@ def test_a_fixed_scale_is_kept_from_kernels_that_saturate(layer):
 
 def test_a_constant_keeps_its_tensor_in_int8():
     """A sum or product with a number changes the scale only; it needs no range of its own."""
-    module = made(lambda: Of(lambda own, x: own.b(2.0 * own.a(x) + 1), a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
+    module = make_network(lambda: Of(lambda own, x: own.b(2.0 * own.a(x) + 1), a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
     network = static(module, noise(8)).module
     assert "mul_scalar" in network.code
     assert "add_scalar" in network.code
@@ -460,7 +460,7 @@ def test_an_addition_in_place_is_left_alone_where_it_is_read_elsewhere():
         first.add_(own.b(x))
         return own.c(first) + own.d(stored)
 
-    module = made(lambda: Of(forward, **{name: nn.Linear(8, 8) for name in "abcd"}))
+    module = make_network(lambda: Of(forward, **{name: nn.Linear(8, 8) for name in "abcd"}))
     assert sqnr(module, static(module, noise(8)).module, noise(8)) > 25
 
 
@@ -479,7 +479,7 @@ def test_functions_become_layers_that_can_be_swapped():
             x = functional.dropout(x.mean((2, 3)), 0.5, training=self.training)
             return functional.linear(x, self.weight, self.bias)
 
-    module = made(Functional)
+    module = make_network(Functional)
     network = static(module, noise(1, 8, 8)).module
     assert coverage.compute_int8_share(covered(module, network, noise(1, 8, 8))) == 1.0
     assert sqnr(module, network, noise(1, 8, 8)) > 25
@@ -494,7 +494,7 @@ def test_a_layer_called_by_keyword_is_quantized(traceable):
         y = own.b(input=own.a(input=x))
         return y if traceable or float(x[0, 0]) > 99 else -y
 
-    module = made(lambda: Of(forward, a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
+    module = make_network(lambda: Of(forward, a=nn.Linear(8, 8), b=nn.Linear(8, 8)))
     assert [entry.int8 for entry in covered(module, static(module, noise(8)).module, noise(8))] == [True, True]
 
 
@@ -510,22 +510,24 @@ def test_a_subclass_that_calls_a_convolution_is_quantized_by_its_call():
         return own.b(own.act(own.n(own.a(own.act(x)))))
 
     layers = {"a": Padded(2, 8, 3), "n": nn.BatchNorm2d(8), "act": nn.ReLU6(), "b": Padded(8, 4, 3)}
-    module = made(lambda: Of(forward, **layers))
+    module = make_network(lambda: Of(forward, **layers))
     network = static(module, noise(2, 8, 8))
     assert network.conversion.float_reasons == {}
     assert count(network.module, nn.BatchNorm2d) == 0
     assert [entry.int8 for entry in covered(module, network.module, noise(2, 8, 8))] == [True, True]
-    forking = made(lambda: Of(lambda own, x: own.b(own.a(x) if float(x[0, 0, 0, 0]) > 9 else -own.a(x)), **layers))
+    forking = make_network(
+        lambda: Of(lambda own, x: own.b(own.a(x) if float(x[0, 0, 0, 0]) > 9 else -own.a(x)), **layers)
+    )
     with pytest.raises(BuildError, match="nothing to quantize: a: Padded is a subclass of Conv2d.*canonicalize"):
         static(forking, noise(2, 8, 8))
 
 
 def test_a_layer_used_twice_is_int8_both_times_or_never():
     """A shared layer is exchanged for all its calls; one that must stay float somewhere stays float everywhere."""
-    both = made(lambda: Of(lambda own, x: own.a(own.a(x)), a=nn.Linear(8, 8)))
+    both = make_network(lambda: Of(lambda own, x: own.a(own.a(x)), a=nn.Linear(8, 8)))
     network = static(both, noise(8)).module
     assert [entry.int8 for entry in covered(both, network, noise(8))] == [True, True]
-    norm = made(lambda: Of(lambda own, x: own.n(own.a(own.n(x))), a=nn.Linear(8, 8), n=nn.LayerNorm(8)))
+    norm = make_network(lambda: Of(lambda own, x: own.n(own.a(own.n(x))), a=nn.Linear(8, 8), n=nn.LayerNorm(8)))
     made_int8 = static(norm, noise(8))
     assert made_int8.conversion.float_reasons == {}
     assert count(made_int8.module, nn.LayerNorm) == 1
@@ -536,7 +538,7 @@ def test_a_layer_used_twice_is_int8_both_times_or_never():
 def test_batch_norm_of_another_axis_is_not_folded_into_linear():
     """On a sequence BatchNorm1d normalizes the positions, not the features that Linear gives."""
     layers = {"a": nn.Linear(8, 6), "n": nn.BatchNorm1d(6), "b": nn.Linear(6, 4)}
-    module = made(lambda: Of(lambda own, x: own.b(own.n(own.a(x))), **layers))
+    module = make_network(lambda: Of(lambda own, x: own.b(own.n(own.a(x))), **layers))
     module.n.running_var.uniform_(0.1, 9)
     network = static(module, noise(6, 8))
     assert network.conversion.float_reasons == {}
@@ -546,7 +548,9 @@ def test_batch_norm_of_another_axis_is_not_folded_into_linear():
 
 def test_outputs_keep_their_form():
     """Several outputs, in a dict or a tuple, are float tensors as before."""
-    module = made(lambda: Of(lambda own, x: {"a": own.a(x), "b": (own.b(x), x)}, a=nn.Linear(8, 8), b=nn.Linear(8, 2)))
+    module = make_network(
+        lambda: Of(lambda own, x: {"a": own.a(x), "b": (own.b(x), x)}, a=nn.Linear(8, 8), b=nn.Linear(8, 2))
+    )
     int8 = static(module, noise(8)).module
     with torch.no_grad():
         actual, expected = int8(*noise(8)), module(*noise(8))
@@ -558,19 +562,19 @@ def test_outputs_keep_their_form():
 
 def test_control_flow_gets_islands_that_calibration_reached():
     """Parts of a network that FX cannot trace are quantized one by one; a branch that no example took stays float."""
-    module = made(Forking)
+    module = make_network(Forking)
     network = static(module, noise(1, 8, 8), size=1)
     assert count(network.module, torch_ao.nnq.Conv2d) == 3
     assert "FX has no graph of the whole" in network.conversion.notes[0]
     assert count(network.module.stem, torch_ao.nniq.ConvReLU2d) == 1
-    one_way = static(made(Forking, -9.0), noise(1, 8, 8), size=1)
+    one_way = static(make_network(Forking, -9.0), noise(1, 8, 8), size=1)
     assert one_way.conversion.float_reasons == {"low": "it did not run on any calibration example"}
     assert type(one_way.module.low) is nn.Conv2d
 
 
 def test_stubs_placed_by_hand_stay_where_they_are():
     """The seed's module: one quantize, one fused Conv-ReLU, one dequantize; nothing is added."""
-    network = static(made(Stubbed), noise(1, 8, 8)).module
+    network = static(make_network(Stubbed), noise(1, 8, 8)).module
     names = {name: type(part) for name, part in network.named_children()}
     assert names == {
         "quant": torch_ao.nnq.Quantize,
@@ -581,7 +585,7 @@ def test_stubs_placed_by_hand_stay_where_they_are():
 
 
 def by_hand(function, **layers):
-    return made(lambda: Of(function, quant=QuantStub(), dequant=DeQuantStub(), **layers))
+    return make_network(lambda: Of(function, quant=QuantStub(), dequant=DeQuantStub(), **layers))
 
 
 def test_a_region_by_hand_takes_float_functional_and_float_layers():
@@ -610,7 +614,7 @@ def test_a_layer_skipped_inside_a_region_by_hand_is_an_island():
 
 def test_a_layer_skipped_where_fx_traced_only_parts_has_its_reason():
     """A part that is one layer becomes a graph of its own; that the recipe skipped it is told all the same."""
-    module, inputs = made(Forking), noise(1, 8, 8)
+    module, inputs = make_network(Forking), noise(1, 8, 8)
     network = static(module, inputs, replace(RECIPE, skip_layers=("high",)))
     assert "skip_layers" in network.conversion.float_reasons["high"]
 
@@ -622,7 +626,9 @@ def test_stubs_by_hand_that_do_not_fit_are_an_error():
     ):
         static(by_hand(lambda own, x: own.dequant(own.a(own.quant(x)) + own.quant(x)), a=nn.Linear(8, 8)), noise(8))
     with pytest.raises(BuildError, match="has a QuantStub but no DeQuantStub: put QuantStub and DeQuantStub around"):
-        static(made(lambda: Of(lambda own, x: own.a(own.quant(x)), quant=QuantStub(), a=nn.Linear(8, 8))), noise(8))
+        static(
+            make_network(lambda: Of(lambda own, x: own.a(own.quant(x)), quant=QuantStub(), a=nn.Linear(8, 8))), noise(8)
+        )
 
 
 def test_layers_stay_float_by_name_pattern_and_place():
@@ -731,7 +737,7 @@ def test_frozen_means_frozen():
         return own.b(own.m(x + own.c(x)))
 
     layers = {"a": nn.Conv2d(1, 4, 3), "n": nn.BatchNorm2d(4), "m": nn.BatchNorm2d(4)}
-    module = made(lambda: Of(forward, **layers, b=nn.Conv2d(4, 4, 3), c=nn.Conv2d(4, 4, 1)))
+    module = make_network(lambda: Of(forward, **layers, b=nn.Conv2d(4, 4, 3), c=nn.Conv2d(4, 4, 1)))
     prepared, _ = trained(module, noise(1, 8, 8), steps=2)
     before = {name: value.clone() for name, value in prepared.state_dict().items()}
     eager.qat_modes(prepared, True)
@@ -744,14 +750,14 @@ def test_frozen_means_frozen():
 
 def test_a_qat_without_fake_quantize_is_refused():
     """What would be plain fp32 training is not called QAT."""
-    module = made(lambda: Of(lambda own, x: own.a(x), a=nn.ConvTranspose2d(1, 2, 2)))
+    module = make_network(lambda: Of(lambda own, x: own.a(x), a=nn.ConvTranspose2d(1, 2, 2)))
     with pytest.raises(ModeImpossible, match="no fake-quantize on any weight: this would be plain fp32 training"):
         eager.prepare_qat(QuantizeJob(module, ENGINE, QAT, noise(1, 8, 8, n=1)))
 
 
 def test_a_branch_that_training_never_took_is_refused():
     """Its fake quantization has no range; the message names the layer to skip."""
-    module = made(Forking)
+    module = make_network(Forking)
     inputs = tuple(entry.abs() for entry in noise(1, 8, 8))
     prepared, _ = trained(module, inputs)  # takes the branch ``high`` only, as the example does
     with pytest.raises(BuildError, match="nothing to quantize|observed nothing"):
@@ -782,7 +788,7 @@ def test_dynamic_covers_linear_and_lstm():
 @pytest.mark.parametrize("masked", [False, True])
 def test_torchs_own_encoder_is_int8_in_its_linear_layers(masked):
     """Attention that hides its Linear layers is spelled out before, with a mask and without, so that they are int8."""
-    module = made(TorchEncoder, masked)
+    module = make_network(TorchEncoder, masked)
     network = static(module, noise(1, 8, 8))
     assert network.conversion.float_reasons == {}
     assert {type(network.module.get_submodule(name)) for name in ("embed", "head")} == {torch_ao.nnq.Linear}
@@ -811,7 +817,7 @@ def test_a_layer_that_torch_cannot_convert_becomes_an_island(monkeypatch):
 @pytest.mark.skipif("qnnpack" not in ENGINES, reason="this build of torch has no qnnpack")
 def test_what_an_engine_cannot_save_stays_float():
     """qnnpack runs a 3-D convolution but cannot unpack its weights, so no file could hold it."""
-    network = static(made(Volume), noise(1, 6, 6, 6), engine="qnnpack")
+    network = static(make_network(Volume), noise(1, 6, 6, 6), engine="qnnpack")
     assert list(network.conversion.float_reasons) == ["first", "second"]
     assert "unpack" in network.conversion.float_reasons["first"]
 

@@ -73,8 +73,8 @@ def layer(
 
 
 def is_fast(**shape: Any) -> bool:
-    one = layer(**shape)
-    return exact_integers._fast(one.parameters, one.weight)
+    built = layer(**shape)
+    return exact_integers._fast(built.parameters, built.weight)
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def quantize(module, flow, **recipe):
 
 def decibels_of_scores(module, int8):
     with torch.no_grad():
-        expected, got = (part(images())[:, 4:].numpy() for part in (module, int8))
-    return measure_sqnr(expected, got)
+        expected, actual = (part(images())[:, 4:].numpy() for part in (module, int8))
+    return measure_sqnr(expected, actual)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -278,7 +278,7 @@ def test_each_call_of_a_layer_gets_its_own_int8_weights(mode):
     model = Twice().eval()
     module = canonical.canonicalize(model, (images(1),), training=mode == "qat", separate_weights=True).module
     if mode == "qat":
-        prepared = seen(pt2e.prepare_qat(QuantizeJob(module, "inductor", RECIPE, (images(1),))))
+        prepared = observe(pt2e.prepare_qat(QuantizeJob(module, "inductor", RECIPE, (images(1),))))
         converted = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
     else:
         converted = static(module) if mode == "static" else dynamic(module)
@@ -371,7 +371,7 @@ def prepared(once):
         return copy.deepcopy(once)
 
 
-def seen(prepared):
+def observe(prepared):
     pt2e.qat_modes(prepared, False)
     with torch.no_grad():
         prepared(images())
@@ -381,7 +381,7 @@ def seen(prepared):
 
 def test_qat_keeps_the_networks_own_batch_norm(prepared):
     """torchao's patterns know eps 1e-5 only; untrained, the int8 network is the fp32 one with its eps of 1e-2."""
-    seen(prepared)
+    observe(prepared)
     with torch.no_grad():
         expected, trained = normed()(images()), prepared(images())
     converted = pt2e.convert_qat(QuantizeJob(prepared, "inductor", RECIPE, (images(1),)))
@@ -412,7 +412,7 @@ def test_batch_norm_after_a_layer_that_is_not_quantized_stays_its_own():
     torch.manual_seed(0)
     model = Unmatched().eval()
     nn.init.uniform_(model.norm.running_var, 0.01, 0.02)
-    prepared = seen(pt2e.prepare_qat(QuantizeJob(model, "inductor", RECIPE, (images(1),))))
+    prepared = observe(pt2e.prepare_qat(QuantizeJob(model, "inductor", RECIPE, (images(1),))))
     assert not any("conv_transpose" in str(node.target) and "mul" in str(node.args[1]) for node in prepared.graph.nodes)
     with torch.no_grad():
         expected, trained = model(images()), prepared(images())
@@ -477,7 +477,7 @@ def test_frozen_batch_norm_stays_frozen(prepared):
 
 def test_frozen_observers_keep_their_scales(prepared):
     """Inputs ten times larger change no scale any more."""
-    seen(prepared)
+    observe(prepared)
     scales = {name: value.clone() for name, value in prepared.state_dict().items() if name.endswith(".scale")}
     prepared(images() * 10)
     assert scales
@@ -488,7 +488,7 @@ def test_qat_trains_per_tensor_weights_too():
     """One scale for a weight, after conversion as well."""
     recipe = Recipe(per_channel=False, symmetric=False, reduce_range=True)
     prepared = pt2e.prepare_qat(QuantizeJob(perceptron(), "inductor", recipe, (images(1),)))
-    converted = pt2e.convert_qat(QuantizeJob(seen(prepared), "inductor", recipe, (images(1),)))
+    converted = pt2e.convert_qat(QuantizeJob(observe(prepared), "inductor", recipe, (images(1),)))
     assert len(set(converted.module.get_buffer("_scale_0").tolist())) == 1
     assert input_scale(converted)[2] == 127
 

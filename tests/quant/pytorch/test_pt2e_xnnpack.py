@@ -129,7 +129,7 @@ def test_a_channel_of_zeros_keeps_its_bias():
 
 
 @pytest.mark.parametrize(
-    ("per_channel", "training", "made"),
+    ("per_channel", "training", "observer"),
     [
         (None, False, "PerChannelMinMaxObserver"),
         (True, False, "PerChannelMinMaxObserver"),
@@ -138,13 +138,13 @@ def test_a_channel_of_zeros_keeps_its_bias():
         (False, True, "FusedMovingAvgObsFakeQuantize"),
     ],
 )
-def test_weights_are_watched_as_the_recipe_says(per_channel, training, made):
+def test_weights_are_watched_as_the_recipe_says(per_channel, training, observer):
     """By channel unless it says otherwise; no scale is smaller than a bias can follow."""
     watched = pt2e_xnnpack._weight(Recipe(flow="pt2e", per_channel=per_channel), training).p
-    assert watched.func.__name__ == made
+    assert watched.func.__name__ == observer
     assert watched.keywords["eps"] == QNNPACK_SMALLEST
     moving = {"PerChannelFakeQuantize": "MovingAveragePerChannel", "FusedMovingAvgObsFakeQuantize": "MovingAverage"}
-    assert not training or watched.keywords["observer"].__name__ == f"{moving[made]}MinMaxObserver"
+    assert not training or watched.keywords["observer"].__name__ == f"{moving[observer]}MinMaxObserver"
 
 
 @pytest.mark.parametrize("symmetric", [None, True])

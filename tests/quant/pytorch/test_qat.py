@@ -106,10 +106,10 @@ def changed(**values):
 
 def spying(**functions):
     """The FX flow with some of its functions replaced."""
-    made = types.ModuleType("spying")
+    module = types.ModuleType("spying")
     for name in ("prepare_qat", "freeze_observers", "freeze_batch_norm", "qat_modes", "convert_qat"):
-        setattr(made, name, functions.get(name, getattr(fx, name)))
-    return made
+        setattr(module, name, functions.get(name, getattr(fx, name)))
+    return module
 
 
 class Killed(Exception):
@@ -126,9 +126,9 @@ def killed_in(epoch):
     return progress
 
 
-def same_state(one, other):
+def same_state(network, another):
     """Equal in every bit; the ranges of observers that saw nothing are infinite, and equal too."""
-    first, second = one.state_dict(), other.state_dict()
+    first, second = network.state_dict(), another.state_dict()
     assert first.keys() == second.keys()
     return all(torch.equal(value, second[name]) for name, value in first.items())
 
@@ -304,8 +304,8 @@ def test_held_out_accuracy_is_that_of_the_network():
     fitted = holding_out(recipe=changed(learning_rate=1e-12), progress=lambda text, share: said.append(text))
     _, out = trainer.split_examples(1000, 0)
     with torch.no_grad():
-        found = fitted.prepared(images(1000)[out])
-    right = float((found.argmax(1) == labels(1000)[out]).float().mean())
+        outputs = fitted.prepared(images(1000)[out])
+    right = float((outputs.argmax(1) == labels(1000)[out]).float().mean())
     assert said[-1].endswith(f", accuracy {right:.1%}")
     assert "; held out: loss " in said[-1]
     assert said[-1].partition(": ")[2] in fitted.notes[0]
@@ -373,16 +373,16 @@ def test_the_notes_say_how_it_was_trained():
 
 def rates(monkeypatch, **values):
     """The learning rate of each step of a training."""
-    seen = []
+    rates_used = []
 
     class Recording(torch.optim.Adam):
         def step(self, closure=None):
-            seen.append(self.param_groups[0]["lr"])
+            rates_used.append(self.param_groups[0]["lr"])
             return super().step(closure)
 
     monkeypatch.setattr(torch.optim, "Adam", Recording)
     fit(perceptron(), recipe=changed(**values))
-    return seen
+    return rates_used
 
 
 def test_a_cosine_schedule_falls_to_nothing(monkeypatch):
@@ -426,8 +426,8 @@ def test_a_fitted_network_no_longer_changes(flow):
     fitted = fit(dropping() if flow is not pt2e else perceptron(), flow, changed(epochs=1, batch_size=64)).prepared
     before = copy.deepcopy(fitted.state_dict())
     with torch.no_grad():
-        one, other = (fitted(images() * 9) for _ in range(2))
-    assert torch.equal(one, other)
+        outputs, again = (fitted(images() * 9) for _ in range(2))
+    assert torch.equal(outputs, again)
     assert all(torch.equal(value, before[name]) for name, value in fitted.state_dict().items())
 
 
@@ -481,9 +481,9 @@ def test_a_long_epoch_tells_of_every_eighth_step_and_of_its_last():
 
 def test_a_training_is_seeded():
     """The same seed gives the same weights, another seed others."""
-    one, other = fit(dropping()).prepared, fit(dropping()).prepared
-    assert same_state(one, other)
-    assert not same_state(one, fit(dropping(), recipe=changed(seed=1)).prepared)
+    first, again = fit(dropping()).prepared, fit(dropping()).prepared
+    assert same_state(first, again)
+    assert not same_state(first, fit(dropping(), recipe=changed(seed=1)).prepared)
 
 
 def test_the_seed_decides_dropout_too():
@@ -616,16 +616,16 @@ def test_a_part_of_the_examples_is_trained_on():
 
 def shelf(folder):
     """What builds of one network share: files by what decides them, each made once."""
-    made = []
+    files = []
 
     def shared(parts, make):
         file = folder / f"{hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()}.pt"
         if not file.exists():
-            made.append(parts)
+            files.append(parts)
             make(file)
         return file
 
-    return shared, made
+    return shared, files
 
 
 def fit_on(engine, shared=None, recipe=RECIPE, *, checkpoints=None, progress=quiet):
@@ -636,16 +636,16 @@ def fit_on(engine, shared=None, recipe=RECIPE, *, checkpoints=None, progress=qui
 
 def test_engines_that_prepare_a_network_alike_train_it_once(tmp_path):
     """What another engine trained is bit for bit what this one would have trained, also once it is converted."""
-    one, other = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
-    alone = fit_on(other)
-    shared, made = shelf(tmp_path)
-    fit_on(one, shared)
+    first, second = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
+    alone = fit_on(second)
+    shared, files = shelf(tmp_path)
+    fit_on(first, shared)
     said = []
-    taken = fit_on(other, shared, progress=lambda text, share: said.append(text))
-    assert (len(made), said, taken.notes) == (1, [], alone.notes)
+    taken = fit_on(second, shared, progress=lambda text, share: said.append(text))
+    assert (len(files), said, taken.notes) == (1, [], alone.notes)
     assert same_state(taken.prepared, alone.prepared)
     parts = [
-        fx.convert_qat(QuantizeJob(fitted.prepared, other, RECIPE, (images(1),))).module for fitted in (taken, alone)
+        fx.convert_qat(QuantizeJob(fitted.prepared, second, RECIPE, (images(1),))).module for fitted in (taken, alone)
     ]
     with torch.no_grad():
         assert torch.equal(parts[0](images()), parts[1](images()))
@@ -654,21 +654,21 @@ def test_engines_that_prepare_a_network_alike_train_it_once(tmp_path):
 @pytest.mark.parametrize("change", [{"reduce_range": True}, {"skip_layers": ("head",)}, {"epochs": 2}, {"samples": 32}])
 def test_what_trains_otherwise_is_trained_apart(change, tmp_path):
     """Other ranges, layers or steps give another network."""
-    shared, made = shelf(tmp_path)
+    shared, files = shelf(tmp_path)
     fit_on(ENGINE, shared)
     fit_on(ENGINE, shared, changed(**change))
-    assert len(made) == 2
+    assert len(files) == 2
 
 
 def test_a_killed_training_goes_on_in_the_build_of_another_engine(tmp_path):
     """Checkpoints of a training that engines share do not belong to one of them, and are gone when it is done."""
-    one, other = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
+    first, second = [name for name in torch_ao.ENGINES if name != "qnnpack"][:2]
     shared, _ = shelf(tmp_path)
     unfinished = tmp_path / "unfinished"
     with pytest.raises(Killed):
-        fit_on(one, shared, checkpoints=unfinished / "one", progress=killed_in(3))
+        fit_on(first, shared, checkpoints=unfinished / "one", progress=killed_in(3))
     said = []
-    fit_on(other, shared, checkpoints=unfinished / "other", progress=lambda text, share: said.append(text))
+    fit_on(second, shared, checkpoints=unfinished / "other", progress=lambda text, share: said.append(text))
     assert [text[:11] for text in said] == ["QAT epoch 3"]
     assert not any(unfinished.iterdir())
 
@@ -708,24 +708,26 @@ def test_an_activation_is_averaged_over_a_twentieth_of_the_steps(steps, constant
     """A short training cannot wait for torch's 100 steps; a long one has torch's own constant."""
     prepared = fx.prepare_qat(QuantizeJob(perceptron(), ENGINE, RECIPE, (images(1),)))
     qat.set_averaging(prepared, steps)
-    found = {
+    constants = {
         site.module.activation_post_process.averaging_constant
         for site in fake_quant_sites.sites(prepared)
         if site.of != "weight"
     }
-    assert list(found) == pytest.approx([constant])
+    assert list(constants) == pytest.approx([constant])
 
 
 def test_the_frameworks_own_recipe_keeps_its_averages():
     """framework-default is torch's, untouched."""
-    seen = []
+    constants = []
 
     def finished(prepared, training):
-        seen.extend(site.module.activation_post_process.averaging_constant for site in fake_quant_sites.sites(prepared))
+        constants.extend(
+            site.module.activation_post_process.averaging_constant for site in fake_quant_sites.sites(prepared)
+        )
         fx.qat_modes(prepared, training)
 
     fit(perceptron(), spying(qat_modes=finished), changed(framework_default=True, epochs=1))
-    assert set(seen) == {0.01}
+    assert set(constants) == {0.01}
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -907,18 +909,18 @@ def test_another_failure_in_train_mode_is_not_blamed_on_the_batch():
 def test_learned_scales_are_those_of_the_int8_network():
     """Weights per channel and outputs per tensor: what was learned is what ships."""
     trained = train(perceptron())
-    found = {(scale.name, scale.of): scale for scale in fit_scales(perceptron())}
+    by_site = {(scale.name, scale.of): scale for scale in fit_scales(perceptron())}
     for name in ("first", "second"):
         layer = trained.module.get_submodule(name)
-        weight, output = found[name, "weight"], found[name, "activation"]
+        weight, output = by_site[name, "weight"], by_site[name, "activation"]
         assert weight.scale == tuple(layer.weight().q_per_channel_scales().float().tolist())
         assert (weight.axis, weight.low, weight.high, weight.dtype) == (0, -128, 127, "int8")
         assert set(weight.zero_point) == {0}
         assert output.scale == pytest.approx((layer.scale,), rel=1e-6)
         assert output.zero_point == (layer.zero_point,)
         assert (output.axis, output.low, output.dtype) == (None, 0, "uint8")
-    assert found["x", "activation"].scale == pytest.approx(
-        (float(images().max()) / found["x", "activation"].high,), rel=0.05
+    assert by_site["x", "activation"].scale == pytest.approx(
+        (float(images().max()) / by_site["x", "activation"].high,), rel=0.05
     )
 
 
@@ -928,7 +930,7 @@ def test_a_range_cut_by_a_clamp_is_learned_cut():
     with torch.no_grad():
         module[0].bias.fill_(100.0)
     recipe = changed(learning_rate=1e-6, clip_ranges=True, reduce_range=False, symmetric=False)
-    (output,) = [one for one in fit_scales(module, recipe) if one.name == "0" and one.of == "activation"]
+    (output,) = [scale for scale in fit_scales(module, recipe) if scale.name == "0" and scale.of == "activation"]
     assert output.scale[0] * (output.high - output.zero_point[0]) == pytest.approx(6.0)
 
 
@@ -939,7 +941,7 @@ def fit_scales(module, recipe=RECIPE, flow=fx):
 @FLOWS
 def test_every_flow_names_what_it_learned(flow):
     """Each layer's weights and the network's input have a scale of their own name."""
-    names = {(one.name, one.of) for one in fit_scales(perceptron(), flow=flow)}
+    names = {(scale.name, scale.of) for scale in fit_scales(perceptron(), flow=flow)}
     assert {("first", "weight"), ("second", "weight")} <= names
     assert any(of == "activation" for _, of in names)
 
@@ -970,7 +972,7 @@ def test_a_parameter_times_an_input_is_an_activation():
 
 def test_a_layer_that_is_skipped_has_no_scale():
     """What stays float learns none."""
-    names = {one.name for one in fit_scales(perceptron(), changed(skip_layers=("first",)))}
+    names = {scale.name for scale in fit_scales(perceptron(), changed(skip_layers=("first",)))}
     assert "first" not in names
     assert "second" in names
 
@@ -992,14 +994,14 @@ def test_a_layer_that_nothing_reached_is_noted():
     x, y = torch.rand(32, 4), torch.arange(32) % 3
     flow = spying(prepare_qat=prepare)
     fitted = qat.fit(flow, QuantizeJob(Aside().eval(), ENGINE, RECIPE, (x[:1],)), (x,), y)
-    scales = {(one.name, one.of) for one in fake_quant_sites.learned_scales(fitted.prepared)}
+    scales = {(scale.name, scale.of) for scale in fake_quant_sites.learned_scales(fitted.prepared)}
     assert scales == {(name, of) for name in ("trunk", "head") for of in ("weight", "activation")}
     assert fitted.notes[1:] == ("no training example reached aside: no range is known there",)
 
 
 def test_recurrent_layers_stay_float_and_the_rest_trains():
     """An LSTM has no fake-quantize; the layer behind it has."""
-    names = {one.name for one in fit_scales(lstm(), changed(epochs=1)) if one.of == "weight"}
+    names = {scale.name for scale in fit_scales(lstm(), changed(epochs=1)) if scale.of == "weight"}
     assert names == {"head"}
 
 

@@ -24,7 +24,7 @@ def heavy(n=20_000, seed=0):
     return x
 
 
-def seen(observer, *batches):
+def observe(observer, *batches):
     for batch in batches:
         observer(batch)
     return observer
@@ -71,10 +71,10 @@ def test_the_order_and_the_cut_of_batches_do_not_matter(calibrator):
     """Scale and zero point are the same for any order of batches and any division into batches, and whoever asked for
     them in between, bit for bit."""
     batches = [heavy(1000, seed + 3) * 10.0**seed for seed in range(-3, 3)]
-    observer = seen(observer_of(calibrator), *batches[:3])
+    observer = observe(observer_of(calibrator), *batches[:3])
     observer.calculate_qparams()
-    calibrated = seen(observer, *batches[3:]).calculate_qparams()
-    again = seen(observer_of(calibrator), *torch.cat(batches[::-1]).split(37)).calculate_qparams()
+    calibrated = observe(observer, *batches[3:]).calculate_qparams()
+    again = observe(observer_of(calibrator), *torch.cat(batches[::-1]).split(37)).calculate_qparams()
     assert all(torch.equal(first, other) for first, other in zip(calibrated, again, strict=True))
 
 
@@ -82,7 +82,7 @@ def test_the_order_and_the_cut_of_batches_do_not_matter(calibrator):
 def test_the_percentile_of_a_recipe_is_the_calibrators(percentile):
     """What a recipe names is kept; 100 keeps the extremes."""
     x = heavy()
-    observer = seen(qconfig.activation_observer(Recipe(calibrator="percentile", percentile=percentile))(), x)
+    observer = observe(qconfig.activation_observer(Recipe(calibrator="percentile", percentile=percentile))(), x)
     tail = (1 - percentile / 100) / 2
     low, high = range_of(observer)
     assert high - low == pytest.approx(float(x.quantile(1 - tail) - x.quantile(tail)), rel=0.02)
@@ -96,14 +96,16 @@ def test_least_squares_has_less_error_than_any_other_calibrator(symmetric, reduc
     x[0], x[1] = 12.0, -12.0
     names = ("minmax", "histogram", "percentile", "mse")
     observers = [observer_of(name, symmetric=symmetric, reduce_range=reduce_range) for name in names]
-    errors = {name: squared_error(x, seen(each, *x.split(10_000))) for name, each in zip(names, observers, strict=True)}
+    errors = {
+        name: squared_error(x, observe(each, *x.split(10_000))) for name, each in zip(names, observers, strict=True)
+    }
     assert errors["mse"] < 0.7 * errors["minmax"]
     assert errors["mse"] <= 1.02 * min(errors.values())
 
 
 def test_least_squares_of_values_of_one_sign_keeps_zero_at_the_lowest_level():
     """Behind a ReLU no level is lost below zero."""
-    observer = seen(observer_of("mse"), heavy().relu())
+    observer = observe(observer_of("mse"), heavy().relu())
     assert int(observer.calculate_qparams()[1]) == 0
 
 
@@ -111,7 +113,7 @@ def test_least_squares_of_values_of_one_sign_keeps_zero_at_the_lowest_level():
 @pytest.mark.parametrize("value", [0.0, 3.0, -2.5])
 def test_a_constant_is_represented(calibrator, value):
     """A tensor of one value, zero too, gets a finite positive scale, and the value itself to within a step."""
-    observer = seen(observer_of(calibrator), torch.full((100,), value))
+    observer = observe(observer_of(calibrator), torch.full((100,), value))
     scale, _ = observer.calculate_qparams()
     low, high = range_of(observer)
     assert 0 < float(scale) < 1
@@ -123,18 +125,19 @@ def test_small_values_keep_their_levels(calibrator):
     """Values a billion times smaller are rounded to a billionth of the error; zeros alone keep torch's least step."""
     values = torch.randn(4000, generator=torch.Generator().manual_seed(0))
     plain, small = (
-        squared_error(values * size, seen(observer_of(calibrator), values * size)) / size**2 for size in (1.0, 2.0**-30)
+        squared_error(values * size, observe(observer_of(calibrator), values * size)) / size**2
+        for size in (1.0, 2.0**-30)
     )
     assert small == pytest.approx(plain, rel=1e-3)
-    assert float(seen(observer_of(calibrator), torch.zeros(10)).calculate_qparams()[0]) == 2.0**-23
+    assert float(observe(observer_of(calibrator), torch.zeros(10)).calculate_qparams()[0]) == 2.0**-23
 
 
 @pytest.mark.parametrize("size", [1e-45, 1e-39, 1e-36, 1e-34])
 def test_the_histogram_takes_values_near_zero(size):
     """Values that no scale can tell apart are no error; larger ones then widen the range."""
     tiny = torch.linspace(-1.0, 1.0, 100) * size
-    assert range_of(seen(observer_of("histogram"), tiny, tiny * 2))[1] < 1e-3
-    larger = seen(observer_of("histogram"), tiny, torch.linspace(-1.0, 1.0, 1000))
+    assert range_of(observe(observer_of("histogram"), tiny, tiny * 2))[1] < 1e-3
+    larger = observe(observer_of("histogram"), tiny, torch.linspace(-1.0, 1.0, 1000))
     assert range_of(larger)[1] == pytest.approx(1.0, rel=0.05)
 
 
@@ -160,7 +163,7 @@ def test_a_recipe_becomes_a_qconfig(engine, calibrator, reduce_range, symmetric)
     config = qconfig.qconfig(engine, recipe, training=False)
     first, other = config.activation(), config.activation()
     assert first is not other
-    scale, zero = seen(first, heavy()).calculate_qparams()
+    scale, zero = observe(first, heavy()).calculate_qparams()
     assert (first.quant_min, first.quant_max) == (0, 127 if reduce_range else 255)
     if symmetric:
         assert int(zero) == (63 if reduce_range else 128)

@@ -37,9 +37,9 @@ def test_a_layer_gives_what_is_predicted(limited: Path, name: str, signed: str) 
     """Bit for bit, but for one byte in a thousand that is rounded the other way; where it is exact, as predicted."""
     x, file = inputs(name, signed=bool(signed)), limited / f"{name}{signed}.onnx"
     predictor = OpenVinoPredictor(file, (x[:1],))
-    outputs, seen = np.concatenate([predictor((x[:1],)), predictor((x[1:],))]), np.load(file.with_suffix(".npy"))
+    outputs, actual = np.concatenate([predictor((x[:1],)), predictor((x[1:],))]), np.load(file.with_suffix(".npy"))
     assert predictor.unknown == {}
-    assert np.count_nonzero(outputs != seen) <= seen.size / 1000
+    assert np.count_nonzero(outputs != actual) <= actual.size / 1000
     assert predictor.saturated == (set() if name in EXACT else {1, 2})
     assert [layer.name for layer in predictor.layers] == ([] if name in EXACT else ["layer"])
     assert all(layer.saturated and not layer.rounded for layer in predictor.layers)

@@ -24,8 +24,8 @@ def model(tmp_path: Path) -> onnx.ModelProto:
         helper.make_node("Abs", ["b"], ["z"]),
     ]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y", "b", "z")]
-    one = numpy_helper.from_array(np.float32(1), "one")
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [one])
+    unit = numpy_helper.from_array(np.float32(1), "one")
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [unit])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

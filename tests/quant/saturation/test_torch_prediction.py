@@ -82,9 +82,9 @@ def predicted(engine: str, name: str) -> tuple[np.ndarray, bool]:
 def test_a_layer_gives_what_is_predicted(limited: tuple[str, Path], name: str) -> None:
     """Bit for bit, but for one byte in a thousand that is rounded the other way; where it is exact, as predicted."""
     engine, folder = limited
-    seen, (expected, saturates) = np.load(folder / f"{name}.npy").astype(int), predicted(engine, name)
-    assert abs(seen - expected).max() <= 1
-    assert np.count_nonzero(seen != expected) <= seen.size / 1000
+    actual, (expected, saturates) = np.load(folder / f"{name}.npy").astype(int), predicted(engine, name)
+    assert abs(actual - expected).max() <= 1
+    assert np.count_nonzero(actual != expected) <= actual.size / 1000
     assert saturates == (name not in EXACT[engine])
 
 

@@ -38,7 +38,7 @@ def test_no_label_covers_anything(places: list[tuple[float, float]]) -> None:
     marks = [box_of(x, y) for x, y in places]
     placed = place_labels([Label(x=x, y=y, width=90, height=12) for x, y in places], marks, AREA)
     boxes = [label.box for label in placed if label is not None]
-    assert all(not meet(one, other) for one, other in combinations(boxes, 2))
+    assert all(not meet(label_box, other) for label_box, other in combinations(boxes, 2))
     assert all(not meet(box, mark) for box in boxes for mark in marks)
     assert all(AREA[0] <= box[0] and box[2] <= AREA[2] and AREA[1] <= box[1] and box[3] <= AREA[3] for box in boxes)
 

@@ -43,7 +43,7 @@ def test_no_line_goes_through_words(count: int) -> None:
     texts = [node for node in ElementTree.fromstring(svg).iter("text") if node.text]
     baselines = [float(node.attrib["y"]) for node in texts if node.text.startswith(("@", "net", "other", "=", "fp32"))]
     assert len(baselines) == 2 * (2 * count + 1) + 1
-    lines = [tuple(map(float, found.groups())) for found in UPRIGHT.finditer(svg)]
+    lines = [tuple(map(float, match.groups())) for match in UPRIGHT.finditer(svg)]
     upright = [sorted((y, end)) for x, y, other, end in lines if x == other]
     assert len(upright) >= 2 * count
     crossed = [y for y in baselines for top, bottom in upright if top < y + 2 and bottom > y - 8]
@@ -66,8 +66,8 @@ def test_words_of_flags_do_not_meet() -> None:
     starts = [(float(node.attrib["x"]), node.attrib["y"], canvas.text_width(node.text, canvas.SIZE)) for node in nodes]
     boxes = [(left, left + width, y) for left, y, width in starts]
     assert len(boxes) == 4
-    for one, other in combinations(boxes, 2):
-        assert one[2] != other[2] or one[1] < other[0] or other[1] < one[0]
+    for box, other in combinations(boxes, 2):
+        assert box[2] != other[2] or box[1] < other[0] or other[1] < box[0]
     assert all(left >= 0 and right <= canvas.WIDTH for left, right, _ in boxes)
 
 

@@ -163,9 +163,9 @@ def _scale_of(graph: Graph, scaled: str, tensor: str) -> float | None:
 
 def _is_one_plus_erf(graph: Graph, node: Any, tensor: str) -> bool:
     """Whether an Add gives ``1 + erf(x / sqrt 2)`` of the tensor ``x``."""
-    for one, other in (node.input, tuple(node.input)[::-1]):
+    for unit, other in (node.input, tuple(node.input)[::-1]):
         maker = _only_maker(graph, other)
-        if _number(graph, one) == 1 and maker is not None and _is(maker, "Erf"):
+        if _number(graph, unit) == 1 and maker is not None and _is(maker, "Erf"):
             scale = _scale_of(graph, maker.input[0], tensor)
             return scale is not None and math.isclose(scale, math.sqrt(0.5), rel_tol=_CLOSE)
     return False

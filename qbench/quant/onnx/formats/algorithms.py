@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -122,5 +121,4 @@ def _explain_unknown(name: str, algorithm: str, names: Iterable[str], others: Ma
     if owners:
         return f"an option of {' and '.join(owners)}, and the algorithm here is {algorithm}; keep one of them"
     options = sorted({*names, "asymmetric", "num_bits"})
-    close = difflib.get_close_matches(name, options, n=1)
-    return f"unknown key; {f'did you mean {close[0]!r}?' if close else f'{algorithm} has: ' + ', '.join(options)}"
+    return f"unknown key{registry.suggest(name, options) or f'; {algorithm} has: ' + ', '.join(options)}"

@@ -3,10 +3,10 @@ weights that a step has changed, in AMCT's form."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from pathlib import Path
 
+from qbench import registry
 from qbench.errors import ModelError, UsageError
 from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.calibration import calibrate, complete_scales
@@ -88,10 +88,10 @@ def read_scales(file: Path, model: CalibrationModel) -> Record:
     record = dict(record_file.read(file, empty=True)) if file.exists() else {}  # nothing of it may have weights
     expected = complete_scales.keys(model.sites)
     if strangers := [key for key in record if key not in expected]:
-        near = difflib.get_close_matches(strangers[0], expected, 1)
-        advice = f"did you mean {near[0]!r}?" if near else "is it the record of another model? delete it, or"
+        meant = registry.suggest(strangers[0], expected)
+        advice = meant or "; is it the record of another model? delete it, or"
         raise UsageError(
-            f"{file}: {strangers[0]!r} is nothing that {model.file} quantizes; {advice} quantize the model again"
+            f"{file}: {strangers[0]!r} is nothing that {model.file} quantizes{advice} quantize the model again"
         )
     require_same_balance(record, model, file)
     for layer, weight_scales in model.record.items():

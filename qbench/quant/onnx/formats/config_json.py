@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -133,7 +132,7 @@ class _Reader:
             if isinstance(value, dict):
                 layers_by_name[name] = self._layer(value, name, offset)
             else:
-                hint = _near(name, [*GENERAL])
+                hint = registry.suggest(name, GENERAL)
                 self._wrong(name, f"unknown key{hint or '; a layer is an object ({...})'}")
         if "version" not in general:
             self._wrong("version", f"missing; expected {VERSION}")
@@ -226,7 +225,7 @@ class _Reader:
         wise = self._boolean(section, where, "channel_wise", default=True)
         if algorithm not in algorithms.WEIGHT_ALGORITHMS:
             options = ", ".join(algorithms.WEIGHT_ALGORITHMS)
-            hint = _near(str(algorithm), algorithms.WEIGHT_ALGORITHMS) or ";"
+            hint = registry.suggest(str(algorithm), algorithms.WEIGHT_ALGORITHMS) or ";"
             self._wrong(f"{where}.wts_algo", f"no algorithm named {_shown(algorithm)}{hint} available: {options}")
             return WeightParams(channel_wise=wise)
         params = {
@@ -264,7 +263,7 @@ class _Reader:
         self._repeated(where, section)
         for name in section:
             if name not in names:
-                hint = _near(name, names) or f"; there are: {', '.join(names)}"
+                hint = registry.suggest(name, names) or f"; there are: {', '.join(names)}"
                 self._wrong(_join(where, name), f"unknown key{hint}")
 
     def _boolean(self, section: Mapping[str, Any], where: str, key: str, *, default: bool) -> bool:
@@ -295,11 +294,6 @@ class _Reader:
 
 def _join(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
-
-
-def _near(name: str, options: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(options), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _shown(value: Any) -> str:

@@ -8,12 +8,12 @@ record {
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbench import registry
 from qbench.errors import UsageError, refuse
 from qbench.quant.affine import HIGH, LOW
 from qbench.quant.onnx.formats import protobuf_text, text_file
@@ -146,9 +146,8 @@ def _strangers(record: Record, sites: Sites) -> Iterator[str]:
     keys = {key for site in sites.activations for key in site.keys} | {site.layer for site in sites.weights}
     for key in record:
         if key not in keys:
-            close = difflib.get_close_matches(key, keys, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "a record belongs to one model and configuration"
-            yield f"{key!r}: nothing of that name is quantized in this model; {hint}"
+            hint = registry.suggest(key, keys) or "; a record belongs to one model and configuration"
+            yield f"{key!r}: nothing of that name is quantized in this model{hint}"
 
 
 def _missing(record: Record, graph: Graph, sites: Sites, batch_num: int) -> Iterator[str]:

@@ -6,13 +6,13 @@ are inferred, and ONNX Runtime judges whether the result still computes the same
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from qbench import registry
 from qbench.errors import ModelError, UsageError, reraise
 from qbench.quant import model_call
 from qbench.quant.artifacts import onnx_check
@@ -117,8 +117,7 @@ def _known(graph: Graph, names: Collection[str]) -> None:
     existing = [layer.name for layer in layers(graph)]
     for name in names:
         if name not in existing:
-            close = difflib.get_close_matches(name, existing, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(existing)[:200]}"
+            hint = registry.suggest(name, existing) or f"; there are: {', '.join(existing)[:200]}"
             raise UsageError(f"skip_fusion_layers: no layer named {name!r}{hint}")
 
 

@@ -60,7 +60,7 @@ logarithm (float[n,4] x) => (float[n,3] y) {
 """
 
 
-def made(folder: Path, *, batch_num: int = 4, algorithm: str = "minmax", **others: Any) -> Path:
+def write_model(folder: Path, *, batch_num: int = 4, algorithm: str = "minmax", **others: Any) -> Path:
     """The calibration model of the residual network."""
     network = cnn()
     settings = config(network, tensors=TENSORS, batch_num=batch_num, algorithm=algorithm, **others)
@@ -102,7 +102,7 @@ def test_an_ordinary_model_is_no_calibration_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("asymmetric", [True, False])
 def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -> None:
     """Every key gets the scale and offset of the values that its tensor takes over all batches."""
-    file = made(tmp_path, asymmetric=asymmetric)
+    file = write_model(tmp_path, asymmetric=asymmetric)
     result = calibration_file.run(file, batches(), tmp_path / "record.txt")
     every = values(cnn(), {"x": np.concatenate(batches())}, *SITES.values())
     for (key, _), tensor in zip(SITES.items(), every, strict=True):
@@ -115,7 +115,7 @@ def test_scales_are_those_of_the_activations(tmp_path: Path, asymmetric: bool) -
 
 def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -> None:
     """Without a record the weights' scales are the largest value of each channel over 127; those in a record stay."""
-    file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
+    file, record = write_model(tmp_path, batch_num=1), tmp_path / "record.txt"
     actual = calibration_file.run(file, batches(1), record).record
     weight = cnn().constant("stem_w")
     assert weight is not None
@@ -131,14 +131,16 @@ def test_scales_of_weights_are_found_where_the_record_has_none(tmp_path: Path) -
 def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch of twelve, fed whole or in chunks, and twelve batches of one give the same ranges."""
     every = np.concatenate(batches())
-    whole = calibration_file.run(made(tmp_path, batch_num=1), [every], tmp_path / "whole.txt").record
-    single = calibration_file.run(made(tmp_path, batch_num=12), list(every[:, None]), tmp_path / "single.txt").record
+    whole = calibration_file.run(write_model(tmp_path, batch_num=1), [every], tmp_path / "whole.txt").record
+    single = calibration_file.run(
+        write_model(tmp_path, batch_num=12), list(every[:, None]), tmp_path / "single.txt"
+    ).record
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 20_000)
     calls = []
     monkeypatch.setattr(
         chunks, "infer", lambda *args: calls.append(len(args[2]["x"])) or calibration_batches.infer(*args)
     )
-    cut = calibration_file.run(made(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
+    cut = calibration_file.run(write_model(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
     assert calls[:4] == [1, 1, 1, 2]  # how large an example is, then whether two are apart
     assert 1 < max(calls[4:]) < 12
     assert sum(calls[4:]) == 12
@@ -200,8 +202,11 @@ def test_a_tensor_of_another_library_is_one_array(tmp_path: Path) -> None:
         def __array__(self, *_: Any, **__: Any) -> Any:
             return images(2)
 
-    result = calibration_file.run(made(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
-    assert result.record == calibration_file.run(made(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
+    result = calibration_file.run(write_model(tmp_path, batch_num=1), [Tensor()], tmp_path / "a.txt")
+    assert (
+        result.record
+        == calibration_file.run(write_model(tmp_path, batch_num=1), [images(2)], tmp_path / "b.txt").record
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +248,7 @@ def test_an_activation_that_is_not_finite_names_layer_and_batch(tmp_path: Path) 
 @pytest.mark.parametrize("algorithm", ["minmax", "hfmg"])
 def test_fewer_batches_than_batch_num(tmp_path: Path, algorithm: str) -> None:
     """Data that ends early is an error that counts, and an existing record stays as it was."""
-    file, record = made(tmp_path, algorithm=algorithm), tmp_path / "record.txt"
+    file, record = write_model(tmp_path, algorithm=algorithm), tmp_path / "record.txt"
     calibration_file.run(file, batches(), record)
     before = record.read_bytes()
     with pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 1 of 4; give more data, or"):
@@ -260,7 +265,7 @@ def test_only_batch_num_batches_are_asked_for(tmp_path: Path) -> None:
             sample.append(None)
             yield images(1, seed=len(sample))
 
-    assert calibration_file.run(made(tmp_path), endless(), tmp_path / "record.txt").examples == 4
+    assert calibration_file.run(write_model(tmp_path), endless(), tmp_path / "record.txt").examples == 4
     assert len(sample) == 4
 
 
@@ -271,7 +276,7 @@ def test_an_error_in_the_data_leaves_nothing_behind(tmp_path: Path) -> None:
         yield images(2)
         raise OSError("disk gone")
 
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     with pytest.raises(OSError, match="disk gone"):
         calibration_file.run(file, broken, tmp_path / "record.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["calibration.onnx"]
@@ -279,7 +284,7 @@ def test_an_error_in_the_data_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_killed_calibration_is_run_again(tmp_path: Path) -> None:
     """A calibration that is killed leaves no record, and run again it gives what an undisturbed one gives."""
-    file, record = made(tmp_path), tmp_path / "record.txt"
+    file, record = write_model(tmp_path), tmp_path / "record.txt"
     code = (
         "import os, signal; import numpy as np; from pathlib import Path\n"
         "from qbench.quant.onnx.formats import calibration_file\n"
@@ -297,7 +302,7 @@ def test_a_killed_calibration_is_run_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", sorted(registry.entries("calibrator")))
 def test_every_calibrator_gives_the_same_on_any_number_of_threads(tmp_path: Path, algorithm: str) -> None:
     """Each registered calibrator completes a record, and the number of threads does not change a byte of it."""
-    file = made(tmp_path, algorithm=algorithm)
+    file = write_model(tmp_path, algorithm=algorithm)
     for threads in (1, 3):
         calibration_file.run(file, batches(), tmp_path / f"{threads}.txt", threads=threads)
     assert (tmp_path / "1.txt").read_bytes() == (tmp_path / "3.txt").read_bytes()
@@ -319,7 +324,7 @@ def test_values_are_freed_as_they_are_seen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(chunks, "infer", watched)
     gc.disable()  # what is freed must not wait for the collector
     try:
-        calibration_file.run(made(tmp_path, batch_num=12), list(images(12)[:, None]), tmp_path / "record.txt")
+        calibration_file.run(write_model(tmp_path, batch_num=12), list(images(12)[:, None]), tmp_path / "record.txt")
     finally:
         gc.enable()
     assert len(alive) == 12 * 4
@@ -337,7 +342,7 @@ def test_the_session_keeps_no_memory_between_its_calls(tmp_path: Path, monkeypat
         return original(path, options=options)
 
     monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
-    calibration_file.run(made(tmp_path), batches(), tmp_path / "record.txt")
+    calibration_file.run(write_model(tmp_path), batches(), tmp_path / "record.txt")
     assert [(options.enable_cpu_mem_arena, options.enable_mem_pattern) for options in opened] == [(False, False)]
 
 
@@ -350,7 +355,7 @@ def test_the_session_keeps_no_memory_between_its_calls(tmp_path: Path, monkeypat
 )
 def test_doubtful_values_are_warned_of(tmp_path: Path, batch: Any, warning: str) -> None:
     """Raw pixels and constant data are calibrated, with a warning."""
-    result = calibration_file.run(made(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
+    result = calibration_file.run(write_model(tmp_path, batch_num=1), [batch], tmp_path / "record.txt")
     assert len(result.warnings) == 1
     assert warning in result.warnings[0]
 
@@ -366,7 +371,7 @@ def test_an_activation_that_is_always_zero_is_warned_of(tmp_path: Path) -> None:
 
 def test_a_record_of_another_model_is_refused(tmp_path: Path) -> None:
     """A record with a key that the model does not have is not completed; near names are shown."""
-    file, record = made(tmp_path, batch_num=1), tmp_path / "record.txt"
+    file, record = write_model(tmp_path, batch_num=1), tmp_path / "record.txt"
     actual = calibration_file.run(file, batches(1), record).record
     record_file.write({"steam": actual["stem"]}, record)
     with pytest.raises(UsageError, match=r"record\.txt: 'steam' is nothing .* did you mean 'stem'"):
@@ -375,21 +380,21 @@ def test_a_record_of_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_several_passes_need_data_that_can_be_read_again(tmp_path: Path) -> None:
     """A generator gives one pass: balance asks for a list or a function, which then works."""
-    file = made(tmp_path, balance=0.5)
+    file = write_model(tmp_path, balance=0.5)
     with pytest.raises(UsageError, match="balance need several passes .* pass a list, or the function that makes"):
         calibration_file.run(file, iter(batches()), tmp_path / "record.txt")
 
     def generator() -> Iterator[Any]:
         yield from batches()
 
-    assert calibration_file.run(made(tmp_path, balance=0.5), generator, tmp_path / "record.txt").batches == 4
+    assert calibration_file.run(write_model(tmp_path, balance=0.5), generator, tmp_path / "record.txt").batches == 4
 
 
 def test_adaround_rounds_the_weights_in_the_same_pass(tmp_path: Path) -> None:
     """AdaRound needs no second pass: afterwards the model's weights are multiples of their scales, at most one step
     from what they were, and a second calibration leaves the model alone."""
     weight = {"algorithm": "ada_quantize", "options": {"num_iteration": 20}}
-    file = made(tmp_path, weight=weight)
+    file = write_model(tmp_path, weight=weight)
     result = calibration_file.run(file, iter(batches()), tmp_path / "record.txt")
     model = calibration_file.read(file)
     assert model.done == ("adaround",)
@@ -411,7 +416,7 @@ def test_progress_tells_step_and_batch(tmp_path: Path) -> None:
     """Progress is told once per batch and step."""
     message: list[tuple[Any, ...]] = []
     note: Callable[..., None] = lambda *args: message.append(args)  # noqa: E731  # a callback of any arguments
-    file = made(tmp_path, batch_num=2, bias_correction=True)
+    file = write_model(tmp_path, batch_num=2, bias_correction=True)
     calibration_file.run(file, batches(2), tmp_path / "r.txt", progress=note)
     assert message == [(step, number, 2) for step in ("calibrate", "bias_correction") for number in (1, 2)]
 
@@ -420,7 +425,7 @@ def test_the_model_runs_in_plain_onnxruntime(tmp_path: Path) -> None:
     """The file is an ordinary ONNX model that the user's own session runs, metadata and all."""
     import onnxruntime
 
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     outputs = session.run(None, {"x": images(2)})
     for mine, theirs in zip(outputs, values(cnn(), {"x": images(2)}, "y", "x", "b", "d", "e", "h"), strict=True):

@@ -19,7 +19,7 @@ from qbench.quant.onnx.formats import calibration_file
 FEEDS = [{"x": images(3, seed=number)} for number in range(4)]
 
 
-def made(folder: Path, **others: Any) -> Path:
+def write_model(folder: Path, **others: Any) -> Path:
     """The calibration model of the residual network."""
     network = cnn()
     return written(folder / "c.onnx", network, config(network, tensors=[("sum", 0)], batch_num=4, **others))
@@ -28,7 +28,7 @@ def made(folder: Path, **others: Any) -> Path:
 def test_a_loop_of_ones_own_gives_the_record_of_calibrate(tmp_path: Path) -> None:
     """batch_num calls of run write the record that calibrate writes for the same batches, byte for byte; later
     calls change nothing."""
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     session = CalibrationSession(file, record=tmp_path / "loop.txt")
     for number, feed in enumerate(FEEDS):
         assert (tmp_path / "loop.txt").exists() is False, number
@@ -43,7 +43,7 @@ def test_a_loop_of_ones_own_gives_the_record_of_calibrate(tmp_path: Path) -> Non
 @pytest.mark.parametrize("names", [None, [], ["y"], ["b", "y"]])
 def test_run_gives_what_an_ordinary_session_gives(tmp_path: Path, names: list[str] | None) -> None:
     """Outputs, their order and their number are those of the model, during calibration and after it."""
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     session = CalibrationSession(str(file), record=str(tmp_path / "r.txt"))
     ordinary = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     for feed in (*FEEDS, FEEDS[0]):
@@ -58,7 +58,7 @@ def test_run_gives_what_an_ordinary_session_gives(tmp_path: Path, names: list[st
 
 def test_what_the_caller_does_with_its_arrays_does_not_matter(tmp_path: Path) -> None:
     """A caller that reuses its input buffer and writes into its outputs gets the same record."""
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     calibration_file.run(file, FEEDS, tmp_path / "run.txt")
     session = CalibrationSession(file, record=tmp_path / "loop.txt")
     buffer = np.empty_like(FEEDS[0]["x"])
@@ -73,7 +73,7 @@ def test_what_the_caller_does_with_its_arrays_does_not_matter(tmp_path: Path) ->
 def test_too_few_calls_are_an_error_at_the_end(tmp_path: Path) -> None:
     """As a context manager the session says at its end how many calls are missing, and writes nothing; an error of the
     loop itself goes before."""
-    file = made(tmp_path)
+    file = write_model(tmp_path)
     with (
         pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 1 of 4"),
         CalibrationSession(file, record=tmp_path / "r.txt") as session,
@@ -86,7 +86,7 @@ def test_too_few_calls_are_an_error_at_the_end(tmp_path: Path) -> None:
 
 def test_a_bad_batch_is_named_and_does_not_count(tmp_path: Path) -> None:
     """Input that does not fit and activations that overflow name their batch; the call can be made again."""
-    session = CalibrationSession(made(tmp_path), record=tmp_path / "r.txt")
+    session = CalibrationSession(write_model(tmp_path), record=tmp_path / "r.txt")
     session.run(None, FEEDS[0])
     with pytest.raises(DataError, match=r"batch 2: input x takes float32, got float64"):
         session.run(None, {"x": FEEDS[1]["x"].astype(float)})
@@ -97,7 +97,7 @@ def test_a_bad_batch_is_named_and_does_not_count(tmp_path: Path) -> None:
 
 def test_steps_that_change_weights_are_refused(tmp_path: Path) -> None:
     """Balance and bias correction rewrite the model that the session runs: it says what to use instead."""
-    file = made(tmp_path, balance=0.5, bias_correction=True)
+    file = write_model(tmp_path, balance=0.5, bias_correction=True)
     with pytest.raises(UsageError, match="balance and bias_correction change weights; use qbench.onnx.calibrate"):
         CalibrationSession(file, record=tmp_path / "r.txt")
 
@@ -106,7 +106,7 @@ def test_the_callers_options_are_used(tmp_path: Path) -> None:
     """Session options and providers are those that the caller gave."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = CalibrationSession(made(tmp_path), options, ["CPUExecutionProvider"], record=tmp_path / "r.txt")
+    session = CalibrationSession(write_model(tmp_path), options, ["CPUExecutionProvider"], record=tmp_path / "r.txt")
     assert session.get_session_options().intra_op_num_threads == 1
     assert session.get_providers() == ["CPUExecutionProvider"]
 

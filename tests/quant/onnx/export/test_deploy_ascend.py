@@ -23,8 +23,8 @@ from qbench.quant.onnx.sites import Sites
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def deployed(made: Quantized) -> Graph:
-    return deploy(made.graph, made.sites, made.record)
+def deployed(network: Quantized) -> Graph:
+    return deploy(network.graph, network.sites, network.record)
 
 
 @pytest.mark.parametrize("offset", [True, False])
@@ -209,11 +209,11 @@ def test_the_mean_of_a_pool_is_that_of_the_float_operator(included: int) -> None
     np.testing.assert_allclose(ascend_ops.layer(operator, q, 5.0), expected, rtol=1e-6)
 
 
-def _graph(made: onnx.NodeProto, *shapes: tuple[int, ...]) -> Graph:
+def _graph(layer: onnx.NodeProto, *shapes: tuple[int, ...]) -> Graph:
     inputs = [
         onnx.helper.make_tensor_value_info(f"i{i}", onnx.TensorProto.FLOAT, shape) for i, shape in enumerate(shapes)
     ]
-    body = onnx.helper.make_graph([made], "one", inputs, [onnx.ValueInfoProto(name="y")])
+    body = onnx.helper.make_graph([layer], "one", inputs, [onnx.ValueInfoProto(name="y")])
     return Graph(onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
 
 

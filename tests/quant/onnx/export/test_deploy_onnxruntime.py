@@ -23,18 +23,18 @@ from qbench.quant.onnx.graph.graph import Graph
 ADDS_IN_16_BITS = form_for() == "U8U8" and "avx2" in fingerprint.isa()
 
 
-def deployed(made: Quantized, form: Any = None) -> Graph:
-    return deploy(made.graph, made.sites, made.record, form=form)
+def deployed(network: Quantized, form: Any = None) -> Graph:
+    return deploy(network.graph, network.sites, network.record, form=form)
 
 
-def simulated(made: Quantized) -> Graph:
-    return fake_quant(made.graph, made.sites, made.record)
+def simulated(network: Quantized) -> Graph:
+    return fake_quant(network.graph, network.sites, network.record)
 
 
-def agree(found: list[Any], expected: list[Any]) -> None:
+def agree(actual: list[Any], expected: list[Any]) -> None:
     """The values are the same, but for one that lies between two steps and is rounded to the other one, and what that
     leads to."""
-    for first, other in zip(found, expected, strict=True):
+    for first, other in zip(actual, expected, strict=True):
         difference = np.abs(first.astype(np.float64) - other)
         largest = float(np.abs(other).max())
         assert difference.max() <= 0.05 * largest

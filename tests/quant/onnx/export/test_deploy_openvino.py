@@ -27,9 +27,9 @@ from qbench.quant.recipe import Recipe
 from qbench.quant.sqnr import measure_sqnr
 
 
-def deployed(made: Quantized, *, learned: bool = False) -> Graph:
-    fitted = narrow_weights.fitted(made.graph, made.sites, made.record)
-    return deploy_openvino.deploy(made.graph, made.sites, fitted, learned=learned)
+def deployed(network: Quantized, *, learned: bool = False) -> Graph:
+    fitted = narrow_weights.fitted(network.graph, network.sites, network.record)
+    return deploy_openvino.deploy(network.graph, network.sites, fitted, learned=learned)
 
 
 def types(model: Graph) -> dict[str, Any]:
@@ -342,9 +342,9 @@ def test_what_is_reduced_between_products_keeps_its_scales(
     model = draft.model({"x": ["batch", *shape, 8]}, {"y": ["batch", 5]}, opset=opset)
     inputs = onnx_networks.random_inputs(model, 32)
     file = onnx_networks.save(model, tmp_path)
-    made = static.choose_scales(file, Recipe(), inputs, lambda *_: None)  # a scale for each channel
-    deploy_model.write(made.graph, made.sites, made.record, tmp_path / "int8.onnx", runtime="openvino")
-    (expected,) = run(fake_quant(made.graph, made.sites, made.record), {"x": inputs[0]})
+    scaled = static.choose_scales(file, Recipe(), inputs, lambda *_: None)  # a scale for each channel
+    deploy_model.write(scaled.graph, scaled.sites, scaled.record, tmp_path / "int8.onnx", runtime="openvino")
+    (expected,) = run(fake_quant(scaled.graph, scaled.sites, scaled.record), {"x": inputs[0]})
     outputs = openvino_model.run(openvino_model.compile_file(tmp_path / "int8.onnx"), inputs)
     assert outputs.shape == expected.shape
     assert 10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()) > 20

@@ -28,8 +28,10 @@ from qbench.quant.onnx.sites import ActivationSite, Sites
 from qbench.quant.onnx.weights.narrow_steps import narrow_steps
 
 
-def settled(made: Quantized, choice: str | None = None) -> Settled:
-    return ran.settled(made.graph, made.sites, narrow_weights.fitted(made.graph, made.sites, made.record, choice))
+def settled(network: Quantized, choice: str | None = None) -> Settled:
+    return ran.settled(
+        network.graph, network.sites, narrow_weights.fitted(network.graph, network.sites, network.record, choice)
+    )
 
 
 def narrowed(network: Quantized) -> Quantized:

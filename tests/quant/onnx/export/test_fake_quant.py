@@ -27,15 +27,15 @@ NOT_EVALUATED = ("decoder", "tokens", "loop", "branches")
 STEPS = ["Div", "Round", "Add", "Clip", "Sub", "Mul"]
 
 
-def simulated(made: Quantized) -> Graph:
-    return fake_quant(made.graph, made.sites, made.record)
+def simulated(network: Quantized) -> Graph:
+    return fake_quant(network.graph, network.sites, network.record)
 
 
-def by_hand(made: Quantized, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+def by_hand(network: Quantized, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The network layer by layer: each tensor that is read quantized is quantized by ``qparams`` in numpy, its readers
     are run one by one with the weights and biases of the integers."""
-    graph, content = made.graph.copy(), made.record
-    for site in made.sites.weights:
+    graph, content = network.graph.copy(), network.record
+    for site in network.sites.weights:
         weight, scales = graph.constant(site.tensor), content[site.layer]
         scale = spread(scales.scale_w, site.axis, weight.ndim)
         graph.set_constant(site.tensor, fake_quantize(weight, scale))
@@ -44,7 +44,7 @@ def by_hand(made: Quantized, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
             step = np.float32(scales.scale_d) * np.float32(scales.scale_w)
             bias = graph.constant(node.input[2])
             graph.set_constant(node.input[2], (np.rint(bias / step.astype(np.float64)) * step).astype(np.float32))
-    places = {place: key for site in made.sites.activations for key, place in site.keys.items()}
+    places = {place: key for site in network.sites.activations for key, place in site.keys.items()}
     known = dict(feed) | {name: graph.constant(name) for name in graph.constants}
     for node in graph.nodes:
         arguments = []
@@ -57,11 +57,11 @@ def by_hand(made: Quantized, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         copy.input[:] = [f"i{position}" if name else "" for position, name in enumerate(node.input)]
-        known |= dict(zip(node.output, _one(copy, arguments, graph), strict=True))
+        known |= dict(zip(node.output, _run_node(copy, arguments, graph), strict=True))
     return [known[name] for name in graph.outputs]
 
 
-def _one(node: onnx.NodeProto, given: list, graph: Graph) -> list[np.ndarray]:
+def _run_node(node: onnx.NodeProto, given: list, graph: Graph) -> list[np.ndarray]:
     inputs = {f"i{position}": np.asarray(value) for position, value in enumerate(given) if value is not None}
     described = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)

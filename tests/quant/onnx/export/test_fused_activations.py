@@ -32,8 +32,8 @@ def silu(draft: Draft, x: str, name: str, *, alpha: float = 1.0, swapped: bool =
 
 def gelu(draft: Draft, x: str, name: str, *, half: str = "last", divided: bool = True) -> str:
     inner = scaled(draft, x, f"{name}_scaled", math.sqrt(0.5), divided=divided)
-    one = draft.constant(f"{name}_one", np.array(1, np.float32))
-    gate = draft.add("Add", [draft.add("Erf", [inner], f"{name}_erf"), one], f"{name}_gate")
+    unit = draft.constant(f"{name}_one", np.array(1, np.float32))
+    gate = draft.add("Add", [draft.add("Erf", [inner], f"{name}_erf"), unit], f"{name}_gate")
     if half == "first":
         return draft.add("Mul", [scaled(draft, x, f"{name}_half", 0.5), gate], name)
     if half == "gate":
@@ -135,8 +135,8 @@ def doubled(draft: Draft, x: str, name: str) -> str:
 
 
 def other_error_function(draft: Draft, x: str, name: str) -> str:
-    one = draft.constant(f"{name}_one", np.array(1, np.float32))
-    gate = draft.add("Add", [draft.add("Erf", [x], f"{name}_erf"), one], f"{name}_gate")
+    unit = draft.constant(f"{name}_one", np.array(1, np.float32))
+    gate = draft.add("Add", [draft.add("Erf", [x], f"{name}_erf"), unit], f"{name}_gate")
     return scaled(draft, draft.add("Mul", [x, gate], f"{name}_whole"), name, 0.5)
 
 

@@ -141,7 +141,7 @@ LAYERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("shape", LAYERS, ids=lambda one: "-".join(map(str, one.values())))
+@pytest.mark.parametrize("shape", LAYERS, ids=lambda sizes: "-".join(map(str, sizes.values())))
 def test_narrowed_weights_hold_where_others_saturate(shape: dict[str, Any]) -> None:
     """With the largest weights and inputs that there are, the integer kernels give what the simulation gives; with
     weights that are not narrowed they do so on CPUs that add products in 32 bits, for every kind of layer, and on

@@ -54,7 +54,7 @@ scales = st.builds(
 names = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=20)
 
 
-def one(text):
+def write_entry(text):
     return f'record {{ key: "conv1" value {{ {text} }} }}'
 
 
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_back(held):
 
 def test_a_record_of_weights_alone_can_be_read():
     """After the quantize step nothing is known of the activations yet."""
-    assert scale_record.loads(one("scale_w: 0.5 offset_w: 0"))["conv1"].scale_d is None
+    assert scale_record.loads(write_entry("scale_w: 0.5 offset_w: 0"))["conv1"].scale_d is None
 
 
 @pytest.mark.parametrize(
@@ -94,25 +94,28 @@ def test_a_record_of_weights_alone_can_be_read():
     [
         ("", "r.txt: an empty record; run qbench onnx quantize and calibrate again"),
         ("# nothing\n", "r.txt: an empty record; run qbench onnx quantize and calibrate again"),
-        (one("scale_d: 0"), "r.txt: 'conv1': scale_d 0 is not a positive number; calibrate again"),
-        (one("scale_d: -0.5"), "r.txt: 'conv1': scale_d -0.5 is not a positive number; calibrate again"),
-        (one("scale_d: nan"), "r.txt: 'conv1': scale_d nan is not a positive number; calibrate again"),
-        (one("scale_d: inf"), "r.txt: 'conv1': scale_d inf is not a positive number; calibrate again"),
-        (one("offset_d: 128"), "r.txt: 'conv1': offset_d 128 is outside [-128, 127]; calibrate again"),
-        (one("offset_d: -129"), "r.txt: 'conv1': offset_d -129 is outside [-128, 127]; calibrate again"),
-        (one("scale_w: 1 offset_w: 3"), "r.txt: 'conv1': offset_w 3 is not 0; weights are quantized symmetrically"),
+        (write_entry("scale_d: 0"), "r.txt: 'conv1': scale_d 0 is not a positive number; calibrate again"),
+        (write_entry("scale_d: -0.5"), "r.txt: 'conv1': scale_d -0.5 is not a positive number; calibrate again"),
+        (write_entry("scale_d: nan"), "r.txt: 'conv1': scale_d nan is not a positive number; calibrate again"),
+        (write_entry("scale_d: inf"), "r.txt: 'conv1': scale_d inf is not a positive number; calibrate again"),
+        (write_entry("offset_d: 128"), "r.txt: 'conv1': offset_d 128 is outside [-128, 127]; calibrate again"),
+        (write_entry("offset_d: -129"), "r.txt: 'conv1': offset_d -129 is outside [-128, 127]; calibrate again"),
         (
-            one("scale_w: [1, 2, 0]"),
+            write_entry("scale_w: 1 offset_w: 3"),
+            "r.txt: 'conv1': offset_w 3 is not 0; weights are quantized symmetrically",
+        ),
+        (
+            write_entry("scale_w: [1, 2, 0]"),
             "r.txt: 'conv1': scale_w[2] 0 is not a positive number; quantize the model again",
         ),
         (
-            one("scale_w: [1, 2, 3] offset_w: [0, 0]"),
+            write_entry("scale_w: [1, 2, 3] offset_w: [0, 0]"),
             "r.txt: 'conv1': 2 offset_w for 3 scale_w; give one for each, or none",
         ),
-        (one('dst_type: "INT4"'), "r.txt: 'conv1': dst_type 'INT4'; qbench quantizes to INT8"),
-        (one("cluster: 3"), "r.txt: 'conv1': cluster: non-uniform quantization; qbench quantizes uniformly"),
+        (write_entry('dst_type: "INT4"'), "r.txt: 'conv1': dst_type 'INT4'; qbench quantizes to INT8"),
+        (write_entry("cluster: 3"), "r.txt: 'conv1': cluster: non-uniform quantization; qbench quantizes uniformly"),
         ("record { value { scale_d: 1 } }", "r.txt: record 1: no key; give it the name of its layer"),
-        (one("scale_d: 1") * 2, "r.txt: 'conv1': stands there twice; keep one"),
+        (write_entry("scale_d: 1") * 2, "r.txt: 'conv1': stands there twice; keep one"),
     ],
 )
 def test_what_no_record_can_hold_is_refused(text, message):
@@ -124,13 +127,15 @@ def test_what_no_record_can_hold_is_refused(text, message):
 
 def test_every_problem_is_told_at_once():
     """A person mends a file once, not once for each problem."""
-    text = one("scale_d: 0 offset_d: 500") + one("scale_d: 1 offset_w: 1")
+    text = write_entry("scale_d: 0 offset_d: 500") + write_entry("scale_d: 1 offset_w: 1")
     with pytest.raises(UsageError) as caught:
         scale_record.loads(text)
     assert len(str(caught.value).splitlines()) == 4
 
 
-@pytest.mark.parametrize("text", [one("scale_d: 1")[:-4], one("scale_q: 1"), "{", 'record { key: "a" key: "b" }', "\0"])
+@pytest.mark.parametrize(
+    "text", [write_entry("scale_d: 1")[:-4], write_entry("scale_q: 1"), "{", 'record { key: "a" key: "b" }', "\0"]
+)
 def test_a_text_that_is_no_record_is_refused_with_its_place(text):
     """A truncated or foreign file names line and column."""
     with pytest.raises(UsageError, match=r"^r\.txt:\d+:\d+: not protobuf text"):
@@ -234,14 +239,14 @@ LEAST, MOST = f"{scale_record.LEAST_SCALE:.3g}", f"{1 / scale_record.LEAST_SCALE
 def test_what_is_wrong_with_an_entry_is_told_by_its_place(text, problems):
     """The first of several, with the range and what to do."""
     if not problems:
-        assert scale_record.loads(one(text)).keys() == {"conv1"}
+        assert scale_record.loads(write_entry(text)).keys() == {"conv1"}
         return
     with pytest.raises(UsageError) as refused:
-        scale_record.loads(one(text), name="r.txt")
+        scale_record.loads(write_entry(text), name="r.txt")
     assert str(refused.value).splitlines() == [f"r.txt: 'conv1': {problem}" for problem in problems]
 
 
 def test_an_offset_is_one_of_a_scale():
     """Without a scale there is none, as AMCT writes entries of weights alone."""
-    assert scale_record.loads(one("offset_d: 5 scale_w: 1"))["conv1"].offset_d is None
-    assert scale_record.loads(one("scale_d: 1 offset_d: 5"))["conv1"].offset_d == 5
+    assert scale_record.loads(write_entry("offset_d: 5 scale_w: 1"))["conv1"].offset_d is None
+    assert scale_record.loads(write_entry("scale_d: 1 offset_d: 5"))["conv1"].offset_d == 5

@@ -71,10 +71,10 @@ def test_weights_that_are_stored_in_bytes_are_quantized() -> None:
     not scaled, a vector of them, and unsigned ones (pixels) are none."""
 
     def cast(dtype: type, shape: tuple[int, ...], then: str) -> onnx.ModelProto:
-        made = model([then], w=np.ones(shape, dtype))
-        made.graph.node.insert(0, helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT, name="weights"))
-        made.graph.node[1].input[0] = "f"
-        return made
+        cast_model = model([then], w=np.ones(shape, dtype))
+        cast_model.graph.node.insert(0, helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT, name="weights"))
+        cast_model.graph.node[1].input[0] = "f"
+        return cast_model
 
     assert why_not_float(cast(np.int8, (4, 4), "Mul s")) == "already quantized (weights)"
     for other in (cast(np.int8, (4, 4), "Relu"), cast(np.int8, (4,), "Mul s"), cast(np.uint8, (4, 4), "Mul s")):

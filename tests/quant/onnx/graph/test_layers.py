@@ -12,11 +12,11 @@ from qbench.quant.onnx.graph.layers import layers
 from qbench.quant.onnx.graph.prepare import infer_shapes, prepare
 
 
-def found(name, tmp_path):
+def list_layers(name, tmp_path):
     return {layer.name: layer for layer in layers(prepare(save(NETWORKS[name](), tmp_path)))}
 
 
-def one(draft, inputs, outputs, *, opset=17):
+def list_as_it_stands(draft, inputs, outputs, *, opset=17):
     """The layers of a graph as it stands, shapes inferred."""
     graph = Graph(draft.model(inputs, outputs, opset=opset))
     infer_shapes(graph)
@@ -42,7 +42,9 @@ def one(draft, inputs, outputs, *, opset=17):
 )  # fmt: skip
 def test_what_can_be_quantized(network, expected, tmp_path):
     """Layers by input and weight, MaxPool and Add by tensor; nothing else."""
-    assert {name: entry.kind for name, entry in found(network, tmp_path).items() if entry.reason is None} == expected
+    assert {
+        name: entry.kind for name, entry in list_layers(network, tmp_path).items() if entry.reason is None
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_what_can_be_quantized(network, expected, tmp_path):
 )  # fmt: skip
 def test_why_a_layer_stays_float(network, layer, reason, tmp_path):
     """Every node that stays float tells why."""
-    assert found(network, tmp_path)[layer].reason == reason
+    assert list_layers(network, tmp_path)[layer].reason == reason
 
 
 def test_every_node_is_listed_once(tmp_path):
@@ -87,7 +89,7 @@ def test_constraints_of_gemm(attributes, reason):
     """transA = 0; alpha and beta as far as they are left once constants took them; transB is free."""
     draft = Draft()
     draft.add("Gemm", ["x", draft.weight("w", 4, 4), draft.bias("b", 4)], "fc", outputs=["y"], **attributes)
-    assert one(draft, {"x": [4, 4]}, {"y": [4, 4]})["fc"].reason == reason
+    assert list_as_it_stands(draft, {"x": [4, 4]}, {"y": [4, 4]})["fc"].reason == reason
 
 
 @pytest.mark.parametrize(
@@ -104,14 +106,17 @@ def test_constraints_of_a_weight(weight, reason):
     draft = Draft()
     draft.add("MatMul", ["x", draft.constant("w", weight)], "mm", outputs=["y"])
     kind = helper.np_dtype_to_tensor_dtype(weight.dtype)
-    assert one(draft, {"x": (kind, [2, 2, 4])}, {"y": (kind, [2, 2, weight.shape[-1]])})["mm"].reason == reason
+    assert (
+        list_as_it_stands(draft, {"x": (kind, [2, 2, 4])}, {"y": (kind, [2, 2, weight.shape[-1]])})["mm"].reason
+        == reason
+    )
 
 
 def test_a_constant_first_operand_is_no_weight():
     """MatMul(W, x) tells that its constant is the first input."""
     draft = Draft()
     draft.add("MatMul", [draft.weight("w", 4, 4), "x"], "mm", outputs=["y"])
-    assert "the first input" in one(draft, {"x": [4, 4]}, {"y": [4, 4]})["mm"].reason
+    assert "the first input" in list_as_it_stands(draft, {"x": [4, 4]}, {"y": [4, 4]})["mm"].reason
 
 
 def test_a_bias_that_is_computed_keeps_its_layer_float():
@@ -119,7 +124,7 @@ def test_a_bias_that_is_computed_keeps_its_layer_float():
     draft = Draft()
     bias = draft.add("Relu", ["b"], "relu")
     draft.add("Gemm", ["x", draft.weight("w", 4, 4), bias], "fc", outputs=["y"])
-    assert one(draft, {"x": [4, 4], "b": [4]}, {"y": [4, 4]})["fc"].reason == "its bias is not constant"
+    assert list_as_it_stands(draft, {"x": [4, 4], "b": [4]}, {"y": [4, 4]})["fc"].reason == "its bias is not constant"
 
 
 @pytest.mark.parametrize(("operator", "rank"), [("AveragePool", 3), ("MaxPool", 5), ("AveragePool", 5)])
@@ -128,7 +133,7 @@ def test_pools_take_four_dimensions(operator, rank):
     draft = Draft()
     draft.add(operator, ["x"], "pool", outputs=["y"], kernel_shape=[2] * (rank - 2))
     shape = [1, 2, *[4] * (rank - 2)]
-    layer = one(draft, {"x": shape}, {"y": [1, 2, *[3] * (rank - 2)]})["pool"]
+    layer = list_as_it_stands(draft, {"x": shape}, {"y": [1, 2, *[3] * (rank - 2)]})["pool"]
     assert layer.reason == f"its input has {rank} dimensions, only 4 are quantized"
 
 

@@ -228,11 +228,11 @@ def test_a_rounded_layer_keeps_its_output_better(name: str, axis: int | None) ->
     for batch in batches:
         samples.add({"x": batch})
     message: list[tuple[str, float]] = []
-    rounded = adaround.rounded(graph, sites, record, samples, progress=lambda *one: message.append(one))
+    rounded = adaround.rounded(graph, sites, record, samples, progress=lambda *told: message.append(told))
     constant = rounded.constant("w")
     assert constant is not None
     np.testing.assert_array_equal(weight, graph.constant("w"))
-    by_channel = np.asarray(scales, np.float32).reshape([-1 if one == axis else 1 for one in range(len(w))])
+    by_channel = np.asarray(scales, np.float32).reshape([-1 if place == axis else 1 for place in range(len(w))])
     np.testing.assert_array_equal(constant, dequantize_linear(quantized(constant, scales, axis), by_channel))
     nearest = graph.copy()
     nearest.set_constant("w", fake_quantize(weight, by_channel))

@@ -75,9 +75,11 @@ def test_depthwise_weights_with_scales_of_their_own_are_not_spared() -> None:
     (b,) = values(network, {"x": feed}, "b")
     for wise in (True, False):
         settings = config(network)
-        layers = {name: replace(one, weight=WeightParams(channel_wise=wise)) for name, one in settings.layers.items()}
+        layers = {
+            name: replace(layer, weight=WeightParams(channel_wise=wise)) for name, layer in settings.layers.items()
+        }
         groups = balance.groups(network, find(network, replace(settings, layers=layers)))
-        group = next(one for one in groups if one.tensor == "b")
+        group = next(group for group in groups if group.tensor == "b")
         peaks = balance.largest(b, 1) / balance.factors(network, group, balance.largest(b, 1), 0.5)
         assert (float(peaks.max() / peaks.min()) == pytest.approx(1, rel=1e-5)) is wise
 
@@ -335,9 +337,9 @@ def test_hard_channels_cost_less_after_balance() -> None:
     network = loud()
     feed = images(4, shape=(3, 6, 6))
 
-    def error(one: Graph) -> float:
-        b, y = values(one, {"x": feed}, "b", "y")
-        weight = one.constant("w")
+    def error(candidate: Graph) -> float:
+        b, y = values(candidate, {"x": feed}, "b", "y")
+        weight = candidate.constant("w")
         assert weight is not None
         x = amct_qparams(float(b.min()), float(b.max()))
         scale = np.abs(weight).max(axis=(1, 2, 3), keepdims=True) / 127

@@ -92,9 +92,9 @@ def test_a_corrected_layer_has_no_mean_error(tmp_path: Path) -> None:
         assert np.abs(after).max() < 2e-6 * size, layer
 
 
-def _with_bias(network: Graph, made: Graph, name: str) -> Graph:
+def _with_bias(network: Graph, other: Graph, name: str) -> Graph:
     """The network with one bias of the other: its layer is then given fp32 inputs."""
-    mixed, value = network.copy(), made.constant(name)
+    mixed, value = network.copy(), other.constant(name)
     assert value is not None
     mixed.set_constant(name, value)
     return mixed

@@ -38,7 +38,7 @@ def weights_of(
     return Graph(helper.make_model(graph)), Sites(weights=(site,), activations=()), {"one": Scales(scale_w=scales)}
 
 
-VALUES = st.floats(-1, 1, width=32).map(lambda one: one if abs(one) > 1e-6 else 0.0)
+VALUES = st.floats(-1, 1, width=32).map(lambda value: value if abs(value) > 1e-6 else 0.0)
 
 
 @given(value=arrays.arrays(np.float64, st.tuples(*map(st.just, (2, 4, 1, 2))), elements=VALUES))

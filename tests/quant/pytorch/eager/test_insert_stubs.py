@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from composed_network import Network
 from torch import nn
 
 from qbench.quant.pytorch import torch_ao
 from qbench.quant.pytorch.eager import graph, insert_stubs
 from qbench.quant.pytorch.eager.fusion_patterns import Chain
 from qbench.quant.pytorch.eager.plan import Int8Plan
-
-
-class Net(nn.Module):
-    """A function of two layers and of the input."""
-
-    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x: Any) -> Any:
-        return self.run(self, x)
 
 
 def of(part: Any, ends: Any) -> Any:
@@ -69,7 +56,7 @@ def conv() -> nn.Module:
 
 def test_stubs_stand_where_int8_begins_and_ends() -> None:
     """One for all readers; what only asks for a shape reads int8."""
-    net = Net(lambda m, x: (m.b(m.a(x)), m.a(x).shape[0]), a=conv(), b=conv())
+    net = Network(lambda m, x: (m.b(m.a(x)), m.a(x).shape[0]), a=conv(), b=conv())
     traced, serves = carried(net, {"a", "b", "a_1"})
     assert calls(traced) == [
         "x", "QuantStub", "Conv2d", "Conv2d", "DeQuantStub", "Conv2d", "getattr", "getitem", "output",
@@ -82,7 +69,7 @@ def test_stubs_stand_where_int8_begins_and_ends() -> None:
 def test_float_layers_have_no_quantization() -> None:
     """Neither they nor what is around them; a stub has the mode of the network."""
     for training in (False, True):
-        traced, _ = carried(Net(lambda m, x: m.b(m.a(x)), a=conv(), b=conv()), {"a"}, training=training)
+        traced, _ = carried(Network(lambda m, x: m.b(m.a(x)), a=conv(), b=conv()), {"a"}, training=training)
         assert traced.b.qconfig is None
         assert traced.qconfig is None
         assert [part.training for part in traced.modules()] == [training] * 5
@@ -104,7 +91,7 @@ def test_float_layers_have_no_quantization() -> None:
 )
 def test_arithmetic_is_that_of_a_float_functional(run: Any, name: str, method: str, arguments: int) -> None:
     """Of a number with the scale of its tensor, on whichever side it stands."""
-    net = Net(run, a=conv(), b=conv())
+    net = Network(run, a=conv(), b=conv())
     names = {node.name for node in torch.fx.symbolic_trace(net).graph.nodes}
     traced, serves = carried(net, {"a", "b", name} & names)
     call = next(node for node in traced.graph.nodes if node.op == "call_method")
@@ -128,7 +115,7 @@ def test_arithmetic_is_that_of_a_float_functional(run: Any, name: str, method: s
 
 def test_an_addition_takes_its_relu_along() -> None:
     """Their sum is one operator; the ReLU is gone."""
-    net = Net(lambda m, x: m.r(m.a(x) + m.b(x)), a=conv(), b=conv(), r=nn.ReLU())
+    net = Network(lambda m, x: m.r(m.a(x) + m.b(x)), a=conv(), b=conv(), r=nn.ReLU())
     traced, _ = carried(net, {"a", "b", "add", "r"}, (((("add", "r")), (0.0, 6.0)),))
     assert "add_relu" in [node.target for node in traced.graph.nodes]
     assert "ReLU" not in calls(traced)
@@ -136,7 +123,7 @@ def test_an_addition_takes_its_relu_along() -> None:
 
 def test_fused_layers_have_the_range_of_their_end() -> None:
     """And the quantization of the first; the parts of a fused one carry it, too."""
-    net = Net(lambda m, x: m.r(m.a(x)), a=conv(), r=nn.ReLU())
+    net = Network(lambda m, x: m.r(m.a(x)), a=conv(), r=nn.ReLU())
     traced, serves = carried(net, {"a", "r"}, ((("a", "r"), (0.0, 6.0)),))
     assert ("Conv2d", (0.0, 6.0)) in ASKED
     assert all(part.qconfig is not None for part in traced.a.modules())
@@ -147,18 +134,18 @@ def test_fused_layers_have_the_range_of_their_end() -> None:
 @pytest.mark.parametrize("training", [False, True])
 def test_an_activation_that_goes_into_the_range_is_a_relu_where_that_fuses(training: bool) -> None:
     """A ReLU6 behind a convolution; behind a transposed one the range alone is left."""
-    net = Net(lambda m, x: m.r(m.a(x)), a=conv(), r=nn.ReLU6())
+    net = Network(lambda m, x: m.r(m.a(x)), a=conv(), r=nn.ReLU6())
     traced, _ = carried(net, {"a", "r"}, ((("a", "r"), (0.0, 6.0)),), training=training, cut=True)
     assert "ConvReLU2d" in calls(traced)
     assert not {"ReLU6", "ReLU"} & set(calls(traced))
-    net = Net(lambda m, x: m.r(m.a(x)), a=nn.ConvTranspose2d(2, 2, 1), r=nn.ReLU6())
+    net = Network(lambda m, x: m.r(m.a(x)), a=nn.ConvTranspose2d(2, 2, 1), r=nn.ReLU6())
     traced, _ = carried(net, {"a", "r"}, ((("a", "r"), (0.0, 6.0)),), training=training, cut=True)
     assert calls(traced) == ["x", "QuantStub", "ConvTranspose2d", "DeQuantStub", "output"]
 
 
 def test_layers_that_keep_a_scale_are_not_observed() -> None:
     """But for those with one of their own."""
-    net = Net(lambda m, x: m.s(m.p(m.a(x))), a=conv(), p=nn.MaxPool2d(2), s=nn.Sigmoid())
+    net = Network(lambda m, x: m.s(m.p(m.a(x))), a=conv(), p=nn.MaxPool2d(2), s=nn.Sigmoid())
     traced, _ = carried(net, {"a", "p", "s"})
     assert traced.p.qconfig is None
     assert traced.s.qconfig is not None
@@ -166,7 +153,7 @@ def test_layers_that_keep_a_scale_are_not_observed() -> None:
 
 def test_whole_numbers_are_not_quantized() -> None:
     """What an int8 node reads beside its tensor."""
-    net = Net(lambda m, x: m.a(x).view(x.shape[0], -1), a=conv())
+    net = Network(lambda m, x: m.a(x).view(x.shape[0], -1), a=conv())
     traced, _ = carried(net, {"a", "view"})
     assert calls(traced).count("QuantStub") == 1
     assert calls(traced)[-2:] == ["DeQuantStub", "output"]
