@@ -18,7 +18,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from waiting import wait_until
 
 # Not imported here: what the cluster of this machine is told by its environment is read at that moment.
 if importlib.util.find_spec("ray") is None:
@@ -775,3 +774,11 @@ def read_listening():
                 raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
                 address = ipaddress.ip_address(raw)
                 yield fields[9], getattr(address, "ipv4_mapped", None) or address
+
+
+def wait_until(condition, seconds=30.0):
+    """As that of the fixtures, from which nodes, whose children import this file, cannot import."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -23,7 +23,7 @@ FUZZERS = Path(__file__).parent
 )
 def test_mutated_files_are_results_or_messages(fuzzer: harness.Fuzzer, count: int) -> None:
     """No traceback and no hang; an hour of it: ``python tests/fuzz/suites.py --seconds 3600 --seed 0``."""
-    finds = [harness._tried(fuzzer, harness._made(fuzzer, 2, number), number)[1] for number in range(count)]
+    finds = [harness._tried(fuzzer, harness._make_files(fuzzer, 2, number), number)[1] for number in range(count)]
     assert [find.trace for find in finds if find is not None] == []
 
 
@@ -37,8 +37,8 @@ def test_odd_command_lines_end_in_one_message() -> None:
 
 def test_an_example_follows_from_seed_and_number() -> None:
     """So that a find is seen again."""
-    files, again = (harness._made(suites.FUZZER, 5, 7) for _ in range(2))
-    assert files == again != harness._made(suites.FUZZER, 5, 8)
+    files, again = (harness._make_files(suites.FUZZER, 5, 7) for _ in range(2))
+    assert files == again != harness._make_files(suites.FUZZER, 5, 8)
 
 
 def test_a_failure_is_named_and_made_smaller() -> None:
