@@ -95,7 +95,7 @@ def quantize_network(job: BuildJob, source: Path, file: Path, *, runtime: str) -
 
 
 def _calibrate(job: BuildJob, source: Path, runtime: str) -> Scaled:
-    from qbench.quant.onnx import static
+    from qbench.quant.onnx import graph_process, static
     from qbench.quant.onnx.export import deploy_model
 
     recipe = job.recipe
@@ -104,6 +104,7 @@ def _calibrate(job: BuildJob, source: Path, runtime: str) -> Scaled:
 
     def write(target: Path) -> None:
         static.choose_scales(source, recipe, job.calibration, job.progress, narrow=narrow).save(target)
+        graph_process.release_memory(target)  # calibration leaves its graph in cycles
 
     versions = fingerprint.versions((*EXPORTS, "onnxruntime"))
     ingredients = {"what": "scaled ONNX file", "versions": versions, "narrow": narrow}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
@@ -49,6 +49,7 @@ class CalibrationData:
         # more than twice what the calls of a network hold at a time (ConvNeXt-tiny: 230 for 65 MB).
         options.enable_mem_pattern = options.enable_cpu_mem_arena = False
         session = onnxruntime_session.open_session(file, options=options)
+        graph_process.release_memory(file)  # in which the file was read
         feeds = Feeds(session, self.batches, batch_num)
         before = 0
         for chunk in stream(session, tuple(names), feeds, chunker):
