@@ -34,6 +34,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.recipe import Recipe
 
 EXAMPLES = 16
+CALIBRATION = 5  # the seed of those for it
 BLOCK = 10  # calls of an arm, one after the other, behind as many that warm its caches
 GENERATIONS = 5
 PROFILED_CALLS = 40
@@ -95,24 +97,34 @@ def make_subject(name: str) -> Subject:
     return Subject(module=module.eval(), draw=functools.partial(examples, shape))
 
 
-def by_qbench(
-    backend: str, mode: str, module: Any, calibration: np.ndarray, folder: Path, recipe: Recipe = DEFAULT
-) -> Path:
-    """The file that a backend builds with its default recipe, or with what another one chooses; prints its time and
-    memory, without what libraries take that are imported once."""
-    load_libraries(backend, mode)
-    before, started = start_peak(), time.monotonic()
-    file = build(backend, mode, module, calibration, folder, recipe)
-    seconds, grown = time.monotonic() - started, read_peak() - before
-    held = calibration.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values())
-    sizes = f"{grown >> 20} MB more held, model and data have {held >> 20}"
-    print(f"built: {mode} on {backend} in {seconds:.1f} s, {sizes}", flush=True)
+def by_qbench(backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe = DEFAULT) -> Path:
+    """The file that a backend builds with its default recipe, or with what another one chooses, in a process of its
+    own, as in a run: memory that others have left in pieces would be taken anew. Prints its time and memory."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
+    print(costs, flush=True)
     return file
 
 
-@functools.cache
+def measure_build(
+    backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe
+) -> tuple[Path, str]:
+    """The file, and in words its time and memory, without what libraries take that are imported once."""
+    warnings.simplefilter("ignore")
+    load_libraries(backend, mode)
+    subject = make()
+    calibration = subject.draw(EXAMPLES, CALIBRATION)
+    before, started = start_peak(), time.monotonic()
+    file = build(backend, mode, subject.module, calibration, folder, recipe)
+    seconds, grown = time.monotonic() - started, read_peak() - before
+    weights = subject.module.state_dict().values()
+    held = calibration.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in weights)
+    sizes = f"{grown >> 20} MB more held, model and data have {held >> 20}"
+    return file, f"built: {mode} on {backend} in {seconds:.1f} s, {sizes}"
+
+
 def load_libraries(backend: str, mode: str) -> None:
-    """Builds a network of a few hundred weights, once."""
+    """Builds a network of a few hundred weights."""
     from torch import nn
 
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
@@ -176,7 +188,7 @@ def for_other_cpu(module: Any, calibration: np.ndarray, folder: Path) -> tuple[s
     has = "amx_int8" in own
     other = tuple(name for name in own if name != "amx_int8") if has else (*own, "amx_int8")
     with mock.patch.object(fingerprint, "onednn_isa", return_value=other):
-        file = by_qbench("openvino", "static", module, calibration, folder)
+        file = build("openvino", "static", module, calibration, folder, DEFAULT)
     return ("as without AMX" if has else "as with AMX"), file
 
 
@@ -192,24 +204,23 @@ def fix_batch(file: Path, target: Path) -> Path:
 
 
 def files(
-    subject: Subject, folder: Path, *, forms: bool = False, symmetric: bool = False
+    make: Callable[[], Subject], folder: Path, *, forms: bool = False, symmetric: bool = False
 ) -> dict[str, dict[str, Path]]:
     """Runtime -> arm -> file."""
-    module, calibration = subject.module, subject.draw(EXAMPLES, 5)
-    fp32 = by_qbench("onnxruntime", "fp32", module, calibration, folder / "fp32")
+    subject = make()
+    module, calibration = subject.module, subject.draw(EXAMPLES, CALIBRATION)
+    fp32 = by_qbench("onnxruntime", "fp32", make, folder / "fp32")
     named = fp32.with_name("named.onnx")
     renamed(fp32, named)
     onnxruntime_int8(named, folder / "theirs.onnx", calibration)
     openvino_int8(fp32, folder / "theirs.xml", calibration)
     chosen = Recipe(symmetric=True)
-    others = (
-        {"symmetric": by_qbench("openvino", "static", module, calibration, folder / "s", chosen)} if symmetric else {}
-    )
+    others = {"symmetric": by_qbench("openvino", "static", make, folder / "s", chosen)} if symmetric else {}
     others |= dict([for_other_cpu(module, calibration, folder / "o")]) if forms else {}
-    own = by_qbench("openvino", "static", module, calibration, folder / "ov")
+    own = by_qbench("openvino", "static", make, folder / "ov")
     if forms:
         others |= {"by hand" + ANY: folder / "theirs.xml", "qbench" + ANY: own}
-    on_onnxruntime = by_qbench("onnxruntime", "static", module, calibration, folder / "ort")
+    on_onnxruntime = by_qbench("onnxruntime", "static", make, folder / "ort")
     more = other_forms(named, calibration, folder) if forms else {}
     more |= {"qbench, fixed": fix_batch(on_onnxruntime, folder / "fixed.onnx")} if forms else {}
     return {
@@ -347,7 +358,8 @@ def main(
     for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
             subject = make(name)
-            runtimes = files(subject, Path(folder), forms=options.forms, symmetric=options.symmetric)
+            remake = functools.partial(make, name)
+            runtimes = files(remake, Path(folder), forms=options.forms, symmetric=options.symmetric)
             others = subject.draw(EXAMPLES, 99)
             example = others[:1]
             expected = outputs_of(opened("onnxruntime", runtimes["onnxruntime"]["fp32"], example), others)

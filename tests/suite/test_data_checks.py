@@ -226,3 +226,8 @@ def test_a_file_of_four_megabytes_is_read_and_no_larger_one(tmp_path: Path) -> N
     largest = code + "#" * (4 * 2**20 - len(code))
     assert "no 'build' in my.py" in problem(tmp_path, code=largest)
     assert problem(tmp_path, code=largest + "#") == ""
+
+
+def test_a_file_without_functions_is_said_to_have_none(tmp_path: Path) -> None:
+    """Where there is nothing to choose from."""
+    assert "no 'build' in my.py; it has no function" in problem(tmp_path, code="size = 3\n")
