@@ -100,10 +100,8 @@ def test_facts_of_another_width_are_those_of_a_run_with_fewer() -> None:
 def test_numbers_are_compared_as_a_baseline_keeps_them() -> None:
     """float32: what is the same in both must not differ by rounding."""
     exact = ExampleScores(values=np.array([0.1, 0.2]), contents=np.array([1, 2], dtype=np.uint64))
-    example_scores = ExampleScores(
-        values=np.float32([0.1, 0.2]).astype(float), contents=np.array([1, 2], dtype=np.uint64)
-    )
-    paired = pair(exact, example_scores)
+    rounded = ExampleScores(values=np.float32([0.1, 0.2]).astype(float), contents=np.array([1, 2], dtype=np.uint64))
+    paired = pair(exact, rounded)
     assert (paired.new == paired.old).all()
 
 
@@ -192,3 +190,12 @@ def test_whole_numbers_stay_what_they_are() -> None:
     paired = pair(large, large)
     assert paired.new.tolist() == [2**24 + 1, 3]
     assert paired.new.dtype == np.int64
+
+
+def test_units_of_examples_that_have_no_names_have_none() -> None:
+    """What stands in its order only is known by its contents."""
+    described = {**stored(IMAGES, None), "outputs": np.zeros((6, 2))}
+    units = Units(members=np.array([[0, 1], [2, 3]]), among=np.array([4]))
+    scores = example_scores(VALUES[:2], described, units=units)
+    assert scores.ids is None
+    assert scores.contents is not None
