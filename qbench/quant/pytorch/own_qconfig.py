@@ -109,7 +109,7 @@ def read(module: Any, own: OwnQConfigs | None, mode: str, engine: str) -> OwnQCo
 def seven_bits(own: OwnQConfigs) -> bool:
     """Whether no activation uses more than the levels 0 to 127."""
     activations = [_make(config, "the network")[0] for config in _values(own.mapping) if config is not None]
-    return all((getattr(part, "quant_max", None) or 255) <= _SEVEN_BITS for part in activations)
+    return all(0 <= (getattr(part, "quant_max", None) or 255) <= _SEVEN_BITS for part in activations)
 
 
 def kept_float(job: QuantizeJob) -> dict[str, str]:

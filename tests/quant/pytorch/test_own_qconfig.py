@@ -186,6 +186,18 @@ def test_seven_bits_are_levels_up_to_127_in_every_layer(tops, seven):
     assert own_qconfig.seven_bits(own_qconfig.OwnQConfigs(mapping=mapping)) is seven
 
 
+def test_levels_below_zero_are_no_seven_bits():
+    """An observer of the user's own may end where no byte of an activation begins."""
+
+    class Below(tq.MinMaxObserver):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.quant_max = -1
+
+    mapping = tq.QConfigMapping().set_global(of(Below, tq.MinMaxObserver))
+    assert not own_qconfig.seven_bits(own_qconfig.OwnQConfigs(mapping=mapping))
+
+
 def test_what_stands_for_the_network_is_the_first_that_is_there():
     """Its own, else that of a type, a pattern or a name."""
     empty = tq.QConfigMapping()
