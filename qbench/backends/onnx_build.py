@@ -104,7 +104,7 @@ def _calibrate(job: BuildJob, source: Path, runtime: str) -> Scaled:
 
     def write(target: Path) -> None:
         static.choose_scales(source, recipe, job.calibration, job.progress, narrow=narrow).save(target)
-        graph_process.release_memory(target)  # calibration leaves its graph in cycles
+        graph_process.release_memory(target)  # that calibration took, before the file is read
 
     versions = fingerprint.versions((*EXPORTS, "onnxruntime"))
     ingredients = {"what": "scaled ONNX file", "versions": versions, "narrow": narrow}

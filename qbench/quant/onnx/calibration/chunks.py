@@ -78,7 +78,7 @@ def _examples_in_a_piece(session: Any, names: Sequence[str], feed: Feed, number:
 
     sizes = {name: values.nbytes for name, values in call(names, 0, 1).items()}
     for few in _group(sizes):
-        graph_process.trim_heap()  # each call puts its arrays into other holes
+        graph_process.trim_heap()  # the arrays of each call lie elsewhere in it
         pair, first, second = (call(few, start, end) for start, end in ((0, 2), (0, 1), (1, 2)))  # the largest alone
         if not all(_independent(first[name], second[name], pair[name]) for name in few):
             return 0

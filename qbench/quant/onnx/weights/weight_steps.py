@@ -45,11 +45,11 @@ class CalibrationData:
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, chunker: Chunker) -> Iterator[Chunk]:
         """One pass: the named outputs of a model file, chunk by chunk."""
         options = onnxruntime_session.session_options(self.threads)
-        # A block for all activations would stand beside the first run's memory, and an arena keeps what it once took:
-        # more than twice what the calls of a network hold at a time (ConvNeXt-tiny: 230 for 65 MB).
+        # A block for all activations would stand beside the first run's memory, and an arena keeps what it once took,
+        # in pieces that arrays of other sizes do not fit.
         options.enable_mem_pattern = options.enable_cpu_mem_arena = False
         session = onnxruntime_session.open_session(file, options=options)
-        graph_process.release_memory(file)  # in which the file was read
+        graph_process.release_memory(file)  # that reading the file took
         feeds = Feeds(session, self.batches, batch_num)
         before = 0
         for chunk in stream(session, tuple(names), feeds, chunker):
