@@ -37,8 +37,8 @@ def _list_points(decision: Decision) -> Iterator[str]:
     if decision.capped is not None:
         yield f"{explain_cap(decision)}."
     if decision.missing:
-        pronoun = "it" if len(decision.missing) == 1 else "one of them"
-        yield f"What has no record was not compared, and {pronoun} may be better."
+        subject = "it" if len(decision.missing) == 1 else "one of them"
+        yield f"What has no record was not compared, and {subject} may be better."
     yield from decision.notes
     if decision.runner_up is not None and decision.behind is not None and decision.verdict == "ship":
         tied = decision.runner_up.case.id in decision.tied  # how far behind it is stands above then

@@ -117,8 +117,8 @@ def _measure(first: RuntimeVariant, second: RuntimeVariant) -> tuple[float, floa
 
 
 def _first_layer(ours: RuntimeVariant, theirs: RuntimeVariant, data: Data, least_decibels: float) -> str | None:
-    """The first layer of two ONNX files whose outputs differ by more than ``bar`` allows, by halving: what differs at
-    one layer differs behind it. Each is looked at alone, since runtimes compute otherwise what a caller reads."""
+    """The first layer of two ONNX files whose outputs are less alike than ``least_decibels``, by halving: what differs
+    at one layer differs behind it. Each is looked at alone, since runtimes compute otherwise what a caller reads."""
     if ours.format != "onnx" or theirs.format != "onnx":
         return None
     from qbench.quant.analysis import onnx_tensors

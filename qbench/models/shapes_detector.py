@@ -142,19 +142,13 @@ def _assign(targets: Tensor, centres: Tensor, strides: Tensor) -> tuple[Tensor, 
     return torch.isfinite(smallest), torch.gather(targets, 1, index)
 
 
-def _overlap(predicted: Tensor, true: Tensor) -> Tensor:
+def _overlap(boxes: Tensor, true: Tensor) -> Tensor:
     """Generalized intersection over union of pairs of boxes (k, 4), -1 to 1."""
     import torch
 
-    inside = (
-        (torch.minimum(predicted[:, 2:], true[:, 2:]) - torch.maximum(predicted[:, :2], true[:, :2]))
-        .clamp(min=0)
-        .prod(1)
-    )
-    around = (torch.maximum(predicted[:, 2:], true[:, 2:]) - torch.minimum(predicted[:, :2], true[:, :2])).clamp(
-        min=1e-6
-    )
-    areas = [(box[:, 2:] - box[:, :2]).clamp(min=0).prod(1) for box in (predicted, true)]
+    inside = (torch.minimum(boxes[:, 2:], true[:, 2:]) - torch.maximum(boxes[:, :2], true[:, :2])).clamp(min=0).prod(1)
+    around = (torch.maximum(boxes[:, 2:], true[:, 2:]) - torch.minimum(boxes[:, :2], true[:, :2])).clamp(min=1e-6)
+    areas = [(box[:, 2:] - box[:, :2]).clamp(min=0).prod(1) for box in (boxes, true)]
     union = areas[0] + areas[1] - inside
     hull = around.prod(1)
     return inside / union.clamp(min=1e-6) - (hull - union) / hull
