@@ -37,7 +37,7 @@ load.preprocessing = {"to_float": False}
 
 def _files():
     """(path, path below its root) of at most ``MOST`` files of each suffix, the same ones for the same packages."""
-    found = {}
+    ranked = {}
     for root in (Path(sysconfig.get_path(key)) for key in ("stdlib", "purelib")):
         for folder, folders, names in os.walk(root):
             folders[:] = [name for name in folders if name not in OTHERS]
@@ -45,8 +45,8 @@ def _files():
             for name in names:
                 path = below / name
                 rank = hashlib.sha256(str(path).encode()).digest()
-                found.setdefault(path.suffix, []).append((rank, root / path, str(path)))
-    drawn = [one for _, files in sorted(found.items()) for one in sorted(files)[:MOST]]
+                ranked.setdefault(path.suffix, []).append((rank, root / path, str(path)))
+    drawn = [file for _, files in sorted(ranked.items()) for file in sorted(files)[:MOST]]
     return [(path, below) for _, path, below in drawn if path.is_file()]
 
 

@@ -18,7 +18,7 @@ from qbench.process.offspring import offspring
 _LOOK = """
 import importlib, importlib.metadata, json, sys
 sys.dont_write_bytecode = True
-found = {}
+packages = {}
 for name in json.loads(sys.argv[1]):
     distribution = importlib.metadata.distribution(name)
     tops = sorted({file.parts[0].removesuffix(".py") for file in distribution.files or () if file.suffix == ".py"})
@@ -30,8 +30,8 @@ for name in json.loads(sys.argv[1]):
             entry["file"] = importlib.import_module(top).__file__
         except BaseException as error:
             entry["error"] = f"{type(error).__name__}: {error}"
-    found[name] = entry
-sys.stdout.write("\\n" + json.dumps(found))
+    packages[name] = entry
+sys.stdout.write("\\n" + json.dumps(packages))
 """
 
 

@@ -276,11 +276,11 @@ runner = BACKEND.load(Path(sys.argv[1]), threads=int(sys.argv[2]))
 with runner.context():
     prepared = runner.prepare((x,))
     before = len(os.listdir("/proc/self/task"))
-    found = runner.outputs(runner(prepared))
+    outputs = runner.outputs(runner(prepared))
 print(json.dumps({
     "new_threads": len(os.listdir("/proc/self/task")) - before,
     "observed": runner.observed(),
-    "outputs": hashlib.sha256(found.tobytes()).hexdigest(),
+    "outputs": hashlib.sha256(outputs.tobytes()).hexdigest(),
     "compiler": "torch._inductor" in sys.modules,
     "left": os.listdir(os.environ["TMPDIR"]),
 }))

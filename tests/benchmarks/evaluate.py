@@ -43,12 +43,12 @@ from qbench.models.mobilenet_small import build
 
 def network():
     torch.manual_seed(0)
-    made = build(1, 10)
-    for part in made.modules():
+    network = build(1, 10)
+    for part in network.modules():
         if isinstance(part, torch.nn.BatchNorm2d):
             part.running_mean.normal_(0, 0.2)
             part.running_var.uniform_(0.5, 2)
-    return made.eval()
+    return network.eval()
 """
 LIMITS = Limits(seconds=600)
 BATCHES = (64, 256, 1000)

@@ -777,7 +777,8 @@ def read_listening():
 
 
 def wait_until(condition, seconds=30.0):
-    """As that of the fixtures, from which nodes, whose children import this file, cannot import."""
+    """As ``waiting.wait_until``, which cannot be imported here: children on nodes import this file, and have no path to
+    the fixtures."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

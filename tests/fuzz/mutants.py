@@ -73,7 +73,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=float, default=900.0, help="after so many seconds no further test file is asked"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="how many are tried at once (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes trace and try (default 1)")
     return parser.parse_args(words)
 
 

@@ -39,12 +39,12 @@ def make():
 
 def decode(outputs):
     import numpy as np
-    found = []
+    suppressed = []
     for sides, scores in zip(outputs["boxes"], outputs["scores"], strict=True):
         y, x = np.mgrid[:6, :6] * 16 + 8
         boxes = np.stack([x - sides[0], y - sides[1], x + sides[2], y + sides[3], scores.max(0), scores.argmax(0)])
-        found.append(boxes.reshape(6, -1).T[:20])
-    return found
+        suppressed.append(boxes.reshape(6, -1).T[:20])
+    return suppressed
 """
 TEXT = """
 suite: boxes

@@ -134,8 +134,8 @@ def test_what_the_dynamic_quantizer_is_asked_for(
     monkeypatch.setattr(
         onnxruntime_quantizers.dynamic_scales, "scale_channels", lambda *what, top: scaled.append((what[1], top))
     )
-    file, made = tmp_path / "int8.onnx", Recipe(per_channel=per_channel, skip_layers=("gemm", "product"), **recipe)
-    assert onnxruntime_quantizers.dynamic(floats, file, made) == said
+    file, chosen = tmp_path / "int8.onnx", Recipe(per_channel=per_channel, skip_layers=("gemm", "product"), **recipe)
+    assert onnxruntime_quantizers.dynamic(floats, file, chosen) == said
     expected = {
         "per_channel": bool(per_channel),
         "weight_type": quantization.QuantType.QInt8,

@@ -179,9 +179,9 @@ def number(draft: Draft, value: object) -> str:
     return draft.constant(f"number{len(draft.initializers)}", np.array(value, np.float32))
 
 
-def gate(draft: Draft, x: str, *, by: object = math.sqrt(0.5), one: float = 1.0, swapped: bool = False) -> str:
+def gate(draft: Draft, x: str, *, by: object = math.sqrt(0.5), added: float = 1.0, swapped: bool = False) -> str:
     """``1 + erf(x * by)``."""
-    terms = [draft.add("Erf", [draft.add("Mul", [x, number(draft, by)], "")], ""), number(draft, one)]
+    terms = [draft.add("Erf", [draft.add("Mul", [x, number(draft, by)], "")], ""), number(draft, added)]
     return draft.add("Add", terms[::-1] if swapped else terms, "")
 
 
@@ -239,7 +239,7 @@ def rewritten(write: Callable[[Draft, str], str], *, dequantized: bool = True) -
         (lambda d, x: halved(d, x, gate(d, x, by=0.7073)), None),
         (lambda d, x: halved(d, x, gate(d, x), 0.50004), "Gelu"),
         (lambda d, x: halved(d, x, gate(d, x), 0.5001), None),
-        (lambda d, x: halved(d, x, gate(d, x, one=1.01)), None),
+        (lambda d, x: halved(d, x, gate(d, x, added=1.01)), None),
         (lambda d, x: halved(d, x, gate(d, sigmoid(d, x))), None),
         (lambda d, x: halved(d, x, d.add("Sub", [number(d, 1), x], "")), None),
         (lambda d, x: d.add("Mul", [x, gate(d, x)], ""), None),
