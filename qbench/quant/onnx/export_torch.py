@@ -139,7 +139,21 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
                 raise cause from error
             raise _NotExported(model_call.reason(cause)) from error
     _save(program, file)
+    del program
+    _release_graph()
     return None
+
+
+def _release_graph() -> None:
+    """Shows the rules of onnxscript's optimizer another graph: they live as long as the process, and each keeps the
+    last one that it looked at, with all its weights."""
+    import onnx
+    import onnxscript.optimizer
+
+    value = onnx.helper.make_tensor_value_info("value", onnx.TensorProto.FLOAT, [1])
+    node = onnx.helper.make_node("Identity", ["value"], ["same"])
+    same = onnx.helper.make_tensor_value_info("same", onnx.TensorProto.FLOAT, [1])
+    onnxscript.optimizer.optimize(onnx.helper.make_model(onnx.helper.make_graph([node], "small", [value], [same])))
 
 
 def _save(program: Any, file: Path) -> None:
