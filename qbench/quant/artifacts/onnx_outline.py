@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 SMALL = 4096  # bytes of values that are kept: scales, shapes, indices
+_BESIDE = "weights"
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types; there are no groups in an ONNX file
 _VALUES = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "raw_data")
 
@@ -33,29 +35,75 @@ def read_outline(file: Path) -> Any:
 
     try:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return onnx.ModelProto.FromString(_outline_model(content))
+            return onnx.ModelProto.FromString(_replace_tensors(content, functools.partial(_outline_tensor, content)))
     except (ValueError, IndexError):  # not such a row: onnx knows other formats, and says what is wrong
         return onnx.load(str(file), load_external_data=False)
 
 
-def _outline_model(content: mmap.mmap) -> bytes:
+def write_weights_apart(file: Path, folder: Path) -> Path:
+    """The same model in an empty folder, its large weights in a file beside it, which a runtime maps: from one file ONNX
+    Runtime reads all weights, and then copies each. ``file`` itself where its weights lie beside it already, or
+    where it holds no large ones. Takes the memory of the largest weight."""
     import onnx
 
-    (graph, initializer), numbers = _path(onnx), onnx.TensorProto.DESCRIPTOR.fields_by_name
+    numbers = onnx.TensorProto.DESCRIPTOR.fields_by_name
+    values, external = numbers["raw_data"].number, numbers["external_data"].number
+    target, beside = folder / "model.onnx", folder / _BESIDE
+
+    def move_values(content: mmap.mmap, weights: BinaryIO, start: int, end: int) -> bytes:
+        fields = list(_read_fields(content, start, end))
+        if any(field.number == external for field in fields):
+            raise ValueError("weights lie beside the file")
+        large = [field for field in fields if field.number == values and field.end - field.content > SMALL]
+        kept = b"".join(content[field.start : field.end] for field in fields if field not in large)
+        return kept + b"".join(_move(content, field, weights) for field in large)
+
+    try:
+        with (
+            file.open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+            beside.open("wb") as weights,
+        ):
+            target.write_bytes(_replace_tensors(content, functools.partial(move_values, content, weights)))
+    except (ValueError, IndexError):  # not such a row: who opens the file says what is wrong
+        return file
+    return target if beside.stat().st_size else file
+
+
+def _move(content: mmap.mmap, field: _Field, weights: BinaryIO) -> bytes:
+    """Writes the values of a tensor behind those before them; the fields that say where they are."""
+    import onnx
+
+    offset = -(-weights.tell() // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+    weights.seek(offset)
+    weights.write(content[field.content : field.end])
+    place = {"location": _BESIDE, "offset": offset, "length": field.end - field.content}
+    entries = [onnx.StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()]
+    fields: bytes = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL, external_data=entries).SerializeToString()
+    return fields
+
+
+def _outline_tensor(content: mmap.mmap, start: int, end: int) -> bytes:
+    import onnx
+
+    numbers = onnx.TensorProto.DESCRIPTOR.fields_by_name
     values = {numbers[name].number for name in _VALUES}
+    fields = _read_fields(content, start, end)
+    return b"".join(
+        content[field.start : field.end]
+        for field in fields
+        if field.number not in values or field.end - field.content <= SMALL
+    )
 
-    def outline_tensor(start: int, end: int) -> bytes:
-        fields = _read_fields(content, start, end)
-        return b"".join(
-            content[field.start : field.end]
-            for field in fields
-            if field.number not in values or field.end - field.content <= SMALL
-        )
 
-    def outline_graph(start: int, end: int) -> bytes:
-        return _replace(content, start, end, initializer, outline_tensor)
+def _replace_tensors(content: mmap.mmap, replace: Callable[[int, int], bytes]) -> bytes:
+    """A model with what ``replace`` gives for each of its initializers, told where its message begins and ends."""
+    import onnx
 
-    return _replace(content, 0, len(content), graph, outline_graph)
+    graph, initializer = _path(onnx)
+    return _replace(
+        content, 0, len(content), graph, lambda start, end: _replace(content, start, end, initializer, replace)
+    )
 
 
 def _path(onnx: Any) -> tuple[int, int]:
@@ -64,14 +112,14 @@ def _path(onnx: Any) -> tuple[int, int]:
     return model.fields_by_name["graph"].number, graph.fields_by_name["initializer"].number
 
 
-def _replace(content: mmap.mmap, start: int, end: int, number: int, outline: Any) -> bytes:
-    """A message with what ``outline`` gives for each message of that number in it."""
+def _replace(content: mmap.mmap, start: int, end: int, number: int, replace: Callable[[int, int], bytes]) -> bytes:
+    """A message with what ``replace`` gives for each message of that number in it."""
     parts = []
     for field in _read_fields(content, start, end):
         if field.number != number or field.wire != _LENGTH_DELIMITED:
             parts.append(content[field.start : field.end])
             continue
-        inner = outline(field.content, field.end)
+        inner = replace(field.content, field.end)
         parts += [head(number, len(inner)), inner]
     return b"".join(parts)
 

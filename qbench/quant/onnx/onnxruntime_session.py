@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError, ModelError, out_of_memory
+from qbench.quant.artifacts import onnx_outline
 
 Array = NDArray[Any]
 # The longest inference that is waited for, of a batch on few cores: a Loop in a file from elsewhere may have no end.
@@ -97,9 +99,10 @@ def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *
         timer.cancel()
 
 
-def open_run(file: Path) -> Callable[[tuple[Array, ...]], Array]:
-    """A session on one thread: inputs -> the first output of one inference."""
-    session = open_session(file)
+def open_run(file: Path, *, lean: bool = False) -> Callable[[tuple[Array, ...]], Array]:
+    """A session on one thread: inputs -> the first output of one inference. ``lean``: weights are not held twice while
+    a large file loads; for what is no deployed file, which is opened as its users open it."""
+    session = _open_lean(file) if lean else open_session(file)
     names = [value.name for value in session.get_inputs()]
 
     def run_once(inputs: tuple[Array, ...]) -> Array:
@@ -109,9 +112,14 @@ def open_run(file: Path) -> Callable[[tuple[Array, ...]], Array]:
     return run_once
 
 
-def run(file: Path, inputs: tuple[Array, ...]) -> Array:
-    """The first output of one inference."""
-    return open_run(file)(inputs)
+def run(file: Path, inputs: tuple[Array, ...], *, lean: bool = False) -> Array:
+    """The first output of one inference; ``lean`` as in ``open_run``."""
+    return open_run(file, lean=lean)(inputs)
+
+
+def _open_lean(file: Path) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return open_session(onnx_outline.write_weights_apart(file, Path(folder)))
 
 
 def run_all(file: Path, inputs: tuple[Array, ...]) -> list[Array]:

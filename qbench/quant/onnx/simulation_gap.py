@@ -63,7 +63,7 @@ def _run(make: Callable[[], Graph], batches: Sequence[tuple[Array, ...]]) -> Arr
         file = Path(folder) / "model.onnx"
         make().save(file)
         graph_process.release_memory(file)
-        outputs = _call_each(onnxruntime_session.open_run(file), batches)
+        outputs = _call_each(onnxruntime_session.open_run(file, lean=True), batches)
         graph_process.release_memory(file)
         return outputs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnx_networks import NETWORKS, save
 
 from qbench.quant.artifacts import onnx_outline
-from qbench.quant.artifacts.onnx_outline import SMALL, read_outline
+from qbench.quant.artifacts.onnx_outline import SMALL, read_outline, write_weights_apart
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
@@ -55,6 +56,56 @@ def test_weights_beside_the_file_are_told(tmp_path: Path) -> None:
     assert {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"} == {
         "weights"
     }
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_weights_set_apart_are_the_same_model(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read with them it is what the file holds; those of raw bytes lie apart, each where a page begins."""
+    model = NETWORKS[name]()
+    raw = {tensor.name for tensor in model.graph.initializer if tensor.raw_data}
+    monkeypatch.setattr(onnx_outline, "SMALL", 0)
+    file, folder = save(model, tmp_path), tmp_path / "apart"
+    folder.mkdir()
+    apart = write_weights_apart(file, folder)
+    assert (apart != file) == bool(raw)
+    told = onnx.load(str(apart), load_external_data=False)
+    places = {
+        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in told.graph.initializer
+        if tensor.external_data
+    }
+    assert places.keys() == raw
+    assert all(int(place["offset"]) % mmap.ALLOCATIONGRANULARITY == 0 for place in places.values())
+    whole = onnx.load(str(apart))
+    for tensor in whole.graph.initializer:
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+    assert whole.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+
+
+def test_only_large_weights_are_set_apart(tmp_path: Path) -> None:
+    """A file without any is opened itself; of another the small ones stay in it."""
+    folder = tmp_path / "apart"
+    folder.mkdir()
+    for size, names in (SMALL // 4, []), (SMALL // 4 + 1, ["weight"]):
+        arrays = {"weight": np.arange(size, dtype=np.float32), "small": np.arange(2, dtype=np.float32)}
+        tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+        file = save(helper.make_model(helper.make_graph([], "g", [], [], tensors)), tmp_path)
+        apart = write_weights_apart(file, folder)
+        kept = onnx.load(str(apart), load_external_data=False).graph.initializer
+        assert [tensor.name for tensor in kept if not tensor.raw_data] == names
+        assert (apart == file) == (not names)
+
+
+def test_what_cannot_be_set_apart_is_opened_as_it_is(tmp_path: Path) -> None:
+    """Weights beside it have their place already; a file that is no model is whoever opens it to tell of."""
+    beside, empty, broken, folder = (tmp_path / name for name in ("m.onnx", "empty.onnx", "broken.onnx", "apart"))
+    onnx.save(NETWORKS["old_style"](), str(beside), save_as_external_data=True, location="w", size_threshold=0)
+    empty.touch()
+    broken.write_bytes(beside.read_bytes()[:-3])
+    folder.mkdir()
+    for file in beside, empty, broken:
+        assert write_weights_apart(file, folder) == file
 
 
 @given(cut=st.integers(0, 10_000), place=st.integers(0, 10_000), byte=st.integers(0, 255))

@@ -15,7 +15,7 @@ from onnx_networks import CONV, PRODUCT, save_conv_and_product
 from qbench import registry
 from qbench.errors import BuildError
 from qbench.quant import canonical
-from qbench.quant.artifacts import coverage, onnx_file
+from qbench.quant.artifacts import coverage, onnx_file, onnx_outline
 from qbench.quant.onnx import export_torch, onnxruntime_layers, onnxruntime_quantizers, onnxruntime_session
 from qbench.quant.onnx import static as onnx_static
 from qbench.quant.onnx.export import deploy_model
@@ -45,6 +45,18 @@ def test_the_export_agrees_and_takes_any_batch(exported):
         expected = residual_cnn()(torch.from_numpy(images(5)[0])).numpy()
     np.testing.assert_allclose(onnxruntime_session.run(exported["cnn"], images(5)), expected, rtol=1e-4, atol=1e-5)
     assert onnx_file.fixed_batch(exported["cnn"]) is None
+
+
+def test_weights_that_are_mapped_give_the_same_answers(exported, monkeypatch):
+    """To the last bit, after the folder that they were mapped from is gone."""
+    monkeypatch.setattr(onnx_outline, "SMALL", 64)  # bytes: shapes stay, onnx reads them
+    folders = []
+    write = onnx_outline.write_weights_apart
+    monkeypatch.setattr(onnx_outline, "write_weights_apart", lambda file, to: folders.append(to) or write(file, to))
+    run = onnxruntime_session.open_run(exported["cnn"], lean=True)
+    assert folders
+    assert not folders[0].exists()
+    assert run(images(5)).tobytes() == onnxruntime_session.run(exported["cnn"], images(5)).tobytes()
 
 
 def test_a_comment_in_the_models_file_gives_the_same_bytes(tmp_path):
@@ -253,7 +265,7 @@ def test_a_broken_file_is_explained(tmp_path):
 
 def test_an_export_that_differs_is_refused(monkeypatch, tmp_path):
     """An exported file that gives other outputs than the module is never used."""
-    monkeypatch.setattr(onnxruntime_session, "run", lambda file, inputs: np.full((1, 10), 7.0))
+    monkeypatch.setattr(onnxruntime_session, "run", lambda file, inputs, lean: np.full((1, 10), 7.0))
     with pytest.raises(BuildError, match="differs from the torch model"):
         export_torch.export(perceptron(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
 
