@@ -41,8 +41,8 @@ def read_outline(file: Path) -> Any:
 
 
 def write_weights_apart(file: Path, folder: Path) -> Path:
-    """The same model in an empty folder, its large weights in a file beside it, which a runtime maps: from one file ONNX
-    Runtime reads all weights, and then copies each. ``file`` itself where its weights lie beside it already, or
+    """The same model in an empty folder, its large weights in a file beside it, which a runtime maps: from one file
+    ONNX Runtime reads all weights, and then copies each. ``file`` itself where its weights lie beside it already, or
     where it holds no large ones. Takes the memory of the largest weight."""
     import onnx
 
