@@ -91,6 +91,7 @@ def test_a_backend_that_does_not_load_is_missing_and_does_not_stop_the_list(
 def test_a_plug_in_whose_module_is_gone_is_missing(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """Other kinds are not imported; that their module is not there is found all the same."""
     fake_registry(monkeypatch, {("dataset", "gone"): f"{module}:open_dataset"})
+    monkeypatch.setattr(registry, "load", lambda kind, name: pytest.fail(f"{kind} {name} was imported"))
     (row,) = listing()
     assert row.missing == f"module '{module}' is not installed; reinstall other"
 

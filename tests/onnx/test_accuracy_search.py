@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -193,6 +194,18 @@ def test_a_killed_search_goes_on_where_it_was(network, tmp_path, ranked, monkeyp
     monkeypatch.setattr(sensitivity, "outputs", lambda *_: pytest.fail("the float model was run again"))
     assert hunt(network, third, tmp_path / "killed", 1) == whole
     assert third.scored == []
+
+
+def test_the_float_models_score_is_kept_before_layers_are_ranked(network, tmp_path, ranked, monkeypatch):
+    """Ranking takes an inference per layer and batch; killed in it, the float model is not scored again."""
+    ranked(*NAMES)
+    with monkeypatch.context() as patched:
+        patched.setattr(sensitivity, "outputs", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            hunt(network, Judge(), tmp_path, 1)
+    judge = Judge()
+    hunt(network, judge, tmp_path, 1)
+    assert judge.scored == [()]
 
 
 def test_another_target_uses_what_is_known(network, tmp_path, ranked):
