@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -109,6 +110,29 @@ def test_a_cause_that_ends_the_process_does_not_end_the_race(laps: list[Any]) ->
     laps[:] = [WorkerError("Unsupported model IR version: 99, max supported IR version: 14")]
     beside = race_files(CONTEST, OPPONENT, "fake", INPUTS, None)
     assert (beside.race, beside.no_race) == (None, "the file has IR version 99, and this release reads up to 14")
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("no examples fit", "no examples fit"),
+        (
+            "Unsupported model IR version: 99, max supported IR version: 14",
+            "the file has IR version 99, and this release reads up to 14",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_had_are_a_warning_beside_the_race(
+    laps: list[Any], monkeypatch: pytest.MonkeyPatch, words: str, meaning: str
+) -> None:
+    """In words that a person understands, where there are such."""
+    laps.append(LAP)
+    monkeypatch.setattr(beside_fp32, "_compare_on_data", Mock(side_effect=CaseError(words)))
+    examples = Examples(inputs=INPUTS, labels=None)
+    beside = race_files(CONTEST, OPPONENT, "fake", INPUTS, examples)
+    (finding,) = beside.findings
+    assert (beside.race is None, finding.code) == (False, "no-answers")
+    assert finding.text == f"its answers on the data could not be compared: {meaning}"
 
 
 @pytest.mark.parametrize(("own", "is_advised"), [(True, True), (False, False)])

@@ -102,6 +102,17 @@ def test_minutes_are_seconds_and_none_is_no_limit(
     assert asked[3][0][0].most_seconds == seconds
 
 
+@pytest.mark.parametrize("option", ["--junit", "--markdown", "--output"])
+def test_an_upgrade_that_cannot_be_written_down_is_not_made(
+    command: Command, asked: list[Any], tmp_path: Path, option: str
+) -> None:
+    """It takes an hour; where its files cannot be written is told before."""
+    file = tmp_path / "gone" / "file"
+    code, _, told = command("upgrade", "demo.yaml", "--to", "onnxruntime==99.0", option, str(file), "-q")
+    assert (code, asked) == (2, [])
+    assert f"{file}: cannot be written" in told
+
+
 def test_a_gate_that_runs_nothing_has_nobody_to_run_it(command: Command, asked: list[Any], tmp_path: Path) -> None:
     """What lies beside a baseline runs only where that is said."""
     run = str(run_folder(tmp_path / "run", [fp32(), int8()]))

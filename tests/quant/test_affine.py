@@ -273,6 +273,12 @@ def test_a_zero_point_outside_the_dtype_is_refused(dtype, outside):
         quantize_per_channel([1.0, 1.0], [1.0, 1.0], [0, outside], 0, dtype)
 
 
+def test_a_tensor_of_channels_takes_no_zero_point_outside_its_dtype():
+    """Also where it is put together from its parts; the channel is named."""
+    with pytest.raises(BuildError, match="got 256 at channel 1"):
+        Quantized(integers=np.zeros(2, np.uint8), scale=np.ones(2), zero_point=np.array([0, 256]), dtype=QUINT8, axis=0)
+
+
 def test_a_zero_point_is_whole():
     """A fraction would be cut without a word."""
     with pytest.raises(BuildError, match="a zero point is a whole number, got float64"):

@@ -85,7 +85,8 @@ def test_what_was_compared_is_counted(described: RunInfo, tmp_path: Path) -> Non
 def test_what_is_counted_is_what_the_run_had(described: RunInfo, tmp_path: Path) -> None:
     """Not what its replay came to."""
     folder = run_folder(tmp_path / "run", [fp32(), int8()], described)
-    again = run_folder(tmp_path / "again", [failed(fp32().case.id), failed()], described)
+    others = [failed(fp32().case.id), failed(), failed("net/static/onednn/t2/b1")]  # and a setting more
+    again = run_folder(tmp_path / "again", others, described)
     replayed = replay(folder, silent, run=lambda *words: again)
     assert (replayed.artifacts, replayed.answers, replayed.settings) == (1, 1_000, 1)
     assert replayed.exit_code == 1
