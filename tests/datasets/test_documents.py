@@ -116,6 +116,17 @@ def test_documents_without_a_split_are_parted_whole(tmp_path: Path, tokenizer: P
     assert not {row.tobytes() for row in train} & {row.tobytes() for row in test}
 
 
+def test_two_different_documents_can_be_parted(tmp_path: Path, tokenizer: Path) -> None:
+    """One for each side; one alone, however often, cannot."""
+    source = tmp_path / "all.jsonl"
+    write_lines(source, ("the film", "the film was good"))
+    texts = open_texts(source, tokenizer, test_share=0.5)
+    assert [len(texts.load(split)) for split in texts.splits] == [1, 1]
+    write_lines(source, ("the film", "the film"))
+    with pytest.raises(DataError, match="1 different documents cannot be split into train and test"):
+        open_texts(source, tokenizer, test_share=0.5)
+
+
 def test_a_mask_tells_what_is_no_token(tmp_path: Path, tokenizer: Path) -> None:
     """For networks that take one."""
     write_lines(tmp_path / "test.jsonl", ("the film",))

@@ -105,6 +105,15 @@ def test_a_file_of_classes_has_a_name_on_each_line(tmp_path: Path) -> None:
         opened(tmp_path, classes="names.txt")
 
 
+def test_a_split_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """Whichever way it is asked for, with those that there are."""
+    write(tmp_path, "a/1.png", "b/1.png")
+    dataset = opened(tmp_path)
+    for ask in dataset.load, dataset.count, lambda split: dataset.sample(split, None, 0):
+        with pytest.raises(DataError, match="no split 'c'; there are: train, test"):
+            ask("c")
+
+
 def test_two_images_are_split_and_one_is_not(tmp_path: Path) -> None:
     """Each side needs one; with classes they keep their proportion."""
     write(tmp_path, "1.png")

@@ -7,6 +7,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import select
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,20 @@ def test_a_childs_folder_is_its_own_and_nobody_elses_to_read(tmp_path: Path) -> 
 def test_a_process_has_one() -> None:
     """Every child of it is told to the same."""
     assert offspring.offspring() is offspring.offspring()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+def test_a_process_that_ends_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it ends by itself, what it started is gone before it is."""
+    registered: list[Callable[[], None]] = []
+    monkeypatch.setattr(offspring.atexit, "register", registered.append)
+    monkeypatch.setattr(offspring, "_current", None)
+    current = offspring.offspring()
+    offspring.offspring()
+    (at_the_end,) = registered
+    at_the_end()
+    assert current.reaper is not None
+    assert current.reaper.returncode == 0
 
 
 def _be_killed(told: Connection) -> None:
