@@ -66,7 +66,7 @@ def test_unknown_coverage_fails_no_min_coverage():
 def test_a_network_that_a_mode_cannot_make_int8_is_told_where_it_can_be(operator, way_out):
     """Skipped, with the mode and backend that have a kernel for its layers, and no other's."""
     layers = (Layer(name="a", operator=operator, macs=90),)
-    with pytest.raises(ModeImpossible, match=way_out):
+    with pytest.raises(ModeImpossible, match=f"^no layer of this network .*{way_out}"):
         require_int8(built(*layers), None)
 
 
