@@ -71,6 +71,8 @@ def _take_in(graph: Graph, node: Any, follower: Any) -> bool:
     bias = graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if weight is None or weight.dtype != np.float32 or (bias is None and len(node.input) > 2 and node.input[2]):
         return False
+    if not _fits(node, weight):
+        return False
     scaling = _scaling(graph, node, follower, _channels(node, weight))
     if scaling is None:
         return False
@@ -84,6 +86,15 @@ def _take_in(graph: Graph, node: Any, follower: Any) -> bool:
     node.input.extend(inputs)
     node.output[0] = follower.output[0]
     return True
+
+
+def _fits(node: Any, weight: Array) -> bool:
+    """Whether a weight has the dimensions of its layer's operator; a file that says otherwise is refused later, by the
+    runtime, or the layer is in a branch that is never taken."""
+    if node.op_type == "Gemm":
+        return weight.ndim == 2
+    spatial = weight.ndim - 2
+    return spatial > 0 and len(attribute(node, "dilations", [1] * spatial)) == spatial
 
 
 def _channels(node: Any, weight: Array) -> int:

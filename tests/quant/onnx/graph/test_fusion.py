@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, Draft, decoder, random_inputs, residual_cnn
 
 from qbench.quant.onnx.graph import equivalence, fusion, pads
@@ -153,6 +153,29 @@ def test_a_batch_norm_in_training_mode_stays():
         helper.make_attribute("training_mode", 1)
     )
     assert [entry.layer for entry in fusion.fuse(Graph(model))] == ["conv1", "conv3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes"),
+    [
+        *(("Conv", shape, {}) for shape in [(), (4,), (4, 4)]),
+        *(("ConvTranspose", shape, {}) for shape in [(4,), (4, 4)]),
+        *(("Gemm", shape, {}) for shape in [(), (4,), (4, 4, 1)]),
+        ("Conv", (4, 4, 1, 1), {"dilations": [1]}),
+    ],
+)
+def test_a_weight_of_other_dimensions_than_its_layer_has_stays(kind, shape, attributes):
+    """Whatever a file says: nothing is computed with it here, and who runs the file says what is wrong."""
+    weights = {"w": np.ones(shape, np.float32), "factor": np.float32(2.0)}
+    nodes = [
+        helper.make_node(kind, ["x", "w"], ["y"], name="layer", **attributes),
+        helper.make_node("Mul", ["y", "factor"], ["z"], name="mul"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xz"]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
+    graph = Graph(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)))
+    assert fusion.fuse(graph) == ()
+    assert [node.name for node in graph.nodes] == ["layer", "mul"]
 
 
 def test_what_would_not_compute_the_same_stays(monkeypatch):
