@@ -35,14 +35,14 @@ def _weight(graph: Graph, node: Any, weight: Array) -> None:
 
 
 def _bias(graph: Graph, node: Any) -> None:
-    """beta goes into the bias, which becomes (out,); an absent bias needs no beta. One that is computed, or that has
-    rows, stays."""
+    """beta goes into the bias, which becomes (out,); an absent bias needs no beta. One that is computed, that has
+    rows, or that fits no output stays."""
     if len(node.input) < 3 or not node.input[2]:
         _drop(node, "beta")
         return
     bias, weight = graph.constant(node.input[2]), graph.constant(node.input[1])
     assert weight is not None
-    if bias is None or (bias.ndim == 2 and bias.shape[0] > 1):
+    if bias is None or (bias.ndim == 2 and bias.shape[0] > 1) or bias.size not in (1, weight.shape[1]):
         return
     beta = attribute(node, "beta", 1.0)
     if beta != 1.0 or bias.shape != (weight.shape[1],):

@@ -96,6 +96,16 @@ def test_a_bias_that_is_computed_keeps_its_beta() -> None:
     np.testing.assert_allclose(answer(graph, [2, 3]), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(2,), (0,), (1, 4)])
+def test_a_bias_that_fits_no_output_stays(shape: tuple[int, ...]) -> None:
+    """A file may say so; who runs it says what is wrong."""
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], beta=2.0)
+    graph = build([node], [2, 3], w=np.ones((3, 5), np.float32), b=np.ones(shape, np.float32))
+    before = graph.model.SerializeToString()
+    gemm.normalise(graph)
+    assert graph.model.SerializeToString() == before
+
+
 @pytest.mark.parametrize("name", ["conv", "pad"])
 def test_a_padding_that_is_to_stay_stays(name: str) -> None:
     """By its own name or its layer's; one that others read, too, stays for these."""
