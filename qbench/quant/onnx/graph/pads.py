@@ -23,7 +23,7 @@ def take_in(graph: Graph, skip: Collection[str] = ()) -> tuple[tuple[str, str], 
             continue
         weight = graph.constant(node.input[1])
         outer = None if weight is None else _zeros(graph, pad, weight.ndim)
-        if outer is not None:
+        if outer:
             own = attribute(node, "pads", [0] * len(outer))
             if len(own) != len(outer) or max(own) > LARGEST:
                 continue

@@ -106,6 +106,17 @@ def test_a_bias_that_fits_no_output_stays(shape: tuple[int, ...]) -> None:
     assert graph.model.SerializeToString() == before
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 4)])
+def test_a_padding_before_a_weight_without_sides_is_no_error(shape: tuple[int, ...]) -> None:
+    """A file may say so; who runs it says what is wrong."""
+    nodes = [
+        helper.make_node("Pad", ["x", "p"], ["padded"], name="pad"),
+        helper.make_node("Conv", ["padded", "w"], ["y"], name="conv"),
+    ]
+    graph = build(nodes, [2] * len(shape), w=np.ones(shape, np.float32), p=np.zeros(2 * len(shape), np.int64))
+    assert pads.take_in(graph) == ()
+
+
 @pytest.mark.parametrize("name", ["conv", "pad"])
 def test_a_padding_that_is_to_stay_stays(name: str) -> None:
     """By its own name or its layer's; one that others read, too, stays for these."""
