@@ -2,11 +2,18 @@
 
 Everything imported here is shared by all children for nothing; what exists is frozen, so that no child's garbage
 collector walks through it (and so copies its pages) again. No thread pool starts: a forked child could not use it.
+A child whose parent was killed before it had told it what to do ends without a word.
 """
 
 from __future__ import annotations
 
 import gc
+import pickle
+import sys
+import traceback
+from multiprocessing import spawn
+from types import TracebackType
+from typing import Any
 
 from qbench.process.imports import import_modules
 
@@ -30,6 +37,16 @@ MODULES = (
     "qbench.backends.torch_ao",
 )
 
+
+def tell_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """As Python does, of all but what a new child reads of a parent that is gone: nothing, or half of it."""
+    reads: Any = getattr(spawn, "_main", None)
+    frames = [frame for frame, _ in traceback.walk_tb(trace)]
+    if not (kind in (EOFError, pickle.UnpicklingError) and frames and reads and frames[-1].f_code is reads.__code__):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = tell_error
 gc.disable()  # what imports make lasts: searching it for garbage again and again took a tenth of the time
 import_modules(MODULES)
 gc.collect()
