@@ -8,7 +8,6 @@ A child whose parent was killed before it had told it what to do ends without a 
 from __future__ import annotations
 
 import gc
-import pickle
 import sys
 import traceback
 from multiprocessing import spawn
@@ -42,7 +41,8 @@ def tell_error(kind: type[BaseException], error: BaseException, trace: Traceback
     """As Python does, of all but what a new child reads of a parent that is gone: nothing, or half of it."""
     reads: Any = getattr(spawn, "_main", None)
     frames = [frame for frame, _ in traceback.walk_tb(trace)]
-    if not (kind in (EOFError, pickle.UnpicklingError) and frames and reads and frames[-1].f_code is reads.__code__):
+    half = kind is EOFError or kind.__name__ == "UnpicklingError"
+    if not (half and frames and reads and frames[-1].f_code is reads.__code__):
         sys.__excepthook__(kind, error, trace)
 
 
