@@ -18,6 +18,8 @@ _FIELDS = {
 }  # fmt: skip
 # Attributes by which ONNX Runtime divides: 0 ends its process (group of a ConvTranspose, seen with 1.31).
 _DIVISORS = ("group", "strides", "dilations", "kernel_shape", "blocksize", "num_groups", "num_outputs")
+# Inputs of which ONNX Runtime reads a value, whether there is one or not: none ends its process (Loop, seen with 1.32).
+_ONE_VALUE = {"Loop": (0, 1), "If": (0,)}
 _DENSE = 2**28  # elements of a sparse initializer, which runtimes make dense
 _EXPANDED = 1_000_000  # nodes, once the functions of a model stand where they are called
 
@@ -114,8 +116,13 @@ def _type_problem(kind: Any) -> str | None:
 
 
 def _node_problems(graph: Any) -> Iterator[str]:
-    """Nodes without an output that counts, or with a number by which a runtime divides without asking."""
+    """Nodes without an output that counts, with a number by which a runtime divides without asking, or with a constant
+    that has no single value where it reads one."""
+    counts = {tensor.name: math.prod(tensor.dims) for tensor in getattr(graph, "initializer", ())}
     for node in graph.node:
+        for name in (node.input[place] for place in _ONE_VALUE.get(node.op_type, ()) if place < len(node.input)):
+            if counts.get(name, 1) != 1:
+                yield f"node {quote(node.name or node.op_type)}: {quote(name)} has {counts[name]} values: one is needed"
         if not any(node.output):
             yield f"node {quote(node.name or node.op_type)}: it gives nothing"
         for attribute in node.attribute:

@@ -165,6 +165,28 @@ def test_a_number_that_a_runtime_divides_by_is_at_least_one(attributes: dict[str
     assert list(find_problems(model(relu(**attributes)), HERE)) == said
 
 
+@pytest.mark.parametrize(
+    ("operator", "inputs", "said"),
+    [
+        ("Loop", ["one", "true", "x"], []),
+        ("Loop", ["", "", "x"], []),
+        ("Loop", ["x"], []),
+        ("Loop", ["none", "true", "x"], ["node 'n': 'none' has 0 values: one is needed"]),
+        ("Loop", ["one", "two", "x"], ["node 'n': 'two' has 2 values: one is needed"]),
+        ("Loop", ["one", "true", "two"], []),
+        ("If", ["true"], []),
+        ("If", ["two"], ["node 'n': 'two' has 2 values: one is needed"]),
+        ("Sum", ["none"], []),
+    ],
+)
+def test_a_condition_and_a_count_are_one_value(operator: str, inputs: list[str], said: list[str]) -> None:
+    """Where they are constants: ONNX Runtime reads the first of them without asking whether there is one."""
+    loop = model(helper.make_node(operator, inputs, ["y"], name="n"))
+    constants = {"one": np.array(1), "none": np.zeros(0, np.int64), "true": np.array([True]), "two": np.ones(2, bool)}
+    loop.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
+    assert list(find_problems(loop, HERE)) == said
+
+
 def test_a_node_gives_something() -> None:
     """Under its name, or its operator where it has none."""
     nothing = [helper.make_node("Relu", ["x"], ["", ""], name=name) for name in ("n", "")]
