@@ -71,7 +71,7 @@ def _take_in(graph: Graph, node: Any, follower: Any) -> bool:
     bias = graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if weight is None or weight.dtype != np.float32 or (bias is None and len(node.input) > 2 and node.input[2]):
         return False
-    if not _fits(node, weight):
+    if not _fits(node, weight, bias):
         return False
     scaling = _scaling(graph, node, follower, _channels(node, weight))
     if scaling is None:
@@ -88,13 +88,19 @@ def _take_in(graph: Graph, node: Any, follower: Any) -> bool:
     return True
 
 
-def _fits(node: Any, weight: Array) -> bool:
-    """Whether a weight has the dimensions of its layer's operator; a file that says otherwise is refused later, by the
-    runtime, or the layer is in a branch that is never taken."""
+def _fits(node: Any, weight: Array, bias: Array | None) -> bool:
+    """Whether a layer's constants have the dimensions that its operator takes. A file from elsewhere may say otherwise;
+    a runtime that runs such a layer says what is wrong."""
     if node.op_type == "Gemm":
-        return weight.ndim == 2
-    spatial = weight.ndim - 2
-    return spatial > 0 and len(attribute(node, "dilations", [1] * spatial)) == spatial
+        if weight.ndim != 2:
+            return False
+        return bias is None or (bias.ndim <= 2 and bias.shape[-1:] in ((), (1,), (_channels(node, weight),)))
+    spatial, group = weight.ndim - 2, int(attribute(node, "group", 1))
+    if spatial < 1 or group < 1 or weight.shape[0] % group:
+        return False
+    if len(attribute(node, "dilations", [1] * spatial)) != spatial:
+        return False
+    return bias is None or bias.shape == (_channels(node, weight),)
 
 
 def _channels(node: Any, weight: Array) -> int:
@@ -120,7 +126,7 @@ def _along(node: Any, weight: Array, a: Array) -> Array:
 def _scaling(graph: Graph, node: Any, follower: Any, channels: int) -> tuple[Array, Array] | None:
     """a and c, float64 of shape (channels,), of a node that computes a y + c; None for any other."""
     if follower.op_type == "BatchNormalization":
-        return _batch_norm(graph, follower)
+        return _batch_norm(graph, follower, channels)
     if follower.op_type not in ("Mul", "Add", "Sub", "Div"):
         return None
     position = 1 if follower.input[0] == node.output[0] else 0
@@ -136,12 +142,12 @@ def _scaling(graph: Graph, node: Any, follower: Any, channels: int) -> tuple[Arr
     return {"Mul": (value, zero), "Add": (ones, value), "Sub": (ones, -value)}[follower.op_type]
 
 
-def _batch_norm(graph: Graph, node: Any) -> tuple[Array, Array] | None:
-    """y = scale (x - mean) / sqrt(var + epsilon) + shift, in inference."""
+def _batch_norm(graph: Graph, node: Any, channels: int) -> tuple[Array, Array] | None:
+    """y = scale (x - mean) / sqrt(var + epsilon) + shift, in inference; None where it has other channels."""
     if attribute(node, "training_mode", 0) or len([name for name in node.output if name]) > 1:
         return None
     arrays = [graph.constant(name) for name in node.input[1:5]]
-    if any(value is None for value in arrays):
+    if any(value is None or value.shape != (channels,) for value in arrays):
         return None
     scale, shift, mean, variance = (np.asarray(value, np.float64) for value in arrays)
     with np.errstate(all="ignore"):

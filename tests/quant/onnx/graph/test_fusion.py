@@ -156,26 +156,45 @@ def test_a_batch_norm_in_training_mode_stays():
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape", "attributes"),
+    ("kind", "shape", "bias", "attributes"),
     [
-        *(("Conv", shape, {}) for shape in [(), (4,), (4, 4)]),
-        *(("ConvTranspose", shape, {}) for shape in [(4,), (4, 4)]),
-        *(("Gemm", shape, {}) for shape in [(), (4,), (4, 4, 1)]),
-        ("Conv", (4, 4, 1, 1), {"dilations": [1]}),
+        *(("Conv", shape, None, {}) for shape in [(), (4,), (4, 4)]),
+        *(("ConvTranspose", shape, None, {}) for shape in [(4,), (4, 4)]),
+        *(("Gemm", shape, None, {}) for shape in [(), (4,), (4, 4, 1)]),
+        *(("Conv", (4, 4, 1, 1), bias, {}) for bias in [(), (1,), (3,), (4, 2)]),
+        *(("Gemm", (4, 4), bias, {}) for bias in [(3,), (4, 3), (1, 1, 4)]),
+        ("Conv", (4, 4, 1, 1), None, {"dilations": [1]}),
+        *(("ConvTranspose", (4, 4, 1, 1), None, {"group": group}) for group in (0, 3)),
     ],
 )
-def test_a_weight_of_other_dimensions_than_its_layer_has_stays(kind, shape, attributes):
-    """Whatever a file says: nothing is computed with it here, and who runs the file says what is wrong."""
-    weights = {"w": np.ones(shape, np.float32), "factor": np.float32(2.0)}
+def test_constants_of_other_dimensions_than_their_layer_has_stay(kind, shape, bias, attributes):
+    """Whatever a file says: nothing is computed with them here, and who runs the file says what is wrong."""
+    values = {"w": np.ones(shape, np.float32)} | ({} if bias is None else {"b": np.ones(bias, np.float32)})
     nodes = [
-        helper.make_node(kind, ["x", "w"], ["y"], name="layer", **attributes),
+        helper.make_node(kind, ["x", *values], ["y"], name="layer", **attributes),
         helper.make_node("Mul", ["y", "factor"], ["z"], name="mul"),
     ]
+    assert stays(nodes, {**values, "factor": np.float32(2.0)})
+
+
+@pytest.mark.parametrize("other", ["scale", "shift", "mean", "variance"])
+@pytest.mark.parametrize(("kind", "shape"), [("Conv", (4, 4, 1, 1)), ("Gemm", (4, 4))])
+def test_a_normalization_of_other_channels_stays(kind, shape, other):
+    """A single one of its four arrays is enough."""
+    arrays = {name: np.ones(3 if name == other else 4, np.float32) for name in ("scale", "shift", "mean", "variance")}
+    nodes = [
+        helper.make_node(kind, ["x", "w"], ["y"], name="layer"),
+        helper.make_node("BatchNormalization", ["y", *arrays], ["z"], name="norm"),
+    ]
+    assert stays(nodes, {"w": np.ones(shape, np.float32), **arrays})
+
+
+def stays(nodes, constants):
+    """Whether two nodes, from x to z, are what they were."""
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xz"]
-    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = Graph(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)))
-    assert fusion.fuse(graph) == ()
-    assert [node.name for node in graph.nodes] == ["layer", "mul"]
+    return fusion.fuse(graph) == () and [node.name for node in graph.nodes] == [node.name for node in nodes]
 
 
 def test_what_would_not_compute_the_same_stays(monkeypatch):
@@ -344,7 +363,7 @@ def normalization(*outputs, variance=(3.0, 8.0), constants=True, **attributes):
 def test_what_a_normalization_multiplies_with_and_adds(options, expected):
     """Of constants, as finite numbers, in inference."""
     graph = normalization(**options)
-    scaling = fusion._batch_norm(graph, graph.nodes[0])
+    scaling = fusion._batch_norm(graph, graph.nodes[0], 2)
     if expected is None:
         assert scaling is None
     else:
@@ -355,7 +374,7 @@ def test_a_normalization_that_gives_its_statistics_stays():
     """Outputs without a name are none."""
     for outputs, stays in ((["", ""], False), (["", "m"], True)):
         graph = normalization(*outputs)
-        assert (fusion._batch_norm(graph, graph.nodes[0]) is None) == stays
+        assert (fusion._batch_norm(graph, graph.nodes[0], 2) is None) == stays
 
 
 @pytest.mark.parametrize(
