@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ _FIELDS = {
 }  # fmt: skip
 # Attributes by which ONNX Runtime divides: 0 ends its process (group of a ConvTranspose, seen with 1.31).
 _DIVISORS = ("group", "strides", "dilations", "kernel_shape", "blocksize", "num_groups", "num_outputs")
-# Inputs of which ONNX Runtime reads a value, whether there is one or not: none ends its process (Loop, seen with 1.32).
-_ONE_VALUE = {"Loop": (0, 1), "If": (0,)}
 _DENSE = 2**28  # elements of a sparse initializer, which runtimes make dense
 _EXPANDED = 1_000_000  # nodes, once the functions of a model stand where they are called
 
@@ -33,9 +31,10 @@ def find_problems(model: Any, file: Path) -> Iterator[str]:
         return
     total_bytes = 0
     for body in bodies:
+        empty = set(_list_empty(body))
         for graph in _with_inner(body):
             yield from _value_problems(graph)
-            yield from _node_problems(graph)
+            yield from _node_problems(graph, empty)
     for tensor in _tensors(bodies):
         what = find_tensor_problem(tensor)
         if what is None and _is_external(tensor):
@@ -115,14 +114,25 @@ def _type_problem(kind: Any) -> str | None:
     return None
 
 
-def _node_problems(graph: Any) -> Iterator[str]:
-    """Nodes without an output that counts, with a number by which a runtime divides without asking, or with a constant
-    that has no single value where it reads one."""
-    counts = {tensor.name: math.prod(tensor.dims) for tensor in getattr(graph, "initializer", ())}
+def _list_empty(body: Any) -> Iterator[str]:
+    """The names of the constants without a value, in a graph and in those inside its nodes."""
+    for graph in _with_inner(body):
+        yield from (tensor.name for tensor in getattr(graph, "initializer", ()) if 0 in tensor.dims)
+        for node in graph.node:
+            held = {attribute.name: attribute for attribute in node.attribute}
+            if node.op_type == "Constant" and (
+                ("value" in held and 0 in held["value"].t.dims)
+                or ("value_ints" in held and not held["value_ints"].ints)
+            ):
+                yield node.output[0]
+
+
+def _node_problems(graph: Any, empty: Collection[str]) -> Iterator[str]:
+    """Nodes without an output that counts, with a number by which a runtime divides without asking, or a Loop whose
+    count is ``empty``: ONNX Runtime reads it all the same, which ends its process (seen with 1.32)."""
     for node in graph.node:
-        for name in (node.input[place] for place in _ONE_VALUE.get(node.op_type, ()) if place < len(node.input)):
-            if counts.get(name, 1) != 1:
-                yield f"node {quote(node.name or node.op_type)}: {quote(name)} has {counts[name]} values: one is needed"
+        if node.op_type == "Loop" and node.input and node.input[0] in empty:
+            yield f"node {quote(node.name or 'Loop')}: its count {quote(node.input[0])} is empty: one number is needed"
         if not any(node.output):
             yield f"node {quote(node.name or node.op_type)}: it gives nothing"
         for attribute in node.attribute:

@@ -166,24 +166,30 @@ def test_a_number_that_a_runtime_divides_by_is_at_least_one(attributes: dict[str
 
 
 @pytest.mark.parametrize(
-    ("operator", "inputs", "said"),
+    ("operator", "count", "is_refused"),
     [
-        ("Loop", ["one", "true", "x"], []),
-        ("Loop", ["", "", "x"], []),
-        ("Loop", ["x"], []),
-        ("Loop", ["none", "true", "x"], ["node 'n': 'none' has 0 values: one is needed"]),
-        ("Loop", ["one", "two", "x"], ["node 'n': 'two' has 2 values: one is needed"]),
-        ("Loop", ["one", "true", "two"], []),
-        ("If", ["true"], []),
-        ("If", ["two"], ["node 'n': 'two' has 2 values: one is needed"]),
-        ("Sum", ["none"], []),
+        *(("Loop", count, False) for count in ("one", "", "x", "numbers", "two")),
+        *(("Loop", count, True) for count in ("none", "value", "value_ints")),
+        *(("Sum", count, False) for count in ("none", "value")),
     ],
 )
-def test_a_condition_and_a_count_are_one_value(operator: str, inputs: list[str], said: list[str]) -> None:
-    """Where they are constants: ONNX Runtime reads the first of them without asking whether there is one."""
-    loop = model(helper.make_node(operator, inputs, ["y"], name="n"))
-    constants = {"one": np.array(1), "none": np.zeros(0, np.int64), "true": np.array([True]), "two": np.ones(2, bool)}
-    loop.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_a_loop_has_a_count(operator: str, count: str, is_refused: bool, is_inner: bool) -> None:
+    """Where it is a constant, of the graph or of the one around it; ONNX Runtime reads it without asking for one."""
+    node = helper.make_node(operator, [count, "true", "x"], ["y"], name="n")
+    if is_inner:
+        node = helper.make_node("If", ["true"], ["y"], then_branch=helper.make_graph([node], "branch", [], []))
+    nothing = numpy_helper.from_array(np.zeros(0, np.int64))
+    constants = [
+        helper.make_node("Constant", [], ["value"], value=nothing),
+        helper.make_node("Constant", [], ["value_ints"]),
+        helper.make_node("Constant", [], ["numbers"], value_ints=[3]),
+    ]
+    constants[1].attribute.append(onnx.AttributeProto(name="value_ints", type=onnx.AttributeProto.INTS))
+    loop = model(*constants, node)
+    values = {"one": np.array(1), "none": np.zeros(0, np.int64), "true": np.array([True]), "two": np.ones(2, np.int64)}
+    loop.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in values.items())
+    said = [f"node 'n': its count '{count}' is empty: one number is needed"] * is_refused
     assert list(find_problems(loop, HERE)) == said
 
 
