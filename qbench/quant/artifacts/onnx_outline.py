@@ -1,4 +1,5 @@
-"""An ONNX file without the values of its weights: to know its nodes, inputs and outputs takes no memory for these."""
+"""An ONNX file without the values of its weights: to know its nodes, inputs and outputs, or to write it anew with the
+weights beside it, takes no memory for these."""
 
 from __future__ import annotations
 
@@ -43,18 +44,21 @@ def read_outline(file: Path) -> Any:
 def write_weights_apart(file: Path, folder: Path) -> Path:
     """The same model in an empty folder, its large weights in a file beside it, which a runtime maps: from one file
     ONNX Runtime reads all weights, and then copies each. ``file`` itself where its weights lie beside it already, or
-    where it holds no large ones. Takes the memory of the largest weight."""
+    where it holds no large ones. Whole numbers of 64 bits stay: they may be shapes, which onnx reads from the file
+    alone. Takes the memory of the largest weight."""
     import onnx
 
     numbers = onnx.TensorProto.DESCRIPTOR.fields_by_name
-    values, external = numbers["raw_data"].number, numbers["external_data"].number
+    values, external, kind = (numbers[name].number for name in ("raw_data", "external_data", "data_type"))
     target, beside = folder / "model.onnx", folder / _BESIDE
 
     def move_values(content: mmap.mmap, weights: BinaryIO, start: int, end: int) -> bytes:
         fields = list(_read_fields(content, start, end))
         if any(field.number == external for field in fields):
             raise ValueError("weights lie beside the file")
-        large = [field for field in fields if field.number == values and field.end - field.content > SMALL]
+        kinds = [_read_varint(content, field.content)[0] for field in fields if field.number == kind]
+        movable = {values} if onnx.TensorProto.INT64 not in kinds else ()
+        large = [field for field in fields if field.number in movable and field.end - field.content > SMALL]
         kept = b"".join(content[field.start : field.end] for field in fields if field not in large)
         return kept + b"".join(_move(content, field, weights) for field in large)
 
