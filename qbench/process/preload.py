@@ -38,11 +38,12 @@ MODULES = (
 
 
 def tell_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """As Python does, of all but what a new child reads of a parent that is gone: nothing, or half of it."""
-    reads: Any = getattr(spawn, "_main", None)
+    """Prints an error as Python does; not that of a new child whose parent was killed while it sent what to start with,
+    which then ends early, or was never begun."""
+    start: Any = getattr(spawn, "_main", None)  # reads that
     frames = [frame for frame, _ in traceback.walk_tb(trace)]
-    half = kind is EOFError or kind.__name__ == "UnpicklingError"
-    if not (half and frames and reads and frames[-1].f_code is reads.__code__):
+    is_cut_off = kind is EOFError or kind.__name__ == "UnpicklingError"
+    if not (is_cut_off and frames and start and frames[-1].f_code is start.__code__):
         sys.__excepthook__(kind, error, trace)
 
 
