@@ -170,6 +170,8 @@ def _windows(node: Any, x: Array, kernel: tuple[int, ...]) -> Array:
     pads = _auto_pads(node, x.shape[2:], kernel, strides, dilations) or pads
     padded = np.pad(x, [(0, 0), (0, 0), *pads])
     wide = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    if any(window > size for window, size in zip(wide, padded.shape[2:], strict=True)):
+        raise BuildError(f"{node.name}: its window of {list(wide)} is larger than its input, {list(padded.shape[2:])}")
     axes = tuple(range(2, x.ndim))
     windows = np.lib.stride_tricks.sliding_window_view(padded, wide, axis=axes)
     steps = (*[slice(None, None, s) for s in strides], *[slice(None, None, d) for d in dilations])

@@ -346,6 +346,15 @@ def test_a_layer_in_a_form_that_is_not_known_is_refused(kind: str, attributes: d
         ascend_ops.layer(node(kind, **attributes), q, 0.0, np.zeros((2, 2) if kind == "Gemm" else (2, 1, 2), np.int8))
 
 
+@pytest.mark.parametrize(("kind", "attributes"), [("AveragePool", {"kernel_shape": [4]}), ("Conv", {"dilations": [3]})])
+def test_a_window_that_is_larger_than_its_input_is_refused(kind: str, attributes: dict[str, Any]) -> None:
+    """A file from elsewhere may have one; padding counts as input."""
+    q, weight = np.zeros((1, 2, 3), np.int8), np.zeros((2, 2, 2), np.int8)
+    with pytest.raises(BuildError, match=r"^here: its window of \[4\] is larger than its input, \[3\]$"):
+        ascend_ops.layer(node(kind, **attributes), q, 0.0, weight)
+    assert ascend_ops.layer(node(kind, pads=[0, 1], **attributes), q, 0.0, weight).shape == (1, 2, 1)
+
+
 @pytest.mark.parametrize("attributes", [{"sqrt_mode": 1}, {"relu_flag": 1}, {"dtype": 1}])
 def test_a_dequantization_in_another_form_is_refused(attributes: dict[str, Any]) -> None:
     """As is a scale of another type."""
