@@ -62,7 +62,7 @@ def find_suite(folder: Path, info: SuiteInfo) -> Path:
     that holds the run's reports; else a suite that was run here may end with it and have the run's text.
     """
     file = Path(info.file)
-    beside_reports = folder.resolve().parent.parent.parent / file
+    beside_reports = regular_file.real_path(folder).parent.parent.parent / file
     for candidate in (file, beside_reports):
         if candidate.is_file():
             return candidate

@@ -42,7 +42,7 @@ def parse(reference: Any, *, base: Path, error: type[QbenchError]) -> tuple[Path
 
 def attribute(path: Path, name: str, *, error: type[QbenchError]) -> Any:
     """What ``name`` is bound to in the file after importing it; raises ``error`` with what to do."""
-    module = _module(path.resolve(), error)
+    module = _module(regular_file.real_path(path), error)
     if name in vars(module):
         return vars(module)[name]
     public = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
@@ -54,7 +54,7 @@ def attribute(path: Path, name: str, *, error: type[QbenchError]) -> Any:
 
 def call(function: Callable[..., Any], *args: Any, path: Path, error: type[QbenchError], **kwargs: Any) -> Any:
     """What the user's function returns; anything it raises becomes ``error`` with the user's file and line."""
-    with _importing_from(path.resolve().parent), _explaining(path.resolve(), error):
+    with _importing_from(regular_file.real_path(path).parent), _explaining(regular_file.real_path(path), error):
         return function(*args, **kwargs)
 
 
@@ -64,14 +64,14 @@ def local_sources(path: Path) -> tuple[Path, ...]:
     To those that ``read_sources`` gives comes what this process has loaded from the file's folder, so that an import by
     name or by an extended ``sys.path`` counts too.
     """
-    path = path.resolve()
+    path = regular_file.real_path(path)
     return tuple(sorted({*read_sources(path), *_loaded_below(path.parent)}))
 
 
 def read_sources(path: Path) -> tuple[Path, ...]:
     """The file and those that it imports from its folder and below, sorted: followed in the text, nothing is run, so
     that every process says the same."""
-    path = path.resolve()
+    path = regular_file.real_path(path)
     sources = {path}
     pending = [path]
     while pending:
@@ -87,7 +87,9 @@ def digest(path: Path, sources: tuple[Path, ...] | None = None) -> str:
     sha = hashlib.sha256()
     for source in local_sources(path) if sources is None else sources:
         text = regular_file.read_bytes(source)
-        sha.update(f"{Path(os.path.relpath(source, path.resolve().parent)).as_posix()}\0{len(text)}\0".encode())
+        sha.update(
+            f"{Path(os.path.relpath(source, regular_file.real_path(path).parent)).as_posix()}\0{len(text)}\0".encode()
+        )
         sha.update(text)
     return sha.hexdigest()
 
@@ -192,13 +194,15 @@ def _add_folder(folder: Path) -> None:
         sys.path_hooks.insert(0, _find_own)
     if folder not in _FOLDERS:
         _FOLDERS.add(folder)
-        for place in [place for place in sys.path_importer_cache if Path(place).resolve().is_relative_to(folder)]:
+        for place in [
+            place for place in sys.path_importer_cache if regular_file.real_path(Path(place)).is_relative_to(folder)
+        ]:
             del sys.path_importer_cache[place]
 
 
 def _find_own(place: str) -> importlib.machinery.FileFinder:
     """What finds modules in a place on the import path; raises ``ImportError`` for one that is no user's folder."""
-    if not any(_is_own(Path(place).resolve() / "x.py", folder) for folder in _FOLDERS):
+    if not any(_is_own(regular_file.real_path(Path(place)) / "x.py", folder) for folder in _FOLDERS):
         raise ImportError(place)
     return importlib.machinery.FileFinder(place, *_LOADERS)
 
@@ -241,7 +245,7 @@ def _files_of(start: Path, parts: list[str]) -> set[Path]:
         place = start.joinpath(*parts[:depth])
         files |= {place.with_name(f"{place.name}{ending}") for ending in _ENDINGS}
         files |= {place / f"__init__{ending}" for ending in _ENDINGS}
-    return {file.resolve() for file in files if file.is_file()}
+    return {regular_file.real_path(file) for file in files if file.is_file()}
 
 
 def _loaded_below(folder: Path) -> set[Path]:

@@ -259,6 +259,18 @@ def test_no_array_and_no_network_is_unpickled() -> None:
     assert list_users("pickle") == {*own, "models.weights"}
 
 
+def test_no_link_to_itself_is_a_traceback() -> None:
+    """pathlib's ``resolve`` raises RuntimeError of one, which nobody expects: ``regular_file.real_path`` raises
+    nothing, and who opens the file is told."""
+    resolved = [
+        f"{module}:{node.lineno}"
+        for module in MODULES
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and ast.unparse(node).endswith(".resolve()")
+    ]
+    assert resolved == []
+
+
 def test_every_test_states_its_rule() -> None:
     """A test's docstring says what it proves."""
     assert [name for name, node in functions_of_tests().items() if not ast.get_docstring(node)] == []

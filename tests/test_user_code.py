@@ -49,6 +49,9 @@ def test_bad_reference_says_what_is_expected(reference: object, tmp_path: Path) 
 
 def test_missing_file_and_missing_attribute_are_named(tmp_path: Path) -> None:
     """A file that is not there is named; a function that is not there is answered with those that are."""
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    with pytest.raises(ModelError, match=r"loop\.py: cannot read this Python file: Too many levels of symbolic links"):
+        user_code.attribute(tmp_path / "loop.py", "build", error=ModelError)
     with pytest.raises(ModelError, match=r"none\.py: cannot read this Python file: No such file"):
         user_code.attribute(tmp_path / "none.py", "build", error=ModelError)
     file = write(tmp_path, "net.py", "def make(): ...\ndef _hidden(): ...\n")

@@ -19,6 +19,7 @@ from qbench.bisect.question import Way
 from qbench.cache import store
 from qbench.environments.environment import Environment, find_present
 from qbench.errors import CaseError, UsageError, first_names
+from qbench.files import regular_file
 from qbench.gating import against
 from qbench.gating.against import Request, Side, build_side, compare_requirements
 from qbench.gating.baseline import artifact_file
@@ -71,7 +72,7 @@ class Commits:
 
     def _run(self, name: str) -> tuple[StoredRun, Environment]:
         """The run of a commit, from an earlier look or made now, and the libraries that it ran under."""
-        path = self.suite.resolve().relative_to(self.repository.top).as_posix()
+        path = regular_file.real_path(self.suite).relative_to(self.repository.top).as_posix()
         commit = self.repository.commit(name)
         if not self.repository.has(commit, path):
             raise Absent(f"{path} is not in it")

@@ -60,7 +60,7 @@ def clean(
     the making is left alone, and so is whatever a symbolic link points at: only the link goes. Raises ``UsageError``
     when the folder is not a cache of qbench, when a run uses it, or when an entry cannot be removed.
     """
-    folder = (cache_folder() if root is None else root).resolve()
+    folder = regular_file.real_path(cache_folder() if root is None else root)
     if not folder.exists():
         return Cleaned(folder=folder, removed=0, freed_bytes=0)
     _refuse_foreign(folder)

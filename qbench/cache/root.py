@@ -137,7 +137,7 @@ def hold_folder(root: Path, folder: Path) -> Iterator[None]:
     """
     import filelock
 
-    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    name = hashlib.sha256(os.fsencode(regular_file.real_path(folder))).hexdigest()
     try:
         with filelock.FileLock(root / LOCKS / f"folder-{name}.lock", timeout=0):
             yield

@@ -82,10 +82,10 @@ def _stream(*, as_json: bool) -> TextIO:
 def _folder_below(environment: Mapping[str, str]) -> str:
     """Where this process works, from the top of the repository that GitHub has checked out; empty at the top."""
     top = environment.get(WORKSPACE)
-    here = Path.cwd().resolve()
-    if not top or not here.is_relative_to(Path(top).resolve()):
+    here = regular_file.real_path(Path.cwd())
+    if not top or not here.is_relative_to(regular_file.real_path(Path(top))):
         return ""
-    folder = here.relative_to(Path(top).resolve()).as_posix()
+    folder = here.relative_to(regular_file.real_path(Path(top))).as_posix()
     return "" if folder == "." else folder
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from qbench.environments.environment import Environment
 from qbench.environments.pins import Pin
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.process.offspring import offspring
 
 # Of a distribution without a module of its name the first that it brings is imported; of one without any, none.
@@ -64,5 +65,7 @@ def require_imports(environment: Environment, pins: Sequence[Pin]) -> None:
         if entry["version"] != pin.version:
             raise UsageError(f"asked for {pin}, but {entry['version']} is what a process there has")
         file = entry["file"]
-        if file is not None and not Path(file).resolve().is_relative_to(Path(entry["place"]).resolve()):
+        if file is not None and not regular_file.real_path(Path(file)).is_relative_to(
+            regular_file.real_path(Path(entry["place"]))
+        ):
             raise UsageError(f"asked for {pin}, but a process there imports {file}")

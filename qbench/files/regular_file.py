@@ -100,11 +100,16 @@ def expand_home(name: str | Path) -> Path:
 def resolve_path(name: str | Path, base: Path) -> Path:
     """The absolute path that a name leads to, a relative one from ``base``; raises nothing where it leads nowhere: not
     for a link to itself, a NUL byte, a name that is too long, or the home of an unknown user."""
-    whole = base / expand_home(name)
+    return real_path(base / expand_home(name))
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path without links; raises nothing where it leads nowhere, as pathlib's ``resolve`` does of a link
+    to itself (a ``RuntimeError``, until Python 3.12)."""
     try:
-        return Path(os.path.realpath(whole))
+        return Path(os.path.realpath(path))
     except ValueError:
-        return Path(os.path.abspath(whole))  # noqa: PTH100  # as above
+        return Path(os.path.abspath(path))  # noqa: PTH100  # as above
 
 
 def explain_unusable(path: Path) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from qbench.cache import store
 from qbench.cache.root import UNFINISHED
 from qbench.errors import CaseError
+from qbench.files import regular_file
 
 FILES = "files"  # the kind of the cache's entries that hold one file from outside of it
 _KEY_LENGTH = 64
@@ -114,7 +115,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes what ``read_folder`` read."""
     for name, content in files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not regular_file.real_path(path).is_relative_to(regular_file.real_path(folder)):
             raise CaseError(f"{name[:80]!r} leads out of the folder that it was sent for")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

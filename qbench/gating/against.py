@@ -67,7 +67,7 @@ def gate_against(request: Request, rerunner: Rerunner, *, build: Build | None = 
         raise UsageError(f"{request.suite}: no such suite; --against takes the file of a suite, not a run")
     repository = find_repository(request.suite)
     base, head = repository.commit(request.ref), repository.commit("HEAD")
-    path = request.suite.resolve().relative_to(repository.top).as_posix()
+    path = regular_file.real_path(request.suite).relative_to(repository.top).as_posix()
     for name, commit in ((request.ref, base), ("HEAD", head)):
         if not repository.has(commit, path):
             raise NotComparable(f"{path} is not in {name} ({commit[:12]}): there is nothing to hold it against")
@@ -98,7 +98,7 @@ def _find_environment(request: Request, old: Side, new: Side, rerunner: Rerunner
 
 def build_side(side: Side, request: Request) -> Path:
     """The folder of a side's run, made by ``qbench run`` in a process of its own, in its own folder."""
-    below = Path.cwd().resolve()
+    below = regular_file.real_path(Path.cwd())
     top = find_repository(request.suite).top
     here = side.tree / below.relative_to(top) if below.is_relative_to(top) else side.tree
     here = here if here.is_dir() else side.tree

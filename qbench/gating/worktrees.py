@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import UsageError, first_names
+from qbench.files import regular_file
 from qbench.record.plain_git import GitFailed, ask_git, check_out
 
 
@@ -75,7 +76,7 @@ class Repository:
 def find_repository(file: Path) -> Repository:
     """The repository that a file lies in; ``UsageError`` where there is none."""
     try:
-        top = _git(file.resolve().parent, "rev-parse", "--show-toplevel").rstrip("\n")
+        top = _git(regular_file.real_path(file).parent, "rev-parse", "--show-toplevel").rstrip("\n")
     except UsageError as error:
         raise UsageError(f"a commit needs a git repository, and {file} lies in none ({error})") from error
     return Repository(top=Path(top))

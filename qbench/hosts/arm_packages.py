@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 
 SYSTEM, PACKAGES, PYTHON = "system", "packages", "usr/bin/python3"
 _LIBRARIES, _LOADER = "lib/aarch64-linux-gnu", "ld-linux-aarch64.so.1"
@@ -95,7 +96,11 @@ def _copy(root: Path, path: Path, target: Path) -> None:
             break
         link = path.readlink()
         path = root / link.relative_to("/") if link.is_absolute() else path.parent / link
-    if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(root.resolve()):
+    if (
+        path.is_file()
+        and not path.is_symlink()
+        and regular_file.real_path(path).is_relative_to(regular_file.real_path(root))
+    ):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
 

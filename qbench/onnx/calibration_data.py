@@ -222,7 +222,7 @@ def _arrays(path: Path, wanted: tuple[Input, ...], options: Mapping[str, Any], s
         raise DataError(f"--data {path}: {why}")
     try:
         if not set(npz_file.names(path)) >= {value.name for value in wanted}:
-            return _dataset("npz", str(path.resolve()), wanted, options, split)
+            return _dataset("npz", str(regular_file.real_path(path)), wanted, options, split)
         arrays = npz_file.read(path, [value.name for value in wanted])
     except npz_file.BadNpz as error:
         key = f": {error.key}" if error.key else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.errors import UsageError
+from qbench.files import regular_file
 from qbench.quant.onnx.calibration.batches import Batches, Feed, checked, declared
 from qbench.quant.onnx.export import executed_layers, integer_weights, narrow_weights
 from qbench.quant.onnx.export.executed_layers import Settled
@@ -126,7 +127,7 @@ def _first(graph: Graph, data: Batches) -> Iterator[Feed]:
 def _apart(calibration: Path, record: Path, outputs: Iterable[Path]) -> None:
     """What is read is never overwritten."""
     for file in outputs:
-        if file.resolve() in (calibration.resolve(), record.resolve()):
+        if regular_file.real_path(file) in (regular_file.real_path(calibration), regular_file.real_path(record)):
             raise UsageError(f"{file}: would be overwritten while it is read; take another prefix")
 
 

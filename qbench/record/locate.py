@@ -36,7 +36,7 @@ def find_run(
     """
     path = Path(name)
     if (path / RUN).is_file():
-        return _require_one_line(path.resolve())
+        return _require_one_line(regular_file.real_path(path))
     for folder in (path, reports / name):
         if runs := _runs(folder):
             newest = runs[0]
@@ -49,7 +49,7 @@ def find_run(
                     f"{name}: its latest run, {newest.name}, {why}, so this is about {chosen.name}; name {newest} to "
                     f"{'take' if looked else 'see'} that one"
                 )
-            return _require_one_line(chosen.resolve())
+            return _require_one_line(regular_file.real_path(chosen))
     if (path / "records.jsonl").is_file():
         raise UsageError(
             f"{path / RUN}: missing, though records are there: it says which suite and machine they are of; take it "
@@ -102,7 +102,7 @@ def passed_over(name: str, chosen: Path, reports: Path = REPORTS) -> Path | None
     it has no case that is ok. None where ``name`` is the folder of a run, or ``chosen`` is the latest."""
     path = Path(name)
     folders = [path.parent] if path.name == LATEST else [path, reports / name]
-    newest = next((runs[0].resolve() for folder in folders if (runs := _runs(folder))), None)
+    newest = next((regular_file.real_path(runs[0]) for folder in folders if (runs := _runs(folder))), None)
     return None if newest is None or newest == chosen or _statuses(newest)["ok"] else newest
 
 

@@ -49,7 +49,7 @@ class DamagedFile(UsageError):
 def find(folder: Path, name: str) -> Path | None:
     """The file of that name below the folder; None where there is none, and for a name that leads out of it."""
     file = regular_file.resolve_path(name, folder.absolute())
-    return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+    return file if file.is_relative_to(regular_file.real_path(folder)) and file.is_file() else None
 
 
 def is_whole(folder: Path, name: str) -> bool:

@@ -174,7 +174,7 @@ def _suggest_suites(path: Path) -> str:
 
 def _folder(file: str) -> Path:
     """The folder of a file, absolute; that of the link where the file itself is a link."""
-    return Path(file).absolute().parent.resolve()
+    return regular_file.real_path(Path(file).absolute().parent)
 
 
 def json_schema() -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError
+from qbench.files import regular_file
 from qbench.quant.artifacts import onnx_outline
 
 Array = NDArray[Any]
@@ -36,9 +37,9 @@ def list_external(file: Path) -> set[Path]:
         tensors = onnx_outline.read_outline(file).graph.initializer
     except (OSError, DecodeError):
         return set()
-    folder = file.resolve().parent
+    folder = regular_file.real_path(file).parent
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
-    places = {(folder / name).resolve() for name in names}
+    places = {regular_file.real_path(folder / name) for name in names}
     return {place for place in places if place.is_relative_to(folder) and place.is_file()}
 
 

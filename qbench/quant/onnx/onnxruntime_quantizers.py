@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError, QbenchError, out_of_memory
+from qbench.files import regular_file
 from qbench.quant.artifacts import onnx_file, onnx_outline
 from qbench.quant.onnx import dynamic_scales, float_nodes, onnxruntime_session
 from qbench.quant.onnx.export import deploy_onnxruntime
@@ -121,7 +122,7 @@ def preprocess(fp32: Path, file: Path) -> Path:
     """Shapes inferred and operators fused (BatchNorm into Conv), as ONNX Runtime's quantizer wants it."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    source, target = str(fp32.resolve()), str(file.resolve())
+    source, target = str(regular_file.real_path(fp32)), str(regular_file.real_path(file))
     # Where ONNX Runtime's symbolic inference gives up, it leaves the model in the working folder.
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         try:
