@@ -11,6 +11,7 @@ import typer
 from qbench.cli.options import Run
 from qbench.cli.output import find_folder
 from qbench.errors import UsageError
+from qbench.files import output_file
 
 if TYPE_CHECKING:
     from qbench.record.stored_run import StoredRun
@@ -69,8 +70,5 @@ def _to_parquet(run: StoredRun) -> bytes:
 
 
 def _write(file: Path, content: bytes) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with output_file.place_for(file):
         file.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error

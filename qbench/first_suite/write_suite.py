@@ -8,6 +8,7 @@ from pathlib import Path
 
 from qbench import suite
 from qbench.errors import UsageError
+from qbench.files import atomic, output_file
 from qbench.first_suite.data_facts import Ask, DataFacts, describe_data
 from qbench.first_suite.model_facts import ModelFacts, describe_model, quote
 
@@ -53,9 +54,10 @@ def write_first_suite(
         )
     margin = _MARGIN if ask is None or not data_facts.labelled else ask(_LOSS.format(data_facts.metric), _MARGIN)
     text = compose(model_facts, data_facts, margin)
-    if data_facts.code is not None:
-        (folder / data_facts.code[0]).write_text(data_facts.code[1], encoding="utf-8")
-    file.write_text(text, encoding="utf-8")
+    with output_file.place_for(file):
+        if data_facts.code is not None:
+            atomic.write_text(folder / data_facts.code[0], data_facts.code[1])
+        atomic.write_text(file, text)
     suite.read(file)  # whatever is wrong in it is said as of any suite
     return FirstSuite(file=file, code=code, notes=data_facts.notes)
 

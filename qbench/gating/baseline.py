@@ -23,7 +23,7 @@ from pathlib import Path
 from qbench import formatting
 from qbench.cache import manifest
 from qbench.errors import UsageError, first_names
-from qbench.files import atomic
+from qbench.files import atomic, output_file
 from qbench.files.stored_name import is_digest
 from qbench.foreign_text import join_lines
 from qbench.gating import baseline_examples, baseline_lines
@@ -75,14 +75,11 @@ def write_baseline(run_folder: Path, target: Path, *, allow_failed: bool = False
         )
     _require_complete(run, allow_failed=allow_failed)
     file = target if target.suffix == SUFFIX else target / f"{run.info.suite.name}{SUFFIX}"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with output_file.place_for(file):
         in_order = sorted(run.records, key=lambda record: record.case.id)
         atomic.write_text(file, "".join(f"{baseline_lines.to_line(record)}\n" for record in in_order))
         _write_info(info_file(file), run)
         _write_examples(examples_file(file), run)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
     return file
 
 

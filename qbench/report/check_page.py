@@ -7,7 +7,7 @@ from pathlib import Path
 from qbench.check import text
 from qbench.check.finding import FileCheck, RuntimeCheck
 from qbench.decide.names import backend_name
-from qbench.files import atomic
+from qbench.files import atomic, output_file
 from qbench.progress.table import TextTable
 from qbench.report import html
 from qbench.report.history_page import POLICY
@@ -16,8 +16,9 @@ _TONES = {"fault": "bad", "warning": "unsure", "note": ""}
 
 
 def write_check_page(check: FileCheck, file: Path) -> None:
-    """Writes the page whole."""
-    atomic.write_text(file, render(check))
+    """Writes the page whole; raises ``UsageError`` where it cannot be written."""
+    with output_file.place_for(file):
+        atomic.write_text(file, render(check))
 
 
 def render(check: FileCheck) -> str:

@@ -170,6 +170,8 @@ def test_files_that_are_there_stay(place):
         write_first_suite(model, None, None)
     assert (place / "model_data.py").read_text() == "mine"
     assert not (place / "model.yaml").exists()
+    with pytest.raises(UsageError, match=r"model_data\.py/a\.yaml: cannot be written"):
+        write_first_suite(model, None, Path("model_data.py/a.yaml"))
     both = write_first_suite(model, None, None, force=True)
     assert both.names == "model.yaml and model_data.py"
     assert "random inputs" in (place / "model.yaml").read_text()
@@ -178,8 +180,7 @@ def test_files_that_are_there_stay(place):
 
 
 def test_a_suite_lies_where_it_is_to_with_its_code_beside_it(place):
-    """What is not labelled asks for no margin, and says none."""
-    (place / "inner").mkdir()
+    """What is not labelled asks for no margin, and says none; a folder that is missing is made."""
     asked = []
     written = write_first_suite(
         save_model(place), None, Path("inner/a.yaml"), ask=lambda question, default: asked.append(question) or default

@@ -14,8 +14,9 @@ from qbench.report.check_page import _list_layers, render, write_check_page
 
 def test_what_was_found_comes_first(tmp_path: Path) -> None:
     """With what to do, in the order of the check; then what runs it, how it compares, and every layer."""
-    write_check_page(CHECK, tmp_path / "page.html")
-    source = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = tmp_path / "new" / "page.html"
+    write_check_page(CHECK, page)
+    source = page.read_text(encoding="utf-8")
     texts = (
         *("2 faults (ONNX, 4.05 kB).", "folded", "an int8 kernel needs", "slower", "ONNX Runtime 1.32.0: 7.08 ms"),
         *("speed: 1.22 [1.20, 1.23] times as long", "data: 64 examples: 5 dB", "head.conv"),
