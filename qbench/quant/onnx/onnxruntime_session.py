@@ -56,13 +56,16 @@ def runtime_errors() -> tuple[type[Exception], ...]:
     return tuple(value for value in vars(binding).values() if isinstance(value, type) and issubclass(value, Exception))
 
 
-def open_session(file: Path, *, threads: int = 1, options: Any = None) -> Any:
-    """An inference session on the CPU provider; raises ``BuildError`` with the runtime's own words."""
+def open_session(model: Path | bytes, *, threads: int = 1, options: Any = None) -> Any:
+    """An inference session on the CPU provider, of a file or of what would stand in it; raises ``BuildError`` with the
+    runtime's own words."""
     import onnxruntime
 
     try:
         return onnxruntime.InferenceSession(
-            str(file), options or session_options(threads), providers=["CPUExecutionProvider"]
+            model if isinstance(model, bytes) else str(model),
+            options or session_options(threads),
+            providers=["CPUExecutionProvider"],
         )
     except runtime_errors() as error:
         if out_of_memory(error):

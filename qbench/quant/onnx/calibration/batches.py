@@ -37,7 +37,10 @@ class Feeds:
     """
 
     def __init__(self, session: Any, batches: Batches, batch_num: int) -> None:
-        self.inputs = tuple(session.get_inputs())
+        # Copies: what a session tells keeps all of it in memory.
+        self.inputs = tuple(
+            Declared(name=value.name, shape=tuple(value.shape), type=value.type) for value in session.get_inputs()
+        )
         self.batch_num = batch_num
         self._batches = batches
 

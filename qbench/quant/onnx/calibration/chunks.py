@@ -2,28 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbench.quant.onnx import graph_process
+from qbench.quant.artifacts import onnx_outline
+from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration.batches import Feed, infer
 
 Array = NDArray[Any]
 # Of all calibrated activations of one chunk; two chunks are under way at a time.
 CHUNK_BYTES = 12 * 2**20
+# Of outputs, in which is found whether examples depend on each other: each calls the model three times.
+MOST_GROUPS = 8
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"  # of a model that is no file
 # Between an example alone and in a pair, of the largest value: other kernels round in another order.
 SAME = 1e-3
 
 
-def stream(session: Any, names: Sequence[str], feeds: Iterable[tuple[int, Feed]], chunker: Chunker) -> Iterator[Chunk]:
+def stream(model: Model, names: Sequence[str], feeds: Iterable[tuple[int, Feed]], chunker: Chunker) -> Iterator[Chunk]:
     """Runs the model over all batches, chunk by chunk; the values of a chunk are the caller's to free."""
     for number, feed in feeds:
-        for chunk in chunker.cut(session, names, feed, number):
-            yield Chunk(batch=number, feed=chunk, values=infer(session, names, chunk, number))
+        for chunk in chunker.cut(model, names, feed, number):
+            yield Chunk(batch=number, feed=chunk, values=infer(model.session, names, chunk, number))
+
+
+class Model:
+    """A model file, and its session: opened when it is first asked for, and again after it was closed."""
+
+    def __init__(self, file: Path, threads: int) -> None:
+        self.file = file
+        self._threads = threads
+
+    @functools.cached_property
+    def session(self) -> Any:
+        """Of the file as it is, which holds all outputs that the model declares, asked for or not."""
+        session = onnxruntime_session.open_session(self.file, options=self._options())
+        graph_process.release_memory(self.file)  # that reading the file took
+        return session
+
+    def close(self) -> None:
+        """Gives back what the session holds, where nobody else has it."""
+        self.__dict__.pop("session", None)
+
+    @contextmanager
+    def opener_of_few(self) -> Iterator[Callable[[Sequence[str]], Any]]:
+        """Named outputs -> a session that holds no others; its weights are on disk."""
+        import onnx
+
+        with tempfile.TemporaryDirectory() as folder:
+            apart = onnx_outline.write_weights_apart(self.file, Path(folder))
+            model = onnx.load(str(apart), load_external_data=False)
+            outputs = list(model.graph.output)
+
+            def open_few(names: Sequence[str]) -> Any:
+                del model.graph.output[:]
+                model.graph.output.extend(output for output in outputs if output.name in names)
+                options = self._options()
+                options.add_session_config_entry(_WEIGHTS_FOLDER, str(apart.parent))
+                return onnxruntime_session.open_session(model.SerializeToString(), options=options)
+
+            yield open_few
+
+    def _options(self) -> Any:
+        options = onnxruntime_session.session_options(self._threads)
+        # A block for all activations would stand beside the first run's memory, and an arena keeps what it once took,
+        # in pieces that arrays of other sizes do not fit.
+        options.enable_mem_pattern = options.enable_cpu_mem_arena = False
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,46 +104,51 @@ class Chunker:
     def __init__(self) -> None:
         self._size: int | None = None  # examples in a chunk; 0: batches stay whole
 
-    def cut(self, session: Any, names: Sequence[str], feed: Feed, number: int) -> Iterator[Feed]:
+    def cut(self, model: Model, names: Sequence[str], feed: Feed, number: int) -> Iterator[Feed]:
         """The chunks of batch number ``number`` in order; ``names``: the outputs whose memory is bounded."""
         counts = {len(array) if array.ndim else 0 for array in feed.values()}
         count = counts.pop()
         if (
             counts
             or count < 2
-            or any(not value.shape or isinstance(value.shape[0], int) for value in session.get_inputs())
+            or any(not value.shape or isinstance(value.shape[0], int) for value in model.session.get_inputs())
         ):
             yield feed
             return
         if self._size is None:
-            self._size = _examples_in_a_piece(session, names, feed, number)
+            self._size = _examples_in_a_piece(model, names, feed, number)
         size = self._size or count
         for start in range(0, count, size):
             yield {name: array[start : start + size] for name, array in feed.items()}
 
 
-def _examples_in_a_piece(session: Any, names: Sequence[str], feed: Feed, number: int) -> int:
-    """As many as fit; 0 where examples depend on each other. Outputs are compared a few at a time: those of four
-    examples at once would be the most memory of a calibration."""
+def _examples_in_a_piece(model: Model, names: Sequence[str], feed: Feed, number: int) -> int:
+    """As many as fit; 0 where examples depend on each other. Where not many fit, outputs are compared a few at a time,
+    by sessions that hold no others: those of a pair would be the most memory of a calibration."""
 
-    def call(asked: Sequence[str], start: int, end: int) -> dict[str, Array]:
+    def call(session: Any, asked: Sequence[str], start: int, end: int) -> dict[str, Array]:
         return infer(session, asked, {name: array[start:end] for name, array in feed.items()}, number)
 
-    sizes = {name: values.nbytes for name, values in call(names, 0, 1).items()}
-    for few in _group(sizes):
-        graph_process.trim_heap()  # the arrays of each call lie elsewhere in it
-        pair, first, second = (call(few, start, end) for start, end in ((0, 2), (0, 1), (1, 2)))  # the largest alone
-        if not all(_independent(first[name], second[name], pair[name]) for name in few):
-            return 0
-    return max(1, CHUNK_BYTES // max(1, sum(sizes.values())))
+    def find_dependence(session: Any, few: Sequence[str]) -> bool:
+        pair, first, second = (call(session, few, *ends) for ends in ((0, 2), (0, 1), (1, 2)))
+        return not all(_independent(first[name], second[name], pair[name]) for name in few)
+
+    sizes = {name: values.nbytes for name, values in call(model.session, names, 0, 1).items()}
+    total = sum(sizes.values())
+    if total <= CHUNK_BYTES:
+        return 0 if find_dependence(model.session, names) else max(1, CHUNK_BYTES // max(1, total))
+    model.close()
+    groups = _group(sizes, max(CHUNK_BYTES // 4, total // MOST_GROUPS))
+    with model.opener_of_few() as open_few:
+        return 0 if any(find_dependence(open_few(few), few) for few in groups) else 1
 
 
-def _group(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """The names in order, as many together as have ``CHUNK_BYTES`` at most, or a single one."""
+def _group(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    """The names in order, as many together as have ``most`` bytes at most, or a single one."""
     few: list[str] = []
     total = 0
     for name, size in sizes.items():
-        if few and total + size > CHUNK_BYTES:
+        if few and total + size > most:
             yield few
             few, total = [], 0
         few.append(name)

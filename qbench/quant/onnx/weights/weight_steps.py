@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import BuildError
-from qbench.quant.onnx import graph_process, onnxruntime_session
+from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
 from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
-from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, stream
+from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, Model, stream
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import adaround, balance, balance_error, bias_correction
@@ -44,15 +44,10 @@ class CalibrationData:
 
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, chunker: Chunker) -> Iterator[Chunk]:
         """One pass: the named outputs of a model file, chunk by chunk."""
-        options = onnxruntime_session.session_options(self.threads)
-        # A block for all activations would stand beside the first run's memory, and an arena keeps what it once took,
-        # in pieces that arrays of other sizes do not fit.
-        options.enable_mem_pattern = options.enable_cpu_mem_arena = False
-        session = onnxruntime_session.open_session(file, options=options)
-        graph_process.release_memory(file)  # that reading the file took
-        feeds = Feeds(session, self.batches, batch_num)
+        model = Model(file, self.threads)
+        feeds = Feeds(model.session, self.batches, batch_num)
         before = 0
-        for chunk in stream(session, tuple(names), feeds, chunker):
+        for chunk in stream(model, tuple(names), feeds, chunker):
             if chunk.batch != before:
                 before = chunk.batch
                 self.progress(step, before, batch_num)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from qbench.errors import DataError, UsageError
+from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import chunks
 from qbench.quant.onnx.calibration.batches import (
     Declared,
@@ -193,11 +197,11 @@ def test_arrays_of_another_library_are_arrays_of_numpy() -> None:
     assert list(plain({"x": [[1.0]]})) == ["x"]
 
 
-class Session:
-    """Answers by a function of what it is fed."""
+class Model:
+    """Is its own session, and that of each group; answers by a function of what it is fed."""
 
     def __init__(self, run: Any, *shapes: Any) -> None:
-        self.asked: list[int] = []
+        self.session = self
         self._run = run
         self._inputs = [SimpleNamespace(name=f"x{i}", shape=shape) for i, shape in enumerate(shapes or [("n", 2)])]
 
@@ -205,13 +209,21 @@ class Session:
         """What it declares."""
         return self._inputs
 
+    def close(self) -> None:
+        """As if closed."""
+
+    @contextmanager
+    def opener_of_few(self) -> Iterator[Any]:
+        """The same for all."""
+        yield lambda names: self
+
 
 def cut(monkeypatch: pytest.MonkeyPatch, run: Any, feed: Any, *shapes: Any, most: int = 16) -> list[int]:
     """The lengths of the pieces of a batch whose activations of one example may take so many bytes."""
-    session = Session(run, *shapes)
+    model = Model(run, *shapes)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", most)
     monkeypatch.setattr(chunks, "infer", lambda asked, names, part, number: {"y": asked._run(part["x0"])})
-    return [len(part["x0"]) for part in chunks.Chunker().cut(session, ["y"], feed, 1)]
+    return [len(part["x0"]) for part in chunks.Chunker().cut(model, ["y"], feed, 1)]
 
 
 BATCH = {"x0": np.arange(10, dtype=np.float32).reshape(5, 2)}
@@ -264,11 +276,12 @@ def test_a_batch_stays_whole_where_nothing_can_be_cut(
 
 
 def test_outputs_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as a piece may hold, one at least; each of them can tell that examples depend on each other."""
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 16)
+    """A group has a quarter of what a piece may hold, or an eighth of all, one output at least; each output can tell
+    that examples depend on each other. Those that fit in a piece are compared at once."""
     sizes = {"a": 4, "b": 12, "c": 4, "d": 17, "e": 1}
-    assert list(chunks._group(sizes)) == [["a", "b"], ["c"], ["d"], ["e"]]
-    outputs = {"y": lambda x: x, "z": lambda x: x.repeat(2, axis=1), "last": lambda x: x - x.mean(0)}
+    assert list(chunks._group(sizes, 16)) == [["a", "b"], ["c"], ["d"], ["e"]]
+    same = [f"same{i}" for i in range(40)]  # of 8 bytes each
+    outputs = {"z": lambda x: x.repeat(2, axis=1), "last": lambda x: x - x.mean(0), **dict.fromkeys(same, lambda x: x)}
     asked: list[list[str]] = []
 
     def infer(session: Any, names: Any, part: Any, number: int) -> Any:
@@ -276,13 +289,54 @@ def test_outputs_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
         return {name: outputs[name](part["x0"]) for name in names}
 
     monkeypatch.setattr(chunks, "infer", infer)
-    for names, pieces in (("y", "z"), [1] * 5), (("y", "z", "last"), [5]):
-        parts = chunks.Chunker().cut(Session(None), names, BATCH, 1)
+    for most, names, pieces, groups in (
+        (16, ["same0", "z"], [1] * 5, [["same0"], ["z"]]),
+        (16, ["same0", "z", "last"], [5], [["same0"], ["z"], ["last"]]),
+        (48, ["same0", "z"], [2, 2, 1], [["same0", "z"]]),
+        (64, same[:9], [1] * 5, [same[0:2], same[2:4], same[4:6], same[6:8], same[8:9]]),
+        (64, same, [1] * 5, [same[start : start + 5] for start in range(0, 40, 5)]),
+    ):
+        asked.clear()
+        monkeypatch.setattr(chunks, "CHUNK_BYTES", most)
+        parts = chunks.Chunker().cut(Model(None), names, BATCH, 1)
         assert [len(part["x0"]) for part in parts] == pieces
-    assert asked[:7] == [["y", "z"], *[["y"]] * 3, *[["z"]] * 3]
+        assert asked == [names, *[group for group in groups for _ in range(3)]]
 
 
 def test_the_examples_of_a_piece_are_counted_along_the_first_axis() -> None:
     """A single number is one."""
     for array, count in ((np.zeros((3, 2)), 3), (np.array(1.0), 1)):
         assert chunks.Chunk(batch=1, feed={"x": array}, values={}).examples == count
+
+
+def test_what_is_compared_apart_is_held_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all outputs of an example fit in a piece, a session of each group holds no others, the model's own is
+    closed by then, and one that is opened again answers as before; also where weights lie beside the file."""
+    weights = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
+    body = "a = MatMul(x, w)\nb = Relu(a)\nc = Add(b, b)"
+    ports = "(float[n,32] x) => (float[n,64] a, float[n,64] b, float[n,64] c)"
+    text = f'<ir_version: 8, opset_import: ["": 17]> g {ports} {{{body}}}'
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(model, tmp_path / "inside.onnx")
+    onnx.save(model, tmp_path / "beside.onnx", save_as_external_data=True, location="values", size_threshold=0)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
+    open_sessions, held = weakref.WeakSet[Any](), []
+    real = onnxruntime_session.open_session
+
+    def open_session(model: Any, **settings: Any) -> Any:
+        session = real(model, **settings)
+        open_sessions.add(session)
+        held.append([[value.name for value in each.get_outputs()] for each in open_sessions])
+        return session
+
+    monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
+    feed = {"x": np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)}
+    for name in ("inside", "beside"):
+        whole = chunks.Model(tmp_path / f"{name}.onnx", 1)
+        held.clear()
+        pieces = list(chunks.stream(whole, ("a", "b", "c"), [(1, feed)], chunks.Chunker()))
+        assert held == [[["a", "b", "c"]], [["a"]], [["b"]], [["c"]], [["a", "b", "c"]]]
+        values = np.concatenate([piece.values["a"] for piece in pieces])
+        np.testing.assert_allclose(values, feed["x"] @ weights, rtol=1e-4, atol=1e-4)
+        whole.close()
