@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from qbench import usage_reports
 from qbench.process.start import CHILD_VARIABLES
 
 # Two workers on two cores: a library that starts a thread a core makes its threads wait for each other's (13 s of CPU
 # in place of 0.9 for one test). Set before a library reads it, and here as in qbench's own children.
 os.environ.update(CHILD_VARIABLES)
+usage_reports.turn_off()
 
 # CI has all extras, who has run the README's second command none: packages that this names are as if missing.
 sys.modules.update(dict.fromkeys(os.environ.get("QBENCH_TESTS_WITHOUT", "").split()))

@@ -25,7 +25,7 @@ PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("foreign_text",),
-    ("errors", "installation", "modes", "stats", "torch_private"),
+    ("errors", "installation", "modes", "stats", "torch_private", "usage_reports"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),

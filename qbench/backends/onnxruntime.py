@@ -84,7 +84,11 @@ class OnnxRuntime(OnnxBackend):
         return Program(
             file=copy_model(file, folder, name),
             libraries=("onnxruntime",),
-            imports=("import onnxruntime",),
+            imports=(
+                "import os",
+                'os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # no thread of reports, as when measured',
+                "import onnxruntime",
+            ),
             load=(
                 "options = onnxruntime.SessionOptions()",
                 "options.intra_op_num_threads = THREADS",

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from qbench import usage_reports
 from qbench.errors import CaseError, CaseSkipped, MemoryExhausted, QbenchError, WorkerError, out_of_memory
 from qbench.files.full_disk import is_full
 from qbench.process.free_memory import count_free_bytes
@@ -50,6 +51,7 @@ def serve(
     fork_under_guard(report, folder, (connection, log))
     _use_folder(folder)
     os.environ.update(environment)
+    usage_reports.turn_off()
     _quiet(log)
     _offer_to_the_oom_killer()
     _limit_memory(memory_bytes)

@@ -14,6 +14,7 @@ from multiprocessing import spawn
 from types import TracebackType
 from typing import Any
 
+from qbench import usage_reports
 from qbench.process.imports import import_modules
 
 MODULES = (
@@ -48,6 +49,7 @@ def tell_error(kind: type[BaseException], error: BaseException, trace: Traceback
 
 
 sys.excepthook = tell_error
+usage_reports.turn_off()
 gc.disable()  # what imports make lasts: searching it for garbage again and again took a tenth of the time
 import_modules(MODULES)
 gc.collect()

@@ -399,14 +399,6 @@ def test_a_broken_file_is_explained(tmp_path):
     assert "Exception from" not in str(raised.value)
 
 
-def test_nncf_sends_no_report(monkeypatch):
-    """It is told to leave its telemetry out before it is imported, and the environment is as before afterwards."""
-    monkeypatch.delenv("NNCF_CI", raising=False)
-    with openvino_model._quiet_nncf():
-        assert os.environ["NNCF_CI"]
-    assert "NNCF_CI" not in os.environ
-
-
 def test_an_operator_that_openvino_does_not_know_is_a_skip_with_its_name(tmp_path):
     """No fault of the suite's, as a network that torch.onnx cannot export: an EmbeddingBag ended a run with 1."""
     node = helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.forkserver
@@ -101,6 +102,14 @@ def take_memory(size, *, progress):
 
 def environment(names, *, progress):
     return {name: os.environ.get(name) for name in names}
+
+
+def is_importable(name, *, progress):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
 
 
 def tasks(*, progress):
@@ -408,6 +417,17 @@ def test_children_inherit_one_thread_and_the_parent_keeps_its_environment(monkey
         worker.ready()
         assert worker.ask("run", (list(CHILD_VARIABLES),)) == CHILD_VARIABLES
     assert {os.environ[name] for name in CHILD_VARIABLES} == {"ours"}
+
+
+def test_no_child_can_import_what_sends_reports():
+    """A library that would is as if its sender were not installed, in forked children and in fresh ones."""
+    assert (call(is_importable, "json", limits=QUICK), call(is_importable, "openvino_telemetry", limits=QUICK)) == (
+        True,
+        False,
+    )
+    with Worker(child.Function, is_importable, limits=QUICK, fresh=True) as worker:
+        worker.ready()
+        assert not worker.ask("run", ("openvino_telemetry",))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which Linux has")

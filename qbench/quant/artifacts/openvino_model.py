@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import tempfile
 import warnings
@@ -335,19 +334,11 @@ def pack(graph: Path, weights: Path, file: Path) -> None:
 
 @contextlib.contextmanager
 def _quiet_nncf() -> Iterator[tuple[Any, Any]]:
-    """nncf and openvino, without advice on standard output and without the usage report that nncf else sends."""
-    before = os.environ.get("NNCF_CI")
-    os.environ["NNCF_CI"] = "1"  # read when it is imported: no telemetry
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")  # of deprecated parts of torch and numpy that it uses itself
-            import nncf
-            import openvino
+    """nncf and openvino, without advice on standard output."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")  # of deprecated parts of torch and numpy that it uses itself
+        import nncf
+        import openvino
 
-            nncf.set_log_level(40)  # errors
-            yield nncf, openvino
-    finally:
-        if before is None:
-            del os.environ["NNCF_CI"]
-        else:
-            os.environ["NNCF_CI"] = before
+        nncf.set_log_level(40)  # errors
+        yield nncf, openvino
