@@ -80,8 +80,9 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
 
 def _make_hidden_folder(beside: Path) -> Path:
     """Raises ``OSError`` of the file that is to be written, not of a name that nobody gave."""
+    start = os.fsencode(beside.name)[:100].decode(errors="ignore")  # a name may have 255 bytes, a letter four
     try:
-        return Path(tempfile.mkdtemp(prefix=f".{beside.name[:100]}-", suffix=_ENDING, dir=beside.parent))
+        return Path(tempfile.mkdtemp(prefix=f".{start}-", suffix=_ENDING, dir=beside.parent))
     except OSError as error:
         nothing_new = error.errno == errno.ENOENT and beside.parent.is_dir()  # so /proc and /dev/fd say it
         number = errno.EROFS if nothing_new else error.errno or errno.EIO

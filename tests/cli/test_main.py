@@ -852,6 +852,7 @@ def test_the_length_of_the_noise_test_is_a_number_of_seconds(seconds: str) -> No
     ("error", "said"),
     [
         (OSError(errno.ENAMETOOLONG, "File name too long", "a" * 5), "error: aaaaa: File name too long\n"),
+        (OSError(errno.EEXIST, "File exists", "link"), "error: link: File exists\n"),
         (OSError(errno.EACCES, "Permission denied", "a\nb"), "error: a b: Permission denied\n"),
         (OSError(errno.EACCES, "Permission denied"), None),
         (OSError(errno.EIO, "Input/output error", "a"), None),

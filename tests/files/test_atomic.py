@@ -169,9 +169,11 @@ def test_a_workplace_that_is_gone_before_its_end_is_no_error(tmp_path: Path) -> 
 
 
 def test_the_name_of_a_workplace_begins_as_that_of_its_file(tmp_path: Path) -> None:
-    """With a hundred letters of a long one, so that it is a name itself."""
+    """With a hundred bytes of a long one, so that it is a name itself; no letter is cut."""
     with atomic.make_workplace(tmp_path / f"{'x' * 100}y") as folder:
         assert folder.name.startswith(f".{'x' * 100}-")
+    with atomic.make_workplace(tmp_path / f"x{'𝄞' * 63}") as folder:
+        assert folder.name.startswith(f".x{'𝄞' * 24}-")
 
 
 def test_what_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
