@@ -721,7 +721,9 @@ def raise_it(error, timeout):
 
 
 def test_a_cancelled_run_leaves_no_process(nodes, home):
-    """Agents and their children end; whoever waits hears of it. It is the last test of the cluster."""
+    """Agents and their children end; whoever waits hears of it. It is the last test of the cluster, and one before may
+    have ended a node."""
+    nodes.place(home).run_child(read_pids, limits=LIMITS)
     agents = [pid for pid in list_ours() if is_agent(pid)]
     below = [pid for agent in agents for pid in reaper.descendants(agent)]
     assert agents
