@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbench.files import regular_file
+from qbench.files import full_disk, regular_file
 
 _ENDING, _LOCK = ".part", "lock"
 MARK = "made-by-qbench"
@@ -74,6 +74,11 @@ def _make_workplace(beside: Path) -> Iterator[Path]:
         with filelock.FileLock(folder / _LOCK):
             _mark(folder)  # from now on others may look at the lock, and what a killed process leaves can be told
             yield folder
+    except OSError as error:
+        is_elsewhere = error.filename is not None and not Path(error.filename).is_relative_to(folder)
+        if error.errno not in full_disk.FULL or is_elsewhere:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(beside)) from error  # of that name, as above
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

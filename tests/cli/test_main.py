@@ -853,6 +853,7 @@ def test_the_length_of_the_noise_test_is_a_number_of_seconds(seconds: str) -> No
     [
         (OSError(errno.ENAMETOOLONG, "File name too long", "a" * 5), "error: aaaaa: File name too long\n"),
         (OSError(errno.EEXIST, "File exists", "link"), "error: link: File exists\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "a"), "error: a: No space left on device\n"),
         (OSError(errno.EACCES, "Permission denied", "a\nb"), "error: a b: Permission denied\n"),
         (OSError(errno.EACCES, "Permission denied"), None),
         (OSError(errno.EIO, "Input/output error", "a"), None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -39,6 +40,34 @@ def test_an_error_while_writing_keeps_the_old_file_and_leaves_nothing_beside(tmp
         write_half()
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "said"),
+    [
+        (errno.ENOSPC, None, "a.txt"),
+        (errno.EDQUOT, "{part}", "a.txt"),
+        (errno.ENOSPC, "/elsewhere", "/elsewhere"),
+        (errno.EIO, None, None),
+        (errno.EIO, "{part}", "{part}"),
+    ],
+)
+def test_a_full_disk_is_told_of_the_file_that_is_wanted(
+    tmp_path: Path, code: int, name: str | None, said: str | None
+) -> None:
+    """The system says it of no file, and a library of one that nobody knows; what lies elsewhere keeps its name."""
+    parts: list[Path] = []
+
+    def write() -> None:
+        with atomic.replace_file(tmp_path / "a.txt") as part:
+            parts.append(part)
+            raise OSError(code, os.strerror(code), None if name is None else name.format(part=part))
+
+    with pytest.raises(OSError, match=os.strerror(code)) as raised:
+        write()
+    (part,) = parts
+    wanted = {None: None, "a.txt": str(tmp_path / "a.txt"), "{part}": str(part)}
+    assert (raised.value.errno, raised.value.filename) == (code, wanted.get(said, said))
 
 
 def test_the_error_of_a_folder_that_is_not_there_is_raised_as_it_is(tmp_path: Path) -> None:
