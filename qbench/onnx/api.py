@@ -51,6 +51,7 @@ __all__ = [
     "save",
 ]
 
+_ENDINGS = {"config": ".config.json", "record": ".record.txt"}  # of what ``all`` writes beside the models
 RANKING_BATCHES = 4  # on which layers are ranked: more cost time and hardly change the order
 
 
@@ -175,7 +176,7 @@ def save(
     files = Path(calibration), Path(record), Path(prefix)
     if not graph_process.is_apart(files[0]):
         return _save(files, tuple(targets), data, form)
-    written = [beside(files[2], ending) for ending in save_models.ENDINGS.values()]
+    written = [save_models.name_file(files[2], ending) for ending in save_models.ENDINGS.values()]
     with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
         kept = None if data is None else keep(data, Path(folder), EXAMPLES)
         saved: Saved = graph_process.run(files[0], _save, files, tuple(targets), kept, form, written=written)
@@ -204,6 +205,7 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
     Nothing is written under the prefix before calibration is done.
     """
     prefix, rules = Path(prefix), rules or Rules()
+    files = {what: save_models.name_file(prefix, ending) for what, ending in _ENDINGS.items()}
     data, first = _peeked(data)
     with make_workplace(prefix) as folder:
         calibration, record = folder / "calibration.onnx", folder / "record.txt"
@@ -213,7 +215,6 @@ def all(  # noqa: A001  # the name of the command; reached as qbench.onnx.all
         again = [first] if isinstance(data, Iterator) and first is not None else data
         saved = save(calibration, record, prefix, targets=targets, data=again, form=form)
         held = record_file.read(record)
-    files = {"config": beside(prefix, ".config.json"), "record": beside(prefix, ".record.txt")}
     config_file.write(config, files["config"])
     record_file.write(held, files["record"])
     return replace(saved, files=files | dict(saved.files))
@@ -281,11 +282,6 @@ def _peeked(data: Batches) -> tuple[Batches, Batch | None]:
     if source is not data or first is None:
         return data, first
     return itertools.chain([first], source), first
-
-
-def beside(prefix: Path, ending: str) -> Path:
-    """The file of that ending under a prefix; a prefix may name a folder and the start of a name."""
-    return prefix.with_name(prefix.name + ending)
 
 
 def _prepare_graph(model: str | Path, *, fuse: bool, skip_fusion: Iterable[str], example: Batch | None = None) -> Graph:

@@ -79,7 +79,7 @@ def save(
     settled = _settle(graph, model.sites, fitted)
     content, sites = integer_weights.holding(graph, settled.sites, fitted.record if fitted else content), settled.sites
     graphs = {what: _build_model(what, graph, settled, content) for what in ("fake_quant", *runtimes)}
-    files = {what: prefix.with_name(prefix.name + ENDINGS[what]) for what in (*graphs, "quant_json")}
+    files = {what: name_file(prefix, ENDINGS[what]) for what in (*graphs, "quant_json")}
     _apart(calibration, record, files.values())
     for what, saved_model in graphs.items():
         saved_model.save(files[what])
@@ -102,6 +102,14 @@ def simulated(graph: Graph, sites: Sites, record: Record) -> Graph:
 
     fitted = narrow_weights.fitted(graph, sites, record)
     return fake_quant(graph, executed_layers.settled(graph, sites, fitted).sites, fitted.record)
+
+
+def name_file(prefix: Path, ending: str) -> Path:
+    """The file of that ending under a prefix, which may name a folder and the start of a name; raises ``UsageError``
+    where it names no start."""
+    if not prefix.name:
+        raise UsageError(f"{prefix}: a folder; name how the files begin, too: {prefix / 'model'}")
+    return prefix.with_name(prefix.name + ending)
 
 
 def _known(targets: Iterable[str]) -> tuple[str, ...]:

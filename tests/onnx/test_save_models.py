@@ -87,3 +87,11 @@ def test_a_record_of_other_weights_is_refused_before_anything_is_made(
         refused[:] = [name]
         with pytest.raises(UsageError, match=f"^{name}$"):
             save_models.save(tmp_path / "c.onnx", tmp_path / "r.json", tmp_path / "p", ["ascend"])
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_folder_alone_does_not_say_how_files_begin(folder: str) -> None:
+    """It is refused with what would."""
+    with pytest.raises(UsageError, match="a folder; name how the files begin, too: .*model$"):
+        save_models.name_file(Path(folder), ".quant.json")
+    assert save_models.name_file(Path(folder) / "a" / "net", ".quant.json") == Path(folder) / "a" / "net.quant.json"
