@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 _RINGS = (0.0, 8.0, 18.0, 30.0, 44.0, 60.0, 80.0, 105.0, 135.0)
 _ANGLES = 24
@@ -120,6 +120,7 @@ def _stack(labels: Sequence[Label], taken: _Taken) -> list[Placed]:
     left, right = min(label.x for label in labels), max(label.x for label in labels)
     middle = sum(label.y for label in labels) / len(labels)
     line = max(label.height for label in labels) + _APART + 0.5
+    others = [box for box in taken.points if not any(_holds(box, label.x, label.y) for label in labels)]
     for away in (14.0, 22.0, 32.0, 46.0, 64.0, 90.0, 120.0):
         for shift in (0.0, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 6.0, -6.0, 8.0, -8.0):
             top = middle + line * (len(labels) / 2 + shift)
@@ -131,24 +132,21 @@ def _stack(labels: Sequence[Label], taken: _Taken) -> list[Placed]:
                     box = (start, bottom, start + label.width, bottom + label.height)
                     end = (box[0] - 1 if to_right else box[2] + 1, bottom + label.height / 2)
                     places.append(Placed(box=box, leader=end))
-                trial = _Taken(points=taken.points, area=taken.area, boxes=[*taken.boxes], leaders=[*taken.leaders])
-                if _take_all(places, labels, trial):
+                trial = _Taken(points=others, area=taken.area, boxes=[*taken.boxes], leaders=[*taken.leaders])
+                if _take_all(places, labels, taken.points, trial):
                     taken.boxes[:], taken.leaders[:] = trial.boxes, trial.leaders
                     return places
     return []
 
 
-def _take_all(places: Sequence[Placed], labels: Sequence[Label], taken: _Taken) -> bool:
+def _take_all(places: Sequence[Placed], labels: Sequence[Label], points: Sequence[Box], taken: _Taken) -> bool:
+    """Whether each label gets its place, which covers none of all ``points``; a line may cross those of the column,
+    which are not in ``taken``."""
     for placed, label in zip(places, labels, strict=True):
-        own = replace(taken, points=[box for box in taken.points if not _is_mark_of(box, labels)])
-        if not own.is_free(placed, label) or any(meet(placed.box, box, 0.5) for box in taken.points):
+        if not taken.is_free(placed, label) or any(meet(placed.box, box, 0.5) for box in points):
             return False
         taken.add(placed, label)
     return True
-
-
-def _is_mark_of(box: Box, labels: Sequence[Label]) -> bool:
-    return any(_holds(box, label.x, label.y) for label in labels)
 
 
 def _list_candidates(label: Label) -> list[tuple[float, Placed]]:

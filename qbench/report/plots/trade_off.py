@@ -50,16 +50,21 @@ def pareto(frame: pd.DataFrame, *, narrow: bool = False) -> Any:
     panels = [(name, points) for name in list_settings(cases) if (points := list_points(cases, name))]
     if not panels:
         raise nothing_to_draw("pareto", "no case of the frame has both a time and a change of accuracy")
-    cases_of_points = [point.case for _, points in panels for point in points]
     form = PHONE if narrow else DESK
+    return _draw([(name, points, arrange(points, form)) for name, points in panels], form)
+
+
+def _draw(panels: Sequence[tuple[str, Sequence[Point], Layout]], form: Format) -> Any:
+    """A figure of a panel for each setting: its name, its points and how they lie."""
+    cases_of_points = [point.case for _, points, _ in panels for point in points]
     with canvas.settings():
         key = legend.arrange(cases_of_points, form.width - 8)
         each = _HEAD + form.height + _FOOT + (18 if len(panels) > 1 else 0)
         figure = canvas.new_figure(each * len(panels) + key.height + 4, form.width)
-        for number, (name, points) in enumerate(panels):
+        for number, (name, points, layout) in enumerate(panels):
             bottom = key.height + 4 + each * (len(panels) - 1 - number) + _FOOT
             axes = canvas.add_axes(figure, LEFT, bottom, form.across, form.height)
-            _draw_panel(axes, name if len(panels) > 1 else "", points, arrange(points, form))
+            _draw_panel(axes, name if len(panels) > 1 else "", points, layout)
         legend.draw(canvas.add_axes(figure, 4, 0, form.width - 8, key.height), key)
     return figure
 
@@ -70,12 +75,11 @@ def list_drawings(frame: pd.DataFrame, cases: Sequence[FrameCase]) -> Iterator[D
     for number, name in enumerate(settings[:MOST_SETTINGS], start=1):
         points = list_points(cases, name)
         desk, phone = (arrange(points, form) for form in (DESK, PHONE))
-        of_setting = frame[frame["case.setting"] == name]
         yield Drawing(
             key=KEY if number == 1 else f"{KEY}-{number}",
             heading=f"Time against accuracy: {name}" if len(settings) > 1 else "Time against accuracy",
-            draw=partial(pareto, of_setting),
-            draw_narrow=partial(pareto, of_setting, narrow=True),
+            draw=partial(_draw, [(name, points, desk)], DESK),
+            draw_narrow=partial(_draw, [(name, points, phone)], PHONE),
             caption=conclude_trade_off(points),
             data=tabulate_points(desk.chosen),
             more=len(desk.rest),
