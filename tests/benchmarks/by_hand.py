@@ -6,6 +6,7 @@
     python tests/benchmarks/by_hand.py --forms                    # other forms of the files, too
     python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
     python tests/benchmarks/by_hand.py unet --profile             # where the time goes, operator by operator
+    python tests/benchmarks/by_hand.py bert --builds              # time and memory of qbench's builds alone, twice each
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -104,6 +105,17 @@ def by_qbench(backend: str, mode: str, make: Callable[[], Subject], folder: Path
         file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
     print(costs, flush=True)
     return file
+
+
+def print_builds(make: Callable[[], Subject], folder: Path) -> None:
+    """Two static builds of each backend, one after the other in the same process: what libraries keep of the first
+    network of its kind is no part of the second's memory."""
+    for backend in ("onnxruntime", "openvino"):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for which in ("first", "again"):
+                target = folder / f"{backend}-{which}"
+                _, costs = pool.submit(measure_build, backend, "static", make, target, DEFAULT).result()
+                print(f"{which}: {costs}", flush=True)
 
 
 def measure_build(
@@ -353,12 +365,16 @@ def main(
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
+    parser.add_argument("--builds", action="store_true", help="only qbench's static builds, each twice in a process")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore")
     for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
-            subject = make(name)
             remake = functools.partial(make, name)
+            if options.builds:
+                print_builds(remake, Path(folder))
+                continue
+            subject = remake()
             runtimes = files(remake, Path(folder), forms=options.forms, symmetric=options.symmetric)
             others = subject.draw(EXAMPLES, 99)
             example = others[:1]
