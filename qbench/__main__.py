@@ -15,7 +15,7 @@ def main() -> NoReturn:
     has something to end: where imports begin, and where Python ends, Python would show where it was."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as in the background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from qbench import usage_reports
+    from qbench.process import usage_reports
 
     usage_reports.turn_off()
     from qbench.cli.main import main as run_command

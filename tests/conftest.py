@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from qbench import usage_reports
+from qbench.process import usage_reports
 from qbench.process.start import CHILD_VARIABLES
 
 # Two workers on two cores: a library that starts a thread a core makes its threads wait for each other's (13 s of CPU

@@ -25,7 +25,7 @@ PACKAGE = ROOT / "qbench"
 
 ROWS: tuple[tuple[str, ...], ...] = (
     ("foreign_text",),
-    ("errors", "installation", "modes", "stats", "torch_private", "usage_reports"),
+    ("errors", "installation", "modes", "stats", "torch_private"),
     ("files", "progress"),
     ("process", "registry", "user_code", "formatting"),
     ("cache",),

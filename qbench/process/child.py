@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from qbench import usage_reports
 from qbench.errors import CaseError, CaseSkipped, MemoryExhausted, QbenchError, WorkerError, out_of_memory
 from qbench.files.full_disk import is_full
+from qbench.process import usage_reports
 from qbench.process.free_memory import count_free_bytes
 from qbench.process.guard import fork_under_guard
 from qbench.process.imports import import_modules

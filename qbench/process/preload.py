@@ -14,7 +14,7 @@ from multiprocessing import spawn
 from types import TracebackType
 from typing import Any
 
-from qbench import usage_reports
+from qbench.process import usage_reports
 from qbench.process.imports import import_modules
 
 MODULES = (

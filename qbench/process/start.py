@@ -10,8 +10,7 @@ from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from qbench import usage_reports
-from qbench.process import inheritance, reaper
+from qbench.process import inheritance, reaper, usage_reports
 from qbench.process.offspring import offspring
 
 _PRELOAD = ["qbench.process.preload"]
@@ -21,14 +20,13 @@ FLOAT_VARIABLES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 # Of every child. Read once by OpenMP, MKL and OpenBLAS when they are imported (more threads are asked for by their own
 # calls later), and by oneDNN: where the user's own setting of its math mode were left, torch's convolutions and
 # OpenVINO would compute fp32 in bfloat16 on a CPU that can (off by 0.17 of 60), and OpenVINO would still say f32.
-# A library that reports its use has a thread of its own beside what is measured.
 CHILD_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # an idle worker must not spin on the core of the one that is measured
     **dict.fromkeys(FLOAT_VARIABLES, "STRICT"),
-    **usage_reports.VARIABLES,
+    **usage_reports.VARIABLES,  # before a fresh child imports the user's main module, which may import the libraries
 }
 
 

@@ -1,4 +1,4 @@
-"""Rules of qbench/usage_reports.py: no library reports its use from a process of qbench's."""
+"""Rules of qbench/process/usage_reports.py: no library reports its use from a process of qbench's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from qbench import usage_reports
+from qbench.process import usage_reports
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-# ONNX Runtime from 1.29 on keeps an id of the machine in ~/.cache and has a thread that sends what sessions did (it
-# says so in its notes on privacy); read once, when it is imported. Ray's head node sends what a cluster is.
+# ONNX Runtime from 1.29 on keeps an id of the machine in ~/.cache and has a thread that sends what sessions did, beside
+# what is measured (its notes on privacy say so); read when it is imported. Ray's head node sends what a cluster is.
 VARIABLES = {"ORT_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 # Told by openvino that it was imported, and by nncf what it does; where it is missing, both send nothing.
 _SENDER = "openvino_telemetry"
