@@ -101,21 +101,22 @@ def make_subject(name: str) -> Subject:
 def by_qbench(backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe = DEFAULT) -> Path:
     """The file that a backend builds with its default recipe, or with what another one chooses, in a process of its
     own, as in a run: memory that others have left in pieces would be taken anew. Prints its time and memory."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
-    print(costs, flush=True)
+    (file,) = build_apart(backend, mode, make, [folder], recipe)
     return file
 
 
-def print_builds(make: Callable[[], Subject], folder: Path) -> None:
-    """Two static builds of each backend, one after the other in the same process: what libraries keep of the first
-    network of its kind is no part of the second's memory."""
-    for backend in ("onnxruntime", "openvino"):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            for which in ("first", "again"):
-                target = folder / f"{backend}-{which}"
-                _, costs = pool.submit(measure_build, backend, "static", make, target, DEFAULT).result()
-                print(f"{which}: {costs}", flush=True)
+def build_apart(
+    backend: str, mode: str, make: Callable[[], Subject], folders: Sequence[Path], recipe: Recipe
+) -> list[Path]:
+    """The same build into each folder, one after the other in one process: what libraries keep of the first network of
+    its kind is no part of the second's memory. Prints the time and memory of each."""
+    files = []
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for folder in folders:
+            file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
+            print(costs, flush=True)
+            files.append(file)
+    return files
 
 
 def measure_build(
@@ -372,7 +373,9 @@ def main(
         with tempfile.TemporaryDirectory() as folder:
             remake = functools.partial(make, name)
             if options.builds:
-                print_builds(remake, Path(folder))
+                for backend in ("onnxruntime", "openvino"):
+                    targets = [Path(folder) / f"{backend}-{which}" for which in ("first", "second")]
+                    build_apart(backend, "static", remake, targets, DEFAULT)
                 continue
             subject = remake()
             runtimes = files(remake, Path(folder), forms=options.forms, symmetric=options.symmetric)
