@@ -53,7 +53,7 @@ INTERRUPTED = 130  # by Ctrl-C, as a shell says it
 _OF_A_NAME = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS),
     errno.EEXIST,  # where a folder is to be: a file, or a link that leads nowhere
-    *(errno.ENOSPC, errno.EDQUOT),
+    *(errno.ENOSPC, errno.EDQUOT),  # of ``atomic``: a disk that is full
     *(errno.EINVAL, errno.ENXIO, errno.EFBIG),  # of ``regular_file``: a pipe, a device, a file without end
 )
 

@@ -37,7 +37,7 @@ class Feeds:
     """
 
     def __init__(self, session: Any, batches: Batches, batch_num: int) -> None:
-        # Copies: what a session tells keeps all of it in memory.
+        # Copies: the session stays in memory as long as its own description of an input does.
         self.inputs = tuple(
             Declared(name=value.name, shape=tuple(value.shape), type=value.type) for value in session.get_inputs()
         )

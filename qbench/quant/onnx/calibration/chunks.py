@@ -53,8 +53,8 @@ class Model:
         self.__dict__.pop("session", None)
 
     @contextmanager
-    def opener_of_few(self) -> Iterator[Callable[[Sequence[str]], Any]]:
-        """Named outputs -> a session that holds no others; its weights are on disk."""
+    def prepare_few(self) -> Iterator[Callable[[Sequence[str]], Any]]:
+        """Gives a function: named outputs -> a session that holds no others, whose weights are mapped from a file."""
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
@@ -139,7 +139,7 @@ def _examples_in_a_piece(model: Model, names: Sequence[str], feed: Feed, number:
         return 0 if find_dependence(model.session, names) else max(1, CHUNK_BYTES // max(1, total))
     model.close()
     groups = _group(sizes, max(CHUNK_BYTES // 4, total // MOST_GROUPS))
-    with model.opener_of_few() as open_few:
+    with model.prepare_few() as open_few:
         return 0 if any(find_dependence(open_few(few), few) for few in groups) else 1
 
 

@@ -213,7 +213,7 @@ class Model:
         """As if closed."""
 
     @contextmanager
-    def opener_of_few(self) -> Iterator[Any]:
+    def prepare_few(self) -> Iterator[Any]:
         """The same for all."""
         yield lambda names: self
 
