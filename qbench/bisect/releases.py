@@ -72,22 +72,25 @@ def list_candidates(
     """
     if good.name != bad.name:
         raise UsageError(f"--good {good} and --bad {bad}: of two packages; a search is over the releases of one")
-    if good == bad:
-        raise UsageError(f"--good {good} and --bad {bad}: the same release, so there is nothing between them")
     offered = list_all(good.name, pre_releases=True)
+    places = []
     for option, pin in (("--good", good), ("--bad", bad)):
-        if pin.version not in offered:
+        allowed = [place for place, version in enumerate(offered) if pin.allows(version)]
+        if not allowed:
             nearest = ", ".join(find_nearest(pin, offered))
             raise UsageError(
                 f"{option} {pin}: it does not exist, or has no wheel for this Python and platform; nearest: {nearest}"
             )
-    places = sorted(offered.index(pin.version) for pin in (good, bad))
+        places.append(allowed[-1])
+    first, last = sorted(places)
+    if first == last:
+        raise UsageError(f"--good {good} and --bad {bad}: the same release, so there is nothing between them")
     between = [
-        version
-        for version in offered[places[0] : places[1] + 1]
-        if pre_releases or version in (good.version, bad.version) or not Version(version).is_prerelease
+        offered[place]
+        for place in range(first, last + 1)
+        if pre_releases or place in places or not Version(offered[place]).is_prerelease
     ]
-    mended = between[0] == bad.version
+    mended = places == [last, first]
     return tuple(reversed(between) if mended else between), mended
 
 

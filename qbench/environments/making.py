@@ -48,7 +48,7 @@ def make_environment(pins: Sequence[Pin], tell: Tell = lambda text: None) -> Env
     Raises ``Uninstallable`` with the nearest versions that can be had, ``Unreachable`` where the index does not answer
     and the environment was not made before, ``Unimportable`` where a package is installed and cannot be imported.
     """
-    differing = [pin for pin in pins if list_present().get(pin.name) != pin.version]
+    differing = [pin for pin in pins if not pin.allows(list_present().get(pin.name))]
     if not differing:
         return find_present()
     # The others are asked for as well: what the first need must not replace them.

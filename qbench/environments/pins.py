@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from qbench.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -22,6 +24,14 @@ class Pin:
 
     def __str__(self) -> str:
         return f"{self.name}=={self.version}"
+
+    def allows(self, version: str | None) -> bool:
+        """Whether pip takes a version for the one that is meant (PEP 440): 1.30 is 1.30.0, and 2.13.0 is 2.13.0+cpu,
+        but not the other way round; False for None."""
+        try:
+            return version is not None and SpecifierSet(f"=={self.version}").contains(version, prereleases=True)
+        except InvalidSpecifier:
+            return version == self.version
 
 
 def normalize_name(name: str) -> str:

@@ -62,7 +62,7 @@ def require_imports(environment: Environment, pins: Sequence[Pin]) -> None:
             raise Unimportable(
                 f"{pin.name} {pin.version} cannot be imported beside what is here: {told or entry['error']}"
             )
-        if entry["version"] != pin.version:
+        if not pin.allows(entry["version"]):
             raise UsageError(f"asked for {pin}, but {entry['version']} is what a process there has")
         file = entry["file"]
         if file is not None and not regular_file.real_path(Path(file)).is_relative_to(

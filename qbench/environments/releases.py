@@ -57,7 +57,7 @@ def advise_nearest(pin: Pin) -> str:
         offered = list_releases(pin.name, pre_releases=True)
     except Uninstallable:
         return f"pip finds no wheel of {pin.name} for this Python and platform"
-    if pin.version in offered:
+    if any(map(pin.allows, offered)):
         return ""
     nearest = find_nearest(pin, offered)
     return f"{pin} does not exist, or has no wheel for this Python and platform; nearest: {', '.join(nearest)}"

@@ -56,22 +56,22 @@ def read_run_request(
     info = read_info(folder / RUN)
     asked = read_stopped(folder)
     had = {
-        parse_pin(f"{pin.name}=={version}", f"{folder}:")  # whoever made the folder may have written anything
+        pin.name: parse_pin(f"{pin.name}=={version}", f"{folder}:")  # who made the folder may have written anything
         for pin in to
         if (version := info.versions.get(pin.name)) is not None
     }
-    if missing := [pin.name for pin in to if pin.name not in {pin.name for pin in had}]:
+    if missing := [pin.name for pin in to if pin.name not in had]:
         raise NotComparable(f"{folder}: does not say in which version it had {first_names(missing)}; name the suite")
     for pin in since:
-        if info.versions.get(pin.name) not in (None, pin.version):
+        if (version := info.versions.get(pin.name)) is not None and not pin.allows(version):
             raise UsageError(
-                f"--from {pin}: the run in {folder} was made under {pin.name} {info.versions[pin.name]}; leave it out, "
+                f"--from {pin}: the run in {folder} was made under {pin.name} {version}; leave it out, "
                 f"or name the suite, {asked.suite.file}"
             )
     return Request(
         suite=asked.suite,
         to=tuple(to),
-        since=tuple(sorted(had | set(since))),
+        since=tuple(sorted(({pin.name: pin for pin in since} | had).values())),
         run=folder,
         only=only or asked.only,
         out=out,
@@ -83,7 +83,7 @@ def find_sides(request: Request, tell: Tell) -> Sides:
     """The environments, made where they are not there, and the cases; raises ``UsageError`` where nothing would differ
     or no case is concerned, before anything is fetched."""
     before = _complete(request)
-    if before == {pin.name: pin.version for pin in request.to}:
+    if all(pin.allows(before[pin.name]) for pin in request.to):
         names = ", ".join(f"{name} {version}" for name, version in before.items())
         raise UsageError(f"--to: both sides have {names}, so nothing can differ; name another version")
     cases = list_concerned(request)

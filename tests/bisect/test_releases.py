@@ -41,6 +41,8 @@ def test_candidates_are_the_releases_between_the_ends() -> None:
     assert listed == (("1.20.1", "1.21.0rc1", "1.21.0"), False)
     listed = list_candidates(*pins("1.20.0", "1.21.0rc1"), pre_releases=False, list_all=list_all)
     assert listed == (("1.20.0", "1.20.1", "1.21.0rc1"), False)
+    listed = list_candidates(*pins("1.20", "1.21"), pre_releases=False, list_all=list_all)
+    assert listed == (("1.20.0", "1.20.1", "1.21.0"), False)
 
 
 def test_a_good_end_that_is_newer_is_a_fault_that_was_mended() -> None:
@@ -55,6 +57,7 @@ def test_a_good_end_that_is_newer_is_a_fault_that_was_mended() -> None:
         ("1.20.0", "1.23.0", r"--bad onnxruntime==1\.23\.0: it does not exist.*nearest: 1\.21\.0, 1\.22\.0"),
         ("1.19.9", "1.22.0", r"--good onnxruntime==1\.19\.9: .*nearest: 1\.20\.0, 1\.20\.1"),
         ("1.20.0", "1.20.0", "the same release"),
+        ("1.20", "1.20.0", "the same release"),
     ],
 )
 def test_ends_that_are_none_are_refused(good: str, bad: str, told: str) -> None:

@@ -37,6 +37,17 @@ def test_a_package_in_two_versions_is_refused() -> None:
     assert parse_pins(["b==1", "a==2", "b==1"]) == (Pin(name="a", version="2"), Pin(name="b", version="1"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "version", "allowed"),
+    [("1.30", "1.30.0", True), ("1.30.0", "1.30", True), ("1.30", "1.30.1", False), ("2.13.0", "2.13.0+cpu", True),
+     ("2.13.0+cpu", "2.13.0", False), ("1.0rc1", "1.0rc1", True), ("1.0", "1.0rc1", False), ("1.0", None, False),
+     ("1_x", "1_x", True), ("1_x", "1.0", False), ("1.0", "1_x", False)],
+)  # fmt: skip
+def test_a_version_is_one_however_it_is_written(asked: str, version: str | None, allowed: bool) -> None:
+    """As pip takes it (PEP 440); what is no version there is only itself."""
+    assert Pin(name="a", version=asked).allows(version) is allowed
+
+
 @given(st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,9}[A-Za-z0-9])?", fullmatch=True))
 def test_normalizing_twice_is_normalizing_once(name: str) -> None:
     """So a record's names and the index's compare."""

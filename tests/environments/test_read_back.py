@@ -31,6 +31,7 @@ def test_what_was_asked_for_is_what_is_there(tmp_path: Path) -> None:
     """From its own place, or of no module of its own; what libraries print beside it does not matter."""
     require_imports(say(tmp_path), PINS)
     require_imports(say(tmp_path, file=str(tmp_path / "qbt_alpha.py"), told="a warning"), PINS)
+    require_imports(say(tmp_path, version="1.0.0+cpu"), PINS)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_the_nearest_are_told(index: Path) -> None:
     assert find_nearest(Pin(name="a", version="latest"), list("7654321")) == ("4", "5", "6", "7")
     assert find_nearest(Pin(name="a", version="3"), list("7654321"), 1) == ("2", "4")
     assert "nearest: 1.9, 1.10, 2.0rc1" in advise_nearest(Pin(name="qbt-alpha", version="1.11"))
+    assert advise_nearest(Pin(name="qbt-alpha", version="1.9.0")) == ""
     assert advise_nearest(Pin(name="qbt-alpha", version="1.10")) == ""
     assert advise_nearest(Pin(name="qbt-elsewhere", version="1")).startswith("pip finds no wheel of qbt-elsewhere")
 

@@ -73,6 +73,7 @@ def test_without_an_old_side_it_is_what_is_here(suite: suites.Suite, environment
     [
         ([f"onnxruntime=={HERE}"], [], f"both sides have onnxruntime {HERE}, so nothing can differ"),
         (["onnxruntime==2"], ["onnxruntime==2"], "both sides have onnxruntime 2, so nothing can differ"),
+        (["onnxruntime==2"], ["onnxruntime==2.0"], r"both sides have onnxruntime 2\.0, so nothing can differ"),
         (["onnxruntime==2"], ["numpy==1"], r"--from numpy==1: name it with --to as well"),
         (["qbt-none==2"], [], "qbt-none is not installed here; say with --from what it replaces"),
     ],
@@ -96,6 +97,7 @@ def test_a_run_is_the_old_side_with_the_versions_that_it_had(suite: suites.Suite
     assert request.since == (Pin(name="onnxruntime", version="1.5"),)
     assert (request.only, request.run, request.suite.suite) == ("*/static/*", folder, "small")
     assert read_run_request(folder, TO, parse_pins(["onnxruntime==1.5"]), only=None).since == request.since
+    assert read_run_request(folder, TO, parse_pins(["onnxruntime==1.5.0"]), only=None).since == request.since
     with pytest.raises(UsageError, match=r"was made under onnxruntime 1\.5; leave it out, or name the suite"):
         read_run_request(folder, TO, parse_pins(["onnxruntime==1.4"]), only=None)
     numpy = parse_pins(["numpy==1"])  # of which the run says nothing, so that nothing speaks against it
