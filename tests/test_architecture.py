@@ -271,6 +271,12 @@ def test_no_link_to_itself_is_a_traceback() -> None:
     assert resolved == []
 
 
+def test_no_command_waits_for_scipy_stats() -> None:
+    """Importing it takes a second of every process; scipy.special has what it computes limits from."""
+    named = re.compile(r"\bscipy\.stats\b|\bfrom scipy import .*\bstats\b")
+    assert [module for module, path in MODULES.items() if named.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_every_test_states_its_rule() -> None:
     """A test's docstring says what it proves."""
     assert [name for name, node in functions_of_tests().items() if not ast.get_docstring(node)] == []

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -180,12 +181,19 @@ def main() -> NoReturn:
     sys.exit(ending_signals.exit_code if code == INTERRUPTED else code)
 
 
+@functools.cache
+def _make_parser() -> Callable[[], object]:
+    """What parses ``sys.argv`` and runs the command that it names. Making it takes longer than most commands, and tests
+    run many in one process."""
+    return typer.main.get_command(app)
+
+
 def _run_command() -> int | str | None:
     """The exit code of the command that ``sys.argv`` names."""
     try:
         _require_names(sys.argv[1:])
         try:
-            app()
+            _make_parser()()
         finally:
             sys.stdout.flush()
     except QbenchError as error:

@@ -146,6 +146,6 @@ def variance_of_median(log_ratios: NDArray[np.float64]) -> float:
 
 def quantile_of_t(share: float, freedom: float) -> float:
     """The value that a t with so many degrees of freedom stays below in that share of draws."""
-    from scipy.special import stdtrit  # scipy.stats spends most of a call on checking arguments
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, share))

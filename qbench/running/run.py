@@ -38,7 +38,7 @@ from qbench.running.saturation_stage import name_layers
 from qbench.suite import Suite
 
 # What this process needs for the decision and the report, imported while it waits for the first children.
-_NEEDED_LATER = ("scipy.stats", "scipy.optimize", "pandas", "matplotlib.figure", "jinja2")
+_NEEDED_LATER = ("scipy.optimize", "scipy.special", "pandas", "matplotlib.figure", "jinja2")
 
 __all__ = ["RunProgress", "RunResult", "run"]
 

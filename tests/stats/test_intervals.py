@@ -47,6 +47,17 @@ def test_quantile_interval_covers_exactly_what_the_binomial_says() -> None:
     assert below.cdf(39) <= 0.025 < below.cdf(40)
 
 
+@given(st.lists(FINITE, min_size=1, max_size=400), st.sampled_from([0.1, 0.5, 0.99]), st.sampled_from([0.5, 0.95]))
+def test_quantile_limits_are_those_of_scipys_test(samples: list[float], q: float, level: float) -> None:
+    """None where it has not both."""
+    limits = scipy_stats.quantile_test(samples, q=0.0, p=q).confidence_interval(level)
+    interval = intervals.quantile_interval(samples, q, level)
+    if interval is None:
+        assert math.isnan(limits.low) or math.isnan(limits.high)
+    else:
+        assert (interval.low, interval.high) == (limits.low, limits.high)
+
+
 def test_the_limits_of_a_logarithm_become_those_of_the_ratio() -> None:
     """Three medians of processes give scipy's t limits, turned back; without limits there are none."""
     logs = np.array([0.90, 0.92, 0.94])
@@ -58,7 +69,10 @@ def test_the_limits_of_a_logarithm_become_those_of_the_ratio() -> None:
     assert intervals.exp(intervals.t_interval(np.array([0.9]), 0.95)) == Interval(value=math.exp(0.9))
 
 
-@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+PROPORTIONS = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@given(PROPORTIONS)
 def test_a_proportion_has_width_even_at_its_ends(pair: tuple[int, int]) -> None:
     """Neither 0 of n nor n of n is certain, and the limits stay within 0 and 1."""
     for interval in (intervals.proportion(*pair), intervals.clopper_pearson(*pair)):
@@ -66,6 +80,18 @@ def test_a_proportion_has_width_even_at_its_ends(pair: tuple[int, int]) -> None:
         assert interval.high is not None
         assert 0 <= interval.low <= interval.value <= interval.high <= 1
         assert interval.high > interval.low
+
+
+@given(PROPORTIONS, st.sampled_from([0.5, 0.95, 0.999]))
+def test_the_limits_of_a_proportion_are_those_of_scipys_test(pair: tuple[int, int], level: float) -> None:
+    """Wilson's, and the exact ones."""
+    test = scipy_stats.binomtest(*pair)
+    for method, interval in (
+        ("wilson", intervals.proportion(*pair, level)),
+        ("exact", intervals.clopper_pearson(*pair, level)),
+    ):
+        limits = test.proportion_ci(level, method)
+        assert (interval.low, interval.high) == pytest.approx((limits.low, limits.high), abs=1e-11)
 
 
 @pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (0, 0)])
