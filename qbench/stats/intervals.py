@@ -43,9 +43,9 @@ def quantile_interval(samples: ArrayLike, q: float, level: float = 0.95) -> Inte
     """The sample quantile with its distribution-free limits, or None where n supports no two-sided interval.
 
     The limits are order statistics, exact by the binomial distribution of how many samples lie below the true
-    quantile (Conover, Practical Nonparametric Statistics, 3.2). At 95 % that takes
-    6 samples for the median, 36 for p90 and 368 for p99. Seconds in, seconds out. The samples are taken as
-    independent, which calls in a closed loop are not: ``measure.percentiles`` is for these.
+    quantile (Conover, Practical Nonparametric Statistics, 3.2). At 95 % that takes 6 samples for the median, 36 for p90
+    and 368 for p99. Seconds in, seconds out. The samples are taken as independent, which calls in a closed loop are
+    not: ``measure.percentiles`` is for these.
     """
     from scipy.special import bdtr, bdtrc
 
