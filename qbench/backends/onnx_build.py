@@ -31,7 +31,10 @@ def fp32_file(job: BuildJob) -> Iterator[Path]:
     """The network as one fp32 ONNX file, external data taken in: the user's own, or exported, once for all builds of
     one network. It is gone afterwards. Raises ``BuildError`` where torch cannot export."""
     from qbench.quant.artifacts import onnx_file
+    from qbench.quant.onnx import graph_process
 
+    if job.mode != "qat":  # each step of a training takes and gives back the same arrays
+        graph_process.return_arrays_at_once()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / FILE
         if job.network.path is not None:

@@ -17,6 +17,7 @@ from qbench import registry
 from qbench.backends import onnx_build
 from qbench.backends.base import Backend, BuildJob
 from qbench.models.base import Network, NetworkKind
+from qbench.quant.onnx import graph_process
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.recipe import Recipe
 
@@ -137,6 +138,19 @@ def job(shared: Any, tmp_path: Path, **changes: Any) -> BuildJob:
     build_job = BuildJob(network=Network(module=None, kind="module"), mode="static", recipe=Recipe(name="mine"),
                     calibration=(), training=None, folder=tmp_path, shared=shared)  # fmt: skip
     return replace(build_job, **changes)
+
+
+@pytest.mark.parametrize(("mode", "at_once"), [("fp32", 1), ("dynamic", 1), ("static", 1), ("qat", 0)])
+def test_only_training_keeps_the_memory_of_arrays(
+    channels_apart: Path, mode: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its steps takes the same arrays again; all other builds give back large ones as they are freed."""
+    told: list[int] = []
+    monkeypatch.setattr(graph_process, "return_arrays_at_once", lambda: told.append(1))
+    network = Network(kind="onnx", path=channels_apart)
+    with onnx_build.fp32_file(job(None, tmp_path, network=network, mode=mode)) as file:
+        assert file.read_bytes() == channels_apart.read_bytes()
+    assert len(told) == at_once
 
 
 def test_a_file_that_builds_share_is_made_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from qbench.errors import BuildError, UsageError
 from qbench.progress.callback import Progress
 from qbench.quant import layer_selection
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import attention, graph_process, needed_inputs, node_names
+from qbench.quant.onnx import attention, needed_inputs, node_names
 from qbench.quant.onnx.calibration import calibrate, complete_scales
 from qbench.quant.onnx.calibration.calibration_model import CalibrationModel
 from qbench.quant.onnx.export import executed_layers
@@ -103,7 +103,6 @@ def choose_scales(
     Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
     ``DataError`` and ``BuildError`` where calibration meets no numbers.
     """
-    graph_process.return_arrays_at_once()  # this is a worker
     batches = onnx_file.Batches(fp32, calibration, _BATCH)
     with tempfile.TemporaryDirectory() as folder:
         model = _prepare(fp32, Path(folder) / "calibration.onnx", recipe, calibration, len(batches))

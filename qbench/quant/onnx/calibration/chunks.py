@@ -160,8 +160,9 @@ def _independent(first: Array, second: Array, pair: Array) -> bool:
     """Whether the values of a pair are those of its examples, one behind the other."""
     if not pair.ndim or pair.shape != (len(first) + len(second), *first.shape[1:]) or first.shape != second.shape:
         return False
-    apart = np.concatenate([first, second])
+    both = ((first, pair[: len(first)]), (second, pair[len(first) :]))
     if pair.dtype.kind != "f":
-        return bool(np.array_equal(apart, pair))
-    largest = float(np.abs(pair).max(initial=0.0, where=np.isfinite(pair)))
-    return bool(np.allclose(apart, pair, rtol=0, atol=SAME * largest, equal_nan=True))
+        return all(np.array_equal(apart, joined) for apart, joined in both)
+    finite = np.isfinite(pair)
+    largest = max(float(pair.max(initial=0.0, where=finite)), -float(pair.min(initial=0.0, where=finite)))
+    return all(np.allclose(apart, joined, rtol=0, atol=SAME * largest, equal_nan=True) for apart, joined in both)

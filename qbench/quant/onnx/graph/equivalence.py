@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.errors import ModelError, out_of_memory, reraise
+from qbench.quant.artifacts import onnx_outline
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.graph import fp16
 from qbench.quant.onnx.graph.graph import Graph
@@ -103,12 +104,14 @@ def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> An
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # what is wrong is in the exception
+    options.enable_cpu_mem_arena = False  # it takes more than a call needs, for those that follow; one or two do
     if graph.byte_size() <= LARGEST_MESSAGE:  # without a folder: a preparation opens one small graph for each fusion
         return _opened(graph.model.SerializeToString(), options)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        graph.save(file)
-        return _opened(str(file), options, folder)
+        whole, apart = Path(folder) / "whole.onnx", Path(folder) / "apart"
+        apart.mkdir()
+        graph.save(whole)
+        return _opened(str(onnx_outline.write_weights_apart(whole, apart)), options, folder)
 
 
 def _opened(source: str | bytes, options: Any, *temporary: str) -> Any:

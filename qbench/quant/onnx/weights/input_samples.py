@@ -7,7 +7,7 @@ the x, ``arrange`` the W, both by group, so that whoever works on the layer need
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from qbench.quant.onnx.sites import WeightSite
 Array = NDArray[Any]
 BYTES = 256 * 2**20  # of all rows of all layers together
 FEWEST, MOST = 128, 2048  # rows of a layer
+_CHANNELS = 16  # that are averaged at once
 PER_EXAMPLE = 32  # positions of one example that may be chosen
 
 
@@ -102,13 +103,23 @@ def mean_row(node: Any, shape: tuple[int, ...], x: Array) -> Array:
     if not _is_conv(node):
         row: Array = x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)
         return row[None]
-    mean: Array = x.mean(axis=0, dtype=np.float64)
+    shares = []  # for each axis, of the outputs for which a weight meets an input
     for axis, count in enumerate(_outputs(node, shape, x.shape)):
         taps, exist = _taps(node, shape, x.shape[2:], axis, np.arange(count))
-        shares = np.zeros((shape[2 + axis], x.shape[2 + axis]))  # of the outputs, for which a weight meets an input
-        np.add.at(shares, (np.arange(shape[2 + axis])[None], taps), exist / count)
-        mean = np.tensordot(mean, shares, (1, 1))  # an axis of inputs goes, one of the kernel comes behind the others
-    return mean.reshape(int(attribute(node, "group", 1)), -1)
+        shares.append(np.zeros((shape[2 + axis], x.shape[2 + axis])))
+        np.add.at(shares[axis], (np.arange(shape[2 + axis])[None], taps), exist / count)
+    # Not all at once: in float64, with the copy that tensordot makes, they take four times the room of an example.
+    starts = range(0, x.shape[1], _CHANNELS)
+    means = [_mean_taps(x[:, start : start + _CHANNELS], shares) for start in starts]
+    return np.concatenate(means).reshape(int(attribute(node, "group", 1)), -1)
+
+
+def _mean_taps(x: Array, shares: Sequence[Array]) -> Array:
+    """The mean input of each weight: channels by the sizes of the kernel."""
+    mean: Array = x.mean(axis=0, dtype=np.float64)
+    for share in shares:
+        mean = np.tensordot(mean, share, (1, 1))  # an axis of inputs goes, one of the kernel comes behind the others
+    return mean
 
 
 def arrange(node: Any, weight: Array) -> Array:

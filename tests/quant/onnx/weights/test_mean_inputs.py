@@ -12,7 +12,7 @@ from calibration_models import cnn, config, graph, images, values
 from qbench.quant.affine import fake_quantize
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Scales, Sites, find
-from qbench.quant.onnx.weights import mean_inputs, weight_scales
+from qbench.quant.onnx.weights import input_samples, mean_inputs, weight_scales
 from qbench.quant.onnx.weights.input_samples import mean_row
 from qbench.quant.onnx.weights.mean_inputs import MeanInputs
 
@@ -121,6 +121,15 @@ def test_the_means_do_not_depend_on_how_examples_are_cut_into_batches(sizes: lis
     expected = np.stack([mean_row(node, (6, 4, 3, 2), half) for half in (x[::2], x[1::2])])
     np.testing.assert_allclose(inputs.means()["only"], expected, rtol=1e-5, atol=1e-6)
     assert inputs.means()["only"].dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_how_many_channels_are_averaged_at_once_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, or three and the one that is left."""
+    node, shape, x = layer(kind).nodes[0], LAYERS[kind][1], images(5, shape=(4, 7, 6))
+    at_once = mean_row(node, shape, x)
+    monkeypatch.setattr(input_samples, "_CHANNELS", 3)
+    assert np.array_equal(mean_row(node, shape, x), at_once)
 
 
 def test_what_becomes_of_the_graph_afterwards_changes_nothing() -> None:
