@@ -101,10 +101,10 @@ def open_graph(graph: Graph, *, threads: int = 1, optimized: bool = False) -> An
     import onnxruntime
 
     options = onnxruntime_session.session_options(threads)
-    if not optimized:
+    if not optimized:  # called once or twice, for which an arena would take more than it needs
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.enable_cpu_mem_arena = False
     options.log_severity_level = 4  # what is wrong is in the exception
-    options.enable_cpu_mem_arena = False  # it takes more than a call needs, for those that follow; one or two do
     if graph.byte_size() <= LARGEST_MESSAGE:  # without a folder: a preparation opens one small graph for each fusion
         return _opened(graph.model.SerializeToString(), options)
     with tempfile.TemporaryDirectory() as folder:
