@@ -72,6 +72,8 @@ def list_candidates(
     """
     if good.name != bad.name:
         raise UsageError(f"--good {good} and --bad {bad}: of two packages; a search is over the releases of one")
+    if good.allows(bad.version) or bad.allows(good.version):
+        raise UsageError(f"--good {good} and --bad {bad}: the same release, so there is nothing between them")
     offered = list_all(good.name, pre_releases=True)
     places = []
     for option, pin in (("--good", good), ("--bad", bad)):
@@ -83,8 +85,6 @@ def list_candidates(
             )
         places.append(allowed[-1])
     first, last = sorted(places)
-    if first == last:
-        raise UsageError(f"--good {good} and --bad {bad}: the same release, so there is nothing between them")
     between = [
         offered[place]
         for place in range(first, last + 1)

@@ -58,6 +58,8 @@ def test_a_good_end_that_is_newer_is_a_fault_that_was_mended() -> None:
         ("1.19.9", "1.22.0", r"--good onnxruntime==1\.19\.9: .*nearest: 1\.20\.0, 1\.20\.1"),
         ("1.20.0", "1.20.0", "the same release"),
         ("1.20", "1.20.0", "the same release"),
+        ("1.19.9", "1.19.9", "the same release"),
+        ("1.20.0+cpu", "1.20.0", "the same release"),
     ],
 )
 def test_ends_that_are_none_are_refused(good: str, bad: str, told: str) -> None:
