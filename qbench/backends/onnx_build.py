@@ -29,7 +29,8 @@ _TRAINING = "qbench.training"  # where a trained file tells how it was trained
 @contextlib.contextmanager
 def fp32_file(job: BuildJob) -> Iterator[Path]:
     """The network as one fp32 ONNX file, external data taken in: the user's own, or exported, once for all builds of
-    one network. It is gone afterwards. Raises ``BuildError`` where torch cannot export."""
+    one network. It is gone afterwards. From here on the process gives back large arrays at once, unless it trains.
+    Raises ``BuildError`` where torch cannot export."""
     from qbench.quant.artifacts import onnx_file
     from qbench.quant.onnx import graph_process
 

@@ -183,8 +183,8 @@ def main() -> NoReturn:
 
 @functools.cache
 def _make_parser() -> Callable[[], object]:
-    """What parses ``sys.argv`` and runs the command that it names. Making it takes longer than most commands, and tests
-    run many in one process."""
+    """What parses ``sys.argv`` and runs the command that it names; made once, since tests run many commands in one
+    process."""
     return typer.main.get_command(app)
 
 

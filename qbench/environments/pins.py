@@ -26,8 +26,8 @@ class Pin:
         return f"{self.name}=={self.version}"
 
     def allows(self, version: str | None) -> bool:
-        """Whether pip takes a version for the one that is meant (PEP 440): 1.30 is 1.30.0, and 2.13.0 is 2.13.0+cpu,
-        but not the other way round; False for None."""
+        """Whether pip takes a version for the one that is meant (PEP 440): 1.30 and 1.30.0 are the same, 2.13.0 allows
+        2.13.0+cpu, and 2.13.0+cpu no other build; False for None."""
         try:
             return version is not None and SpecifierSet(f"=={self.version}").contains(version, prereleases=True)
         except InvalidSpecifier:

@@ -122,7 +122,8 @@ def _require_proportion(successes: int, n: int) -> None:
 
 
 def _proportion(successes: int, n: int, low: float, high: float) -> Interval:
-    """Rounding may put a limit a last digit past the estimate when nothing or everything succeeded."""
+    """successes / n with limits around it, from 0 to 1: rounding may put one a last digit past the estimate when
+    nothing or everything succeeded."""
     value = successes / n
     return Interval(value=value, low=min(max(0.0, low), value), high=max(min(1.0, high), value))
 
