@@ -6,6 +6,7 @@ saturates (255 * 127 + 255 * 127 > 32767); unsigned times unsigned is widened fi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -97,6 +98,8 @@ class _Writer:
     nodes: list[Any] = field(default_factory=list)
     instead: dict[tuple[str, int], str] = field(default_factory=dict)
     steps: dict[tuple[str, int], _Step] = field(default_factory=dict)  # with which scale a reader reads
+    constants: dict[tuple[Any, ...], str] = field(default_factory=dict)  # what they hold -> their floats
+    meetings: set[tuple[str, str]] = field(default_factory=set)  # these floats, and what a layer multiplies them with
 
     def activation(self, activation: Activation) -> None:
         """Quantizes a tensor for its readers, in front of the ReLU or Clip that it comes from where that can be. Who
@@ -224,14 +227,19 @@ class _Writer:
     def constant(
         self, layer: str, position: int, tensor: str, values: Array, scale: Array, zero: Any, axis: int | None
     ) -> None:
-        """One input of a layer becomes integers and a dequantize node."""
-        names = [
-            self.graph.add_constant(f"{tensor}_quantized", values),
-            self.graph.add_constant(f"{tensor}_scale", scale),
-            self.graph.add_constant(f"{tensor}_zero_point", np.full(scale.shape, zero)),
-        ]
-        along = {} if axis is None else {"axis": axis}
-        self.instead[layer, position] = self._add("DequantizeLinear", names, f"{tensor}_dequantized", **along)
+        """One input of a layer becomes integers and a dequantize node, the same for all that hold the same: a module
+        that is called for each level of a pyramid is in the file once. Of two layers that read the same, too, OpenVINO
+        would make one; and it runs layers in float whose dequantize nodes share a constant (2026.4)."""
+        parts = {"quantized": values, "scale": scale, "zero_point": np.full(scale.shape, zero)}
+        digests = (hashlib.sha256(part.tobytes()).digest() for part in parts.values())
+        content = (axis, values.dtype.str, values.shape, *digests)
+        source = self.graph.node(layer).input[0]
+        if content not in self.constants or (self.constants[content], source) in self.meetings:
+            names = [self.graph.add_constant(f"{tensor}_{name}", part) for name, part in parts.items()]
+            along = {} if axis is None else {"axis": axis}
+            self.constants[content] = self._add("DequantizeLinear", names, f"{tensor}_dequantized", **along)
+        self.meetings.add((self.constants[content], source))
+        self.instead[layer, position] = self.constants[content]
 
     def finish(self) -> Graph:
         """The graph with everything in its place."""

@@ -319,6 +319,20 @@ def test_weights_take_a_quarter_of_the_bytes() -> None:
     assert deployed(network).byte_size() < 0.3 * network.graph.byte_size()
 
 
+@pytest.mark.parametrize(("again", "weights"), [("first_out", 1), ("image", 2)])
+def test_a_module_that_is_called_again_is_in_the_file_once(again: str, weights: int) -> None:
+    """On another input; two calls on one input would be one to a runtime."""
+    draft = Draft()
+    first = draft.conv("image", "first", 8, 8)
+    draft.add("Conv", [again, "first.weight", "first.bias"], "second", kernel_shape=[3, 3], pads=[1] * 4)
+    output = draft.add("Add", [first, "second_out"], "sum")
+    network = of(draft.model({"image": ["n", 8, 8, 8]}, {output: ["n", 8, 8, 8]}))
+    model = deployed(network)
+    assert sum(tensor.dims[:] == [8, 8, 3, 3] for tensor in model.model.graph.initializer) == weights
+    agree(run(model, network.feed), run(simulated(network), network.feed))
+    assert [node.op_type for node in executed(model)].count("QLinearConv") == 2
+
+
 def test_a_bias_out_of_int32_names_the_layer_and_the_way_out() -> None:
     """A bias of more than 2^31 steps is an error that says to skip the layer."""
     network = quantized("residual_cnn")
