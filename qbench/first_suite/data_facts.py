@@ -328,7 +328,7 @@ def _make_random(model: ModelFacts) -> DataFacts:
     return DataFacts(
         loader="python",
         value=f"{name}:load",
-        options={} if all(entry.is_float for entry in model.inputs) else {"to_float": False},
+        options={} if all(entry.is_float for entry in model.inputs if entry.axis is not None) else {"to_float": False},
         samples=32,
         notes=("random inputs: latency and size are real, accuracy is not: return your own in the function",),
         code=(name, _write_random(model.inputs)),
@@ -338,9 +338,13 @@ def _make_random(model: ModelFacts) -> DataFacts:
 def _write_random(inputs: tuple[InputFacts, ...]) -> str:
     lines = []
     for entry in inputs:
-        sizes = ", ".join(str(size or 128) for size in entry.sizes[1:])
+        if entry.axis is None:
+            continue  # the suite says its value
+        sizes = ", ".join(map(str, entry.example))
         shape = f"(count, {sizes})" if sizes else "count"
-        draw = f"rng.standard_normal({shape}, dtype=np.float32)" if entry.is_float else f"rng.integers(0, 2, {shape})"
+        draw = f"rng.standard_normal({shape}, dtype=np.float32)"
+        if not entry.is_float:
+            draw = f"rng.integers(0, 2, {shape}, dtype=np.{entry.dtype})"
         lines.append(f"        {draw},  # {entry.name}, {entry.dtype}")
     return (
         '"""Random inputs: put your own in their place, and return labels where you have them."""\n\n'

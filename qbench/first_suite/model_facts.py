@@ -11,10 +11,9 @@ from typing import Any
 from qbench import registry
 from qbench.errors import ModelError, UsageError
 from qbench.models.ctc import find_alphabet
-from qbench.suite.types import shown
 
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
-_FILES = (".onnx", ".pt", ".pth", ".ts")
+_FILES = (".onnx", ".pt", ".pth", ".ts", ".jit")
 # Backends of each kind of source, those that are installed are written.
 _BACKENDS = {
     "onnx": ("onnxruntime", "openvino"),
@@ -25,11 +24,14 @@ _BACKENDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class InputFacts:
-    """An input as the file declares it: ``sizes`` with None where they are free, the examples first."""
+    """An input as the file declares it: ``sizes`` with None where they are free, ``axis`` along which of them the
+    examples lie (None: it is a scalar), ``example`` the sizes of one, with a guess where they are free."""
 
     name: str
     dtype: str | None
     sizes: tuple[int | None, ...]
+    axis: int | None = 0
+    example: tuple[int, ...] = ()
 
     @property
     def is_float(self) -> bool:
@@ -66,7 +68,7 @@ class ModelFacts:
     @property
     def fixed_batch(self) -> tuple[int, ...]:
         """The only batch size that the file takes, where that is not 1; empty for any."""
-        sizes = {entry.sizes[0] for entry in self.inputs if entry.sizes}
+        sizes = {entry.sizes[entry.axis] for entry in self.inputs if entry.axis is not None}
         return tuple(size for size in sizes if size is not None and size > 1) if len(sizes) == 1 else ()
 
 
@@ -113,7 +115,13 @@ def relative(file: Path, folder: Path) -> str:
 
 def quote(text: str) -> str:
     """Text as a YAML value on one line."""
-    return text if re.fullmatch(r"[A-Za-z0-9_./-]+", text) else shown(text)
+    import yaml
+
+    if re.fullmatch(r"[A-Za-z0-9_./-]+", text):
+        return text
+    style = "'" if text.isprintable() else '"'
+    written: str = yaml.safe_dump(text, default_style=style, width=float("inf"), allow_unicode=True)
+    return written.rstrip("\n")
 
 
 def name_suite(text: str) -> str:
@@ -154,12 +162,23 @@ def read_ends(model: Any) -> tuple[tuple[InputFacts, ...], int | None]:
     """What a ``ModelProto`` declares of its inputs, and how many values its first output has of an example."""
     from qbench.quant.artifacts import onnx_file
 
+    declared = onnx_file.list_inputs(model)
     inputs = tuple(
-        InputFacts(name=entry.name, dtype=entry.dtype, sizes=_keep_fixed(entry.sizes))
-        for entry in onnx_file.list_inputs(model)
+        InputFacts(
+            name=entry.name,
+            dtype=entry.dtype,
+            sizes=_keep_fixed(entry.sizes),
+            axis=axis,
+            example=_without(axis, onnx_file.assume_sizes(entry, axis)),
+        )
+        for entry, axis in zip(declared, onnx_file.find_example_axes(declared), strict=True)
     )
     sizes = read_output_sizes(model)
     return inputs, sizes[1] if len(sizes) == 2 else None
+
+
+def _without(axis: int | None, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return sizes if axis is None else (*sizes[:axis], *sizes[axis + 1 :])
 
 
 def read_output_sizes(model: Any) -> tuple[int | None, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from qbench import suite
 from qbench.errors import UsageError
 from qbench.files import atomic, output_file
 from qbench.first_suite.data_facts import Ask, DataFacts, describe_data
-from qbench.first_suite.model_facts import ModelFacts, describe_model, quote
+from qbench.first_suite.model_facts import InputFacts, ModelFacts, describe_model, quote
 
 _MARGIN, _RANDOM = "1.0", "random inputs"
 _WHERE = "Data: an image folder, an .npz or .csv file, a saved data set, file.py:function"
@@ -59,7 +60,9 @@ def write_first_suite(
             atomic.write_text(folder / data_facts.code[0], data_facts.code[1])
         atomic.write_text(file, text)
     suite.read(file)  # whatever is wrong in it is said as of any suite
-    return FirstSuite(file=file, code=code, notes=data_facts.notes)
+    scalars = [entry.name for entry in model_facts.inputs if entry.axis is None]
+    constants = [f"{name} is 1 in every call: write what it is in yours" for name in scalars]
+    return FirstSuite(file=file, code=code, notes=(*data_facts.notes, *constants))
 
 
 def compose(model: ModelFacts, data: DataFacts, margin: str) -> str:
@@ -69,6 +72,8 @@ def compose(model: ModelFacts, data: DataFacts, margin: str) -> str:
     named = [f"  - name: {model.name}", f"    source: {model.source}"] if model.source else [f"  - {model.name}"]
     if data.postprocess is not None:
         named.append(f"    postprocess: {{python: {quote(data.postprocess)}}}")
+    if any(entry.axis != 0 for entry in model.inputs):
+        named += _write_inputs(model.inputs)
     modes = ", ".join(("fp32", *model.int8_modes))
     lines = [
         f"# Which int8 variant of {model.name} to ship on this CPU? Written by `qbench init`.",
@@ -95,3 +100,14 @@ def compose(model: ModelFacts, data: DataFacts, margin: str) -> str:
     if data.against_fp32 is not None:
         lines += ["gate:", f"  # {data.against_fp32}", "  accuracy: {metric: sqnr, at_least: 20}   # dB against fp32"]
     return "\n".join(lines) + "\n"
+
+
+def _write_inputs(inputs: Sequence[InputFacts]) -> list[str]:
+    """How each input is given, where that is not one example after the other along axis 0."""
+    lines = ["    inputs:"]
+    for entry in inputs:
+        if entry.axis is None:
+            lines.append(f"      {quote(entry.name)}: {{constant: 1}}   # assumed: write what it is in your calls")
+        elif entry.axis:
+            lines.append(f"      {quote(entry.name)}: {{axis: {entry.axis}}}   # its examples lie along this axis")
+    return lines

@@ -30,7 +30,8 @@ IMAGENET = "mean and std are ImageNet's: write what training used"
 
 def take(*sizes: int | None, name: str = "image", dtype: str | None = "float32") -> InputFacts:
     """An input of these sizes, of which the first is how many examples."""
-    return InputFacts(name=name, dtype=dtype, sizes=sizes)
+    example = tuple(size or 128 for size in sizes[1:])
+    return InputFacts(name=name, dtype=dtype, sizes=sizes, axis=0 if sizes else None, example=example)
 
 
 def model(*inputs: InputFacts, outputs: int | None = None) -> ModelFacts:
@@ -179,8 +180,9 @@ def test_no_more_examples_calibrate_than_are_wanted(place: Path) -> None:
 
 
 def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
-    """A free size is 128, whole numbers stay such; each split has others."""
-    inputs = (take(None, 3, None), take(None, 5, name="ids", dtype="int64"), take(1, name="scale"))
+    """Whole numbers are of their type, a scalar has no array; each split has others."""
+    ids = take(None, 5, name="ids", dtype="int32")
+    inputs = (take(None, 3, None), take(name="rate", dtype="int64"), ids, take(1, name="scale"))
     facts = describe_data(None, model(*inputs), Path())
     assert (facts.value, facts.options, facts.samples) == ("my_net_v2_data.py:load", {"to_float": False}, 32)
     assert facts.code is not None
@@ -190,7 +192,7 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
     values, labels = names["load"]("train")
     assert labels is None
     assert [value.shape for value in values] == [(64, 3, 128), (64, 5), (64,)]
-    assert [value.dtype.kind for value in values] == ["f", "i", "f"]
+    assert [value.dtype for value in values] == [np.float32, np.int32, np.float32]
     assert set(np.unique(values[1])) == {0, 1}
     assert (names["load"]("train")[0][0] == values[0]).all()
     assert (names["load"]("test")[0][0] != values[0]).any()

@@ -8,6 +8,9 @@ from types import SimpleNamespace
 import onnx
 import pytest
 import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from user_layouts import save_model, save_traced
 
 from qbench.errors import UsageError
@@ -25,7 +28,7 @@ from qbench.first_suite.model_facts import (
 
 def take(*sizes: int | None, dtype: str | None = "float32") -> InputFacts:
     """An input of these sizes."""
-    return InputFacts(name="x", dtype=dtype, sizes=sizes)
+    return InputFacts(name="x", dtype=dtype, sizes=sizes, axis=0 if sizes else None)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +102,18 @@ def test_what_yaml_would_read_otherwise_is_quoted() -> None:
     assert quote("a b.onnx") == "'a b.onnx'"
 
 
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_a_text_is_read_as_it_is(text: str) -> None:
+    """However long it is, on one line."""
+    written = quote(text + "x" * 80)
+    assert "\n" not in written
+    assert yaml.safe_load(f"{{key: {written}}}") == {"key": text + "x" * 80}
+
+
 def test_an_onnx_file_tells_its_ends(tmp_path: Path) -> None:
     """Its inputs by name, type and size, None where one is free; how many values an example has; where it lies."""
     facts = describe_model(save_model(tmp_path, outputs=7), tmp_path)
-    assert facts.inputs == (InputFacts(name="image", dtype="float32", sizes=(None, 3, 8, 8)),)
+    assert facts.inputs == (InputFacts(name="image", dtype="float32", sizes=(None, 3, 8, 8), example=(3, 8, 8)),)
     assert (facts.outputs, facts.output_sizes, facts.file) == (7, (None, 7), "model.onnx")
     assert facts.int8_modes == ("dynamic", "static")
     (tmp_path / "B.ONNX").write_bytes((tmp_path / "model.onnx").read_bytes())

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import people_files
 import pytest
 import torch
@@ -70,6 +72,43 @@ def test_without_data_inputs_are_random(place):
     inputs, labels = names["load"]("test")  # type: ignore[operator]
     assert inputs[0].shape == (64, 3, 8, 8)
     assert labels is None
+
+
+def test_a_recurrent_network_runs_at_once(place):
+    """Its state has the examples behind its layers, and its rate is the same in every call: both are written; whole
+    numbers are of the type that it takes."""
+    values = {"frame": ("n", 6), "rate": (), "state": (2, "n", 6), "kind": ("n", 1)}
+    types = {"rate": onnx.TensorProto.INT64, "kind": onnx.TensorProto.INT32}
+    tensors = [
+        onnx.helper.make_tensor_value_info(name, types.get(name, onnx.TensorProto.FLOAT), sizes)
+        for name, sizes in (*values.items(), ("answer", ("n", 4)))
+    ]
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), "w")
+    first = onnx.numpy_helper.from_array(np.array([0]), "first")
+    nodes = [
+        onnx.helper.make_node("ReduceSum", ["state", "first"], ["memory"], keepdims=0),
+        onnx.helper.make_node("Cast", ["rate"], ["speed"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("Cast", ["kind"], ["kinds"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("Mul", ["frame", "speed"], ["faster"]),
+        onnx.helper.make_node("Add", ["faster", "memory"], ["both"]),
+        onnx.helper.make_node("MatMul", ["both", "w"], ["product"]),
+        onnx.helper.make_node("Add", ["product", "kinds"], ["answer"]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", tensors[:4], tensors[4:], [weight, first])
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), "voice.onnx"
+    )
+    written, read = write("voice.onnx")
+    assert written.notes[-1] == "rate is 1 in every call: write what it is in yours"
+    assert read.models[0].inputs["state"].axis == 1
+    assert read.models[0].inputs["rate"].constant == 1
+    overrides = [
+        "matrix.backends=[onnxruntime]",
+        "measure.max_seconds=0.1",
+        "gate.accuracy={metric: sqnr, at_least: 1}",
+    ]
+    run = qbench.run("first.yaml", overrides=overrides, quiet=True)
+    assert set(qbench.load(run.folder)["status"]) == {"ok"}
 
 
 @pytest.mark.parametrize("layout", DATA)

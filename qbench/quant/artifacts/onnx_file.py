@@ -53,6 +53,35 @@ class DeclaredInput:
     sizes: tuple[int | str | None, ...]
 
 
+def find_example_axes(inputs: Sequence[DeclaredInput]) -> tuple[int | None, ...]:
+    """Of each input the axis along which its examples lie; None of a scalar, which has none. It is the first, but where
+    another has the size that the first input has of examples (by its name, or none, or the number) and the first has
+    not: a recurrent state of layers x batch x features."""
+    batch = next((_free_or_fixed(entry.sizes[0]) for entry in inputs if entry.sizes), None)
+    return tuple(_find_axis([_free_or_fixed(size) for size in entry.sizes], batch) for entry in inputs)
+
+
+def _free_or_fixed(size: int | str | None) -> int | str | None:
+    """A size; None where it is free and has no name."""
+    return None if isinstance(size, int) and size < 1 else size
+
+
+def _find_axis(sizes: Sequence[int | str | None], batch: int | str | None) -> int | None:
+    if not sizes:
+        return None
+    others = [axis for axis, size in enumerate(sizes) if size == batch]
+    return others[0] if isinstance(sizes[0], int) and sizes[0] != batch and len(others) == 1 else 0
+
+
+def assume_sizes(entry: DeclaredInput, axis: int | None) -> tuple[int, ...]:
+    """The sizes of an input for one example along ``axis``; where the file leaves one free, that of usual data:
+    pictures of 224 x 224, 128 of what else it is."""
+    sizes = [_free_or_fixed(size) for size in entry.sizes]
+    is_picture = len(sizes) == 4 and {1, 3} & {sizes[1], sizes[3]} and (entry.dtype or "").startswith("float")
+    usual = 224 if is_picture else 128
+    return tuple(size if isinstance(size, int) else 1 if place == axis else usual for place, size in enumerate(sizes))
+
+
 def list_inputs(model: Any) -> tuple[DeclaredInput, ...]:
     """The inputs of a ``ModelProto`` that are not initializers, in order."""
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -101,8 +130,9 @@ def fixed_batch(file: Path) -> int | None:
 
 def find_fixed_batch(inputs: Sequence[DeclaredInput]) -> int | None:
     """The same, of inputs that were read."""
-    firsts = (declared.sizes[0] for declared in inputs if declared.sizes)
-    return next((size for size in firsts if isinstance(size, int) and size > 0), None)
+    places = zip(inputs, find_example_axes(inputs), strict=True)
+    batches = (declared.sizes[axis] for declared, axis in places if axis is not None)
+    return next((size for size in batches if isinstance(size, int) and size > 0), None)
 
 
 def tile_batch(file: Path, example: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -72,6 +72,8 @@ def test_what_is_no_tensor_has_no_type() -> None:
         ([("x", [1, 3])], 1),
         ([("x", ["n", 3]), ("y", [4, 3]), ("z", [5])], 4),
         ([("x", []), ("y", [4])], 4),
+        ([("x", ["n", 3]), ("state", [2, "n", 3])], None),
+        ([("x", [1, 3]), ("state", [2, 1, 3])], 1),
     ],
 )
 def test_the_first_fixed_size_is_the_batch_that_is_demanded(
@@ -82,6 +84,46 @@ def test_the_first_fixed_size_is_the_batch_that_is_demanded(
     assert onnx_file.fixed_batch(file) == size
     (tiled,) = onnx_file.tile_batch(file, (np.array([[1, 2]]),))
     assert tiled.tolist() == [[1, 2]] * (size or 1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "axes"),
+    [
+        ([["n", 3], ["n", 5]], (0, 0)),
+        ([["n", "t"], [2, "n", 64], []], (0, 1, None)),
+        ([["batch", "t"], ["other", "batch"]], (0, 0)),
+        ([[None, None], [2, None, 64]], (0, 1)),
+        ([[-1, 3], [2, 0, 64]], (0, 1)),
+        ([[None, 3], [2, None, None]], (0, 0)),
+        ([[1, 576], [2, 1, 128]], (0, 1)),
+        ([[1, 576], [1, 1, 128]], (0, 0)),
+        ([["n", 3], [1]], (0, 0)),
+        ([[], [4, 3]], (None, 0)),
+        ([], ()),
+    ],
+)
+def test_examples_lie_along_the_axis_that_has_the_size_of_the_first_input(inputs: list[Sizes], axes: Sizes) -> None:
+    """By name, without one, or as a number, where an input does not begin with it; where several could be meant, the
+    first. A scalar has no examples."""
+    declared = [onnx_file.DeclaredInput(name="x", dtype="float32", sizes=tuple(sizes)) for sizes in inputs]
+    assert onnx_file.find_example_axes(declared) == axes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "axis", "assumed"),
+    [
+        (["n", 3, None, 320], "float32", 0, (1, 3, 224, 320)),
+        (["n", "h", "w", 1], "float16", 0, (1, 224, 224, 1)),
+        (["n", 4, None, None], "float32", 0, (1, 4, 128, 128)),
+        (["n", 3, None, None], "int64", 0, (1, 3, 128, 128)),
+        ([2, "n", -1], "float32", 1, (2, 1, 128)),
+        ([], "int64", None, ()),
+    ],
+)
+def test_free_sizes_are_those_of_usual_data(sizes: Sizes, dtype: str, axis: int | None, assumed: Sizes) -> None:
+    """A picture has one or three channels, and is of floats."""
+    declared = onnx_file.DeclaredInput(name="x", dtype=dtype, sizes=tuple(sizes))
+    assert onnx_file.assume_sizes(declared, axis) == assumed
 
 
 def test_batches_of_a_free_size_end_with_what_is_left(tmp_path: Path) -> None:
