@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from qbench.backends.base import Inputs
 from qbench.check import core_peak, example_inputs, graph_faults, race, runtimes
 from qbench.check.beside_fp32 import GOOD_DB, Beside, Contest, Opponent, open_opponent, race_files, race_onnx
 from qbench.check.budget import open_budget
+from qbench.check.example_inputs import Given
 from qbench.check.examples import Examples, read_examples, require_fit
 from qbench.check.exported_program import explain_exported
 from qbench.check.finding import SEVERITIES, FileCheck, Finding, Race, RuntimeCheck
@@ -46,31 +47,32 @@ def check_file(
     *,
     against: Path | None = None,
     shapes: Sequence[str] = (),
+    constants: Sequence[str] = (),
     data: str | None = None,
     threads: int = 1,
     seconds: float = race.SECONDS,
 ) -> FileCheck:
     """What there is to say of a model file; ``against``: its fp32 (default: made from an ONNX file by taking its
-    quantization away); ``data``: examples to answer, as ``qbench init`` takes them (default: random inputs). Raises
-    ``UsageError`` for a file that is not there or of no known format, and for shapes that are not known; ``DataError``
-    as the data set does."""
+    quantization away); ``shapes`` and ``constants`` as ``example_inputs.read_given`` takes them; ``data``: examples to
+    answer, as ``qbench init`` takes them (default: random inputs). Raises ``UsageError`` for a file that is not there
+    or of no known format, and for shapes that are not known; ``DataError`` as the data set does."""
     if not file.is_file():
         raise UsageError(f"{file}: no such file")
     title, backends = runtimes.FORMATS.get(file.suffix.lower(), ("", ()))
     if not backends:
         known = ", ".join(runtimes.FORMATS)
         raise UsageError(f"{file}: '{file.suffix}' is no format that is checked; known are {known}")
-    if shapes and data is not None:
-        raise UsageError("--data says what the inputs are: leave --shape out")
-    named = example_inputs.read_shapes(shapes)
+    if (shapes or constants) and data is not None:
+        raise UsageError("--data says what the inputs are: leave --shape and --constant out")
+    given = example_inputs.read_given(shapes, constants)
     budget = open_budget(file)
     contest = Contest(file=file, against=against, threads=threads, seconds=seconds, budget=budget)
     if title == "ONNX":
-        return _check_onnx(contest, named, data)
-    return _check_other(contest, title, backends, named, data)
+        return _check_onnx(contest, given, data)
+    return _check_other(contest, title, backends, given, data)
 
 
-def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], data: str | None) -> FileCheck:
+def _check_onnx(contest: Contest, given: Given, data: str | None) -> FileCheck:
     from qbench.quant.artifacts import onnx_check
     from qbench.quant.onnx.graph.quantized import why_not_float
 
@@ -84,7 +86,7 @@ def _check_onnx(contest: Contest, shapes: Mapping[str | None, tuple[int, ...]], 
     declared = onnx_file.list_inputs(model)
     examples = None if data is None else read_examples(data, file.stem, model)
     if examples is None:
-        inputs = example_inputs.make_inputs(declared, shapes)
+        inputs = example_inputs.make_inputs(declared, given)
     else:
         batch = onnx_file.find_fixed_batch(declared) or 1
         require_fit(examples, declared, batch)
@@ -201,7 +203,7 @@ def _check_other(
     contest: Contest,
     title: str,
     backends: Sequence[str],
-    shapes: Mapping[str | None, tuple[int, ...]],
+    given: Given,
     data: str | None,
 ) -> FileCheck:
     """A file that tells its inputs to its runtime alone: they are those of the data, or floats of shapes that are
@@ -213,15 +215,15 @@ def _check_other(
     if title == "TorchScript" and (other := _explain_other_archive(file)) is not None:
         no_race = Beside(no_race="nothing runs it as it is")
         return _finish(contest, title, (), data, (), no_race, [other])
-    if not shapes and data is None:
+    if not given.shapes and data is None:
         raise UsageError(
             f"{file}: this format does not tell its inputs: name their shapes, as in --shape 1x3x224x224, or --data"
         )
     examples = None if data is None else read_examples(data, file.stem, None)
     if examples is None:
-        named = [(name or "the input", sizes) for name, sizes in shapes.items()]
+        named = [(name or "the input", sizes) for name, sizes in given.shapes.items()]
         declared = [DeclaredInput(name=name, dtype="float32", sizes=sizes) for name, sizes in named]
-        inputs = example_inputs.make_inputs(declared, {})
+        inputs = example_inputs.make_inputs(declared, Given(constants=given.constants))
     else:
         inputs = examples.take(0, 1)
         declared = [
@@ -255,7 +257,7 @@ def _explain_other_archive(file: Path) -> Finding | None:
 
 def _list_inputs(declared: Sequence[DeclaredInput], inputs: Inputs) -> tuple[str, ...]:
     return tuple(
-        f"{entry.name} {'x'.join(map(str, array.shape))} {array.dtype}"
+        f"{entry.name} {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
         for entry, array in zip(declared, inputs, strict=True)
     )
 

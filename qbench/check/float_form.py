@@ -106,6 +106,12 @@ class FloatWriter:
                 raise BuildError(f"{kind} of what was not quantized while it runs has no float form here")
             factors = [self._integer_factor(node, place) for place in (0, 1)]
             self._write(node, kind.removesuffix("Integer"), factors)
+        elif kind == "Add" and any(self._is_sum(name) for name in node.input):
+            self._write(
+                node, kind, [self._name(name) if self._is_sum(name) else self._real(name) for name in node.input]
+            )
+        elif kind == "DynamicQuantizeLSTM":
+            self._write_lstm(node)
         elif kind == "MatMulIntegerToFloat":
             self._products_with_bias(node, [0, 1], [2, 3], [4, 5], 6)
         elif kind == "DynamicQuantizeMatMul":
@@ -118,7 +124,7 @@ class FloatWriter:
             self._write(node, _SINGLE[kind], [self._name(node.input[0])], drop=_OWN_ATTRIBUTES.get(kind, ()))
         elif kind == "QLinearConcat":
             self._write(node, "Concat", [self._name(name) for name in node.input[2::3]])
-        elif kind == "Cast" and self._was_integer(node):
+        elif kind == "Cast" and self._is_sum(node.input[0]):
             self.now[node.output[0]] = self._name(node.input[0])
         elif kind.startswith("Q") or "Integer" in kind or "NBits" in kind:
             raise BuildError(f"{kind} has no float form here")
@@ -279,10 +285,40 @@ class FloatWriter:
             clipped = self._clip(node.output[0], name_clipped(node.output[0]), scale, zero)
             self.now |= {} if clipped is None else {node.output[0]: clipped}
 
-    def _was_integer(self, node: Any) -> bool:
-        """Whether a cast makes floats of sums that are floats here already."""
-        maker = self.makers.get(node.input[0])
-        return maker is not None and maker.op_type in ("MatMulInteger", "ConvInteger")
+    def _is_sum(self, tensor: str) -> bool:
+        """Whether a tensor has integer sums in the file, with their bias or not, which are floats here."""
+        maker = self.makers.get(tensor)
+        if maker is None or maker.op_type != "Add":
+            return maker is not None and maker.op_type in ("MatMulInteger", "ConvInteger")
+        return any(self._is_sum(name) for name in maker.input)
+
+    def _real(self, tensor: str) -> str:
+        """An integer bias of such sums as floats; where the file rounds it as it runs, as it is before that."""
+        from onnx import TensorProto, helper
+
+        maker, real = self.makers.get(tensor), f"{tensor}_as_floats"
+        if tensor in self.constants:
+            return self.store(real, self.constants[tensor])
+        if maker is not None and maker.op_type in _MOVES:
+            moved = helper.make_node(maker.op_type, [self._real(maker.input[0]), *maker.input[1:]], [real])
+            moved.attribute.extend(maker.attribute)
+            self.nodes.append(moved)
+            return real
+        rounding = self.makers.get(maker.input[0]) if maker is not None and maker.op_type == "Cast" else None
+        if rounding is not None and rounding.op_type in ("Floor", "Round"):
+            return self._name(rounding.input[0])
+        self.nodes.append(helper.make_node("Cast", [self._name(tensor)], [real], to=TensorProto.FLOAT))
+        return real
+
+    def _write_lstm(self, node: Any) -> None:
+        """As LSTM, whose weights have the gates first, by ONNX Runtime's list of its own operators."""
+        weights = []
+        for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
+            values, scales, zeros = (self._constant(node.input[at]).astype(np.float64) for at in (place, scale, zero))
+            lasting = (len(values), 1, -1)  # of a direction, or of each of its gates' rows
+            floats = (values - zeros.reshape(lasting)) * scales.reshape(lasting)
+            weights.append(self.store(f"{node.input[place]}_as_floats", floats.transpose(0, 2, 1)))
+        self._write(node, "LSTM", [self._name(node.input[0]), *weights, *map(self._name, node.input[3:8])])
 
     def _write(self, node: Any, kind: str, inputs: Sequence[str], drop: Sequence[str] = ()) -> None:
         from onnx import helper

@@ -22,6 +22,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     ".pt": ("TorchScript", ("fbgemm", "qnnpack")),
     ".pth": ("TorchScript", ("fbgemm", "qnnpack")),
     ".ts": ("TorchScript", ("fbgemm", "qnnpack")),
+    ".jit": ("TorchScript", ("fbgemm", "qnnpack")),
     ".pt2": ("AOTInductor package", ("inductor",)),
     ".pte": ("ExecuTorch program", ("executorch",)),
 }
@@ -61,7 +62,18 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (
         r"while running (\w+) node\. Name:'([^']*)' Status Message: (.+)",
         "the {0} {1!r} fails as it runs: {2}",
-        "look at the shapes of its inputs; most often a scale, a weight or a --shape is of another size than it takes",
+        "look at its inputs: most often a scale, a weight or a --shape has another size than it takes, or one decides "
+        "what runs and has a random value (--constant rate=16000 says what it holds)",
+    ),
+    (
+        r"forward\(\) is missing value for argument '(\w+)'.*?\b(int|float|bool|str)\b[^,)]* \1\b",
+        "it takes {0}, which is no tensor ({1})",
+        "wrap the network in one that gives it that value, and save that",
+    ),
+    (
+        r"forward\(\) is missing value for argument '(\w+)'",
+        "it takes {0}, too, of which nothing is said",
+        "name the shape of each of its inputs, in their order: --shape x=1x512 --shape {0}=2x1x128",
     ),
     (
         r"PytorchStreamReader failed locating file constants\.pkl|Invalid magic number; corrupt file",

@@ -20,6 +20,10 @@ def check(
         list[str] | None,
         typer.Option(metavar="NAME=SIZES", help="The sizes of an input that the file leaves free, e.g. ids=1x128."),
     ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="What an input holds, e.g. rate=16000; of others random values."),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Examples to answer, as init takes them: images, .npz, .csv, a function."),
@@ -38,7 +42,14 @@ def check(
     from qbench.check import text
     from qbench.check.check_file import check_file
 
-    checked = check_file(file, against=against, shapes=tuple(shape or ()), data=data, threads=threads)
+    checked = check_file(
+        file,
+        against=against,
+        shapes=tuple(shape or ()),
+        constants=tuple(constant or ()),
+        data=data,
+        threads=threads,
+    )
     if output is not None:
         from qbench.report.check_page import write_check_page
 

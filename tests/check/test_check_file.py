@@ -206,8 +206,8 @@ def test_examples_take_the_place_of_random_inputs(tmp_path, monkeypatch):
     assert finding.severity == "fault"
     assert "most of it begins at the input x: in its range of bytes it is" in finding.text
     assert any(line.startswith("data: ") for line in text.list_lines(far))
-    with pytest.raises(UsageError, match="--data says what the inputs are: leave --shape out"):
-        check_file(tmp_path / "good.onnx", data="d.npz", shapes=("1x3",))
+    with pytest.raises(UsageError, match="--data says what the inputs are: leave --shape and --constant out"):
+        check_file(tmp_path / "good.onnx", data="d.npz", constants=("x=1",))
     from qbench.quant.artifacts import tracing
 
     with tracing.known_warnings():

@@ -214,6 +214,55 @@ def test_products_of_bytes_and_floats_are_products(kind, bias, tmp_path):
     assert sqnr(answer(int8, x=ROWS), answer(form, x=ROWS)) > 25
 
 
+@pytest.mark.parametrize("rounding", ["Floor", "Round", None])
+def test_a_bias_among_integer_sums_is_not_rounded(rounding, tmp_path):
+    """As ONNX Runtime once wrote dynamic convolutions: the bias in steps of both scales, rounded as it runs; it may
+    also be computed otherwise."""
+    weights = np.random.default_rng(0).integers(-60, 60, (4, 2, 1, 1)).astype(np.int8)
+    bias = np.array([3.0, -2.0, 0.5, 7.0], np.float32)
+    constants = {"w": weights, "wz": np.int8(0), "ws": np.float32(0.01), "b": bias, "to": np.array([1, 4, 1, 1])}
+    constants |= {"whole": np.array([300, -200, 50, 700], np.int32)}
+    quantize = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], name="q")
+    nodes = [quantize, node("Mul", ["qs", "ws"], "scale"), node("ConvInteger", ["q", "w", "qz", "wz"], "sums")]
+    if rounding is None:
+        nodes += [node("Abs", ["whole"], "sizes"), node("Reshape", ["sizes", "to"], "steps")]
+        expected = np.abs(constants["whole"]) * 0.01
+    else:
+        nodes += [
+            node("Div", ["b", "scale"], "exact"), node(rounding, ["exact"], "near"),
+            node("Cast", ["near"], "whole_steps", to=onnx.TensorProto.INT32),
+            node("Reshape", ["whole_steps", "to"], "steps"),
+        ]  # fmt: skip
+        expected = bias
+    nodes += [
+        node("Add", ["sums", "steps"], "both"), node("Cast", ["both"], "floats", to=onnx.TensorProto.FLOAT),
+        node("Mul", ["floats", "scale"], "y"),
+    ]  # fmt: skip
+    x = np.random.default_rng(1).normal(size=(1, 2, 3, 3)).astype(np.float32)
+    int8 = onnx.load(str(write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", [1, 2, 3, 3]),))))
+    products = np.einsum("oi,bihw->bohw", weights[:, :, 0, 0] * 0.01, x)
+    assert np.allclose(answer(make_float(int8, tmp_path), x=x), products + expected.reshape(1, 4, 1, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_an_lstm_of_bytes_is_one_of_floats(of_rows, tmp_path):
+    """Its weights have the inputs first, and a scale for a direction or for each row of a gate."""
+    rng = np.random.default_rng(0)
+    shape = (1, 12) if of_rows else (1,)
+    constants = {
+        "w": rng.integers(-99, 99, (1, 5, 12)).astype(np.int8), "r": rng.integers(-99, 99, (1, 3, 12)).astype(np.int8),
+        "ws": rng.uniform(0.005, 0.02, shape).astype(np.float32), "wz": np.zeros(shape, np.int8),
+        "rs": rng.uniform(0.005, 0.02, shape).astype(np.float32), "rz": np.zeros(shape, np.int8),
+    }  # fmt: skip
+    names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    lstm = onnx.helper.make_node("DynamicQuantizeLSTM", names, ["y"], name="l", domain="com.microsoft", hidden_size=3)
+    x = rng.normal(size=(7, 1, 5)).astype(np.float32)
+    int8 = onnx.load(str(write(tmp_path / "m.onnx", [lstm], constants, inputs=(("x", [7, 1, 5]),))))
+    form = make_float(int8, tmp_path)
+    assert [each.op_type for each in form.graph.node] == ["LSTM"]
+    assert sqnr(answer(int8, x=x), answer(form, x=x)) > 25
+
+
 @pytest.mark.parametrize(
     ("kind", "zero", "scale", "is_clipped"),
     [

@@ -49,7 +49,7 @@ NO_KERNEL = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implem
         (
             "Non-zero status code returned while running Conv node. Name:'c' Status Message: too small\nmore",
             "the Conv 'c' fails as it runs: too small",
-            "look at the shapes",
+            "look at its inputs",
         ),
         ("Failed to execute method forward, error: 0x12", "it refuses inputs of these shapes", "name the shapes"),
         ("it does not know Foo-7 as it stands there", "it does not know Foo as it stands there", "run it on ONNX"),
