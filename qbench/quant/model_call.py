@@ -14,6 +14,7 @@ from qbench.quant import random_draws
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 400
+_OPENVINOS_PLACES = re.compile(r"(Exception from|Check '.*' failed at) \S+:\d+:?$")  # the lines above what is wrong
 _TRACERS_ADVICE = " This can be attempted when"  # how FX goes on for three lines
 
 
@@ -29,7 +30,7 @@ def reason(error: BaseException) -> str:
         return f"{type(error).__name__}{_place(error)}"
     if lines[0].startswith("The following operation failed in the TorchScript interpreter"):
         return lines[-1][:_LONGEST]
-    said = lines[0].partition(_TRACERS_ADVICE)[0]
+    said = next((line for line in lines if not _OPENVINOS_PLACES.match(line)), lines[0]).partition(_TRACERS_ADVICE)[0]
     return f"{type(error).__name__}: {said[:_LONGEST]}{_place(error)}"
 
 

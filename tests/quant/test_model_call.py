@@ -24,6 +24,13 @@ IMAGE = (torch.zeros(1, 1, 8, 8),)
             RuntimeError("The following operation failed in the TorchScript interpreter.\nTrace\nRuntimeError: shapes"),
             "RuntimeError: shapes",
         ),
+        (
+            RuntimeError(
+                "Exception from src/infer.cpp:224:\nCheck 'a(b())' failed at src/c.cpp:3:\nIt does not fit\n\n"
+            ),
+            "RuntimeError: It does not fit",
+        ),
+        (RuntimeError("Exception from src/infer.cpp:224:\n"), "RuntimeError: Exception from src/infer.cpp:224:"),
     ],
 )
 def test_a_reason_is_one_line(error, expected):
