@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.graph.tensor_sources import sources
+from qbench.quant.onnx.graph.tensor_sources import find_varying, sources
 
 # How many dimensions the input of a layer may have.
 RANKS = {"Conv": (3, 4, 5), "ConvTranspose": (4,), "AveragePool": (4,), "MaxPool": (4,)}
@@ -37,8 +37,9 @@ class FoundLayer:
 def layers(graph: Graph) -> tuple[FoundLayer, ...]:
     """All nodes in the order of the graph; those of a subgraph follow their node, as ``node/branch/inner``."""
     every: list[FoundLayer] = []
+    varying = find_varying(graph)
     for node in graph.nodes:
-        every.append(_classify_node(graph, node))
+        every.append(_classify_node(graph, node, varying))
         every += inner_layers(graph, node)
     return tuple(every)
 
@@ -64,13 +65,15 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
             yield f"{attr.name}_{i}", graph
 
 
-def _classify_node(graph: Graph, node: Any) -> FoundLayer:
+def _classify_node(graph: Graph, node: Any, varying: Collection[str]) -> FoundLayer:
     kind = kind_of(node)
     if kind == "other":
         domain = f"{node.domain}." if node.domain not in STANDARD else ""
         reason: str | None = f"{domain}{node.op_type} stays float"
     else:
-        reason = _reason(graph, node)
+        # OpenVINO 2026.4, which computes it once where the batch size is known, has no end for its dequantization then.
+        same = None if any(name in varying for name in node.input) else "what it reads is the same for every example"
+        reason = _reason(graph, node) or same
     return FoundLayer(name=node.name, operator=node.op_type, kind=kind, reason=reason)
 
 

@@ -22,6 +22,18 @@ def ancestors(graph: Graph, tensors: Iterable[str], *, behind_sizes: bool = Fals
     return names
 
 
+def find_varying(graph: Graph) -> set[str]:
+    """The tensors whose values follow from those of an input, or from chance; those of the others follow from constants
+    and sizes."""
+    varying = set(graph.inputs)
+    for node in graph.nodes:
+        if node.op_type in SIZES:
+            continue
+        if node.op_type.startswith("Random") or not varying.isdisjoint((*node.input, *captured(node))):
+            varying.update(node.output)
+    return varying
+
+
 def sources(graph: Graph, tensor: str) -> tuple[str, ...]:
     """The inputs of the graph that a tensor follows from, in words: ``input x``, or ``the sizes of input x``."""
     by_value = ancestors(graph, [tensor])

@@ -144,3 +144,21 @@ def test_operators_of_other_domains_stay_float():
     graph = Graph(helper.make_model(helper.make_graph(draft.nodes, "g", [], [])))
     (layer,) = layers(graph)
     assert (layer.kind, layer.reason) == ("other", "vendor.Conv stays float")
+
+
+def test_what_is_the_same_for_every_example_stays_float():
+    """Learned queries, spread over the batch: only its size comes from the input. What such a part meets later is as
+    any other. OpenVINO does not load such a layer in int8."""
+    draft = Draft()
+    queries = draft.constant("queries", draft.rng.standard_normal((1, 5, 8)).astype(np.float32))
+    shape = draft.add("Shape", ["image"], "shape")
+    batch = draft.add("Slice", [shape, draft.constant("from", [0]), draft.constant("to", [1])], "batch")
+    target = draft.add("Concat", [batch, draft.constant("rest", [5, 8])], "target", axis=0)
+    spread = draft.add("Expand", [queries, target], "expand")
+    fixed = draft.add("MatMul", [spread, draft.weight("w", 8, 8)], "fixed")
+    varying = draft.add("MatMul", ["image", draft.weight("v", 8, 8)], "varying")
+    both = draft.add("Add", [fixed, varying], "both")
+    output = draft.add("MatMul", [both, draft.weight("u", 8, 8)], "last")
+    found = list_as_it_stands(draft, {"image": ["n", 5, 8]}, {output: ["n", 5, 8]})
+    assert found["fixed"].reason == "what it reads is the same for every example"
+    assert [found[name].reason for name in ("varying", "both", "last")] == [None, None, None]

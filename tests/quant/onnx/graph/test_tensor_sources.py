@@ -74,3 +74,11 @@ def test_sizes_of_an_input_without_a_shape_are_open() -> None:
     graph.model.graph.input[1].type.tensor_type.ClearField("shape")
     graph.reindex()
     assert tensor_sources.sources(graph, "k") == ("the sizes of input u",)
+
+
+def test_what_follows_from_sizes_and_constants_does_not_vary() -> None:
+    """What comes from chance does, and what a branch reads or an input decides."""
+    assert tensor_sources.find_varying(network()) == {"x", "u", "c", "z", "a", "y", "v", "h"}
+    chance = "g (float[1] x) => (float[1] y) {\n r = RandomNormal <shape = [1]> ()\n y = Relu (r)\n}"
+    graph = Graph(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{chance}'))
+    assert tensor_sources.find_varying(graph) == {"x", "r", "y"}
