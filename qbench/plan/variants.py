@@ -173,7 +173,7 @@ class Variants:
             return f"its flow is {' or '.join(flows) or 'its own'}"
         if name == FLOAT_JOINS and not self._backends[backend].float_joins:
             return "its framework cannot be told to join in float; add the recipe default for it"
-        if (keys := self._choices[name].of_static_onnx) and (mode != "static" or "onnx" not in flows):
+        if keys := self._choices[name].find_unfit(mode, flows):
             return (
                 f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'} for static on onnxruntime and openvino alone"
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -76,7 +77,8 @@ class RecipeKeys(Section):
     )
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
     bias_correction: Yes | None = Field(
-        None, description="static, flow onnx: biases give back the measured mean error (false: nothing)."
+        None,
+        description="static, flow onnx: biases give back the measured mean error (false: nothing, by fx, eager too).",
     )
     embeddings: Yes | None = Field(None, description="dynamic: tables of Embedding as bytes, as in `quantize`.")
     bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
@@ -108,10 +110,16 @@ class RecipeChoice:
         flow: str | None = dict(self.keys).get("flow")
         return None if flow == AUTO else flow
 
-    @property
-    def of_static_onnx(self) -> tuple[str, ...]:
-        """The keys that it sets and that only static quantization to ONNX has."""
-        return tuple(key for key, value in self.keys if key in ONNX_STATIC and not _is_off(key, value))
+    def find_unfit(self, mode: str, flows: Collection[str]) -> tuple[str, ...]:
+        """The keys that it sets of static quantization to ONNX, where the mode and the flows of a backend have none of
+        these. Biases stay as they are (``bias_correction: false``) in the flows fx and eager, too."""
+        return tuple(
+            key
+            for key, value in self.keys
+            if key in ONNX_STATIC
+            and not _is_off(key, value)
+            and (mode != "static" or not set(flows) & {"onnx", *(() if value else ("fx", "eager"))})
+        )
 
     @property
     def of_weights(self) -> tuple[str, ...]:

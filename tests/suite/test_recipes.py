@@ -71,17 +71,22 @@ def test_recipes_are_called_by_what_they_set(recipe, expected):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "onnx", "weights"),
+    ("recipe", "fx", "dynamic", "weights"),
     [
-        ("{balance: 0.5, adaround: true}", ("balance", "adaround"), ()),
-        ("{balance: 0.5, adaround: false}", ("balance",), ()),
-        ("{bits: 4, group: 32, flow: fx}", (), ("bits", "group")),
+        ("{balance: 0.5, adaround: true}", ("balance", "adaround"), ("balance", "adaround"), ()),
+        ("{balance: 0.5, adaround: false}", ("balance",), ("balance",), ()),
+        ("{bias_correction: true}", ("bias_correction",), ("bias_correction",), ()),
+        ("{bias_correction: false}", (), ("bias_correction",), ()),
+        ("{bits: 4, group: 32, flow: fx}", (), (), ("bits", "group")),
     ],
 )
-def test_a_recipe_tells_which_of_its_keys_are_for_one_mode_alone(recipe, onnx, weights):
-    """One that is switched off is for any."""
+def test_a_recipe_tells_which_of_its_keys_are_for_one_mode_alone(recipe, fx, dynamic, weights):
+    """Of static quantization to ONNX all but one that is switched off, which is for any; that biases stay is for static
+    quantization by torch, too."""
     (choice,) = suite(recipe, modes="[fp32]").recipe
-    assert (choice.of_static_onnx, choice.of_weights) == (onnx, weights)
+    assert (choice.find_unfit("static", ("fx",)), choice.of_weights) == (fx, weights)
+    assert choice.find_unfit("static", ("onnx",)) == ()
+    assert choice.find_unfit("dynamic", ("onnx",)) == dynamic
 
 
 def test_a_name_made_of_values_is_cut_to_what_a_name_may_have():
@@ -123,7 +128,8 @@ def test_a_networks_own_qconfig_is_for_the_torch_engines():
 
 def test_what_static_onnx_alone_does_is_no_case_elsewhere():
     """Balance, AdaRound and bias correction are for static variants of ONNX Runtime and OpenVINO: elsewhere the recipe
-    is no case, and a note names the key; one that is switched off is the default, unless the default has some of it."""
+    is no case, and a note names the key; one that is switched off is the default, unless the default has some of it, as
+    bias correction, in torch's static variants, too."""
     read = suite(
         "[default, {balance: 0.5, bias_correction: true, name: smooth}, {adaround: [true, false]}, "
         "{bias_correction: false, name: plain}]",
@@ -135,11 +141,12 @@ def test_what_static_onnx_alone_does_is_no_case_elsewhere():
     assert [
         case.id for case in cases if case.variant.recipe.name in ("smooth", "adaround", "no-adaround", "plain")
     ] == [
+        "digits-cnn/static@plain/x86/t1/b1",
         "digits-cnn/static@smooth/onnxruntime/t1/b1",
         "digits-cnn/static@adaround/onnxruntime/t1/b1",
         "digits-cnn/static@plain/onnxruntime/t1/b1",
     ]
-    (plain,) = (case.variant.recipe for case in cases if case.variant.recipe.name == "plain")
+    plain, _ = (case.variant.recipe for case in cases if case.variant.recipe.name == "plain")
     assert plain.bias_correction is False  # what is left out corrects what rounded weights do
     said = " ".join(planned.notes)
     why = "balance and bias_correction are for static on onnxruntime and openvino alone"

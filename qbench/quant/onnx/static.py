@@ -112,7 +112,7 @@ def choose_scales(
             model,
             batches,
             narrow=narrow,
-            mean_inputs=recipe.bias_correction is None,
+            mean_inputs=recipe.gives_back_means,
             threads=1,
             progress=lambda step, count, of: progress(step, 0.3 + 0.5 * (steps.index(step) + count / of) / len(steps)),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from qbench.errors import BuildError, first_names, reraise
 from qbench.machine import fingerprint
 from qbench.quant import model_call
-from qbench.quant.pytorch import narrow_weights, padded_depthwise
+from qbench.quant.pytorch import mean_errors, narrow_weights, padded_depthwise
 from qbench.quant.pytorch.packed_layers import LayerKernel, Packed, float_weights, layers, scales
 from qbench.quant.pytorch.torch_ao import known_warnings, nniq, nnq
 from qbench.quant.recipe import Recipe
@@ -69,20 +69,30 @@ class Proof:
         return reasons
 
 
-def prove(int8: Any, prepared: dict[str, Any], engine: str, recipe: Recipe, examples: tuple[Any, ...]) -> Proof:
+def prove(
+    int8: Any,
+    prepared: dict[str, Any],
+    engine: str,
+    recipe: Recipe,
+    examples: tuple[Any, ...],
+    calibration: Iterable[tuple[Any, ...]] = (),
+) -> Proof:
     """Widens the kernels that pad one-sidedly (``padded_depthwise``; not of the framework's default) and narrows the
-    weights of a converted module where the recipe asks for it (``narrow_weights.hold``), then compares its layers on
+    weights of a converted module where the recipe asks for it (``narrow_weights.hold``), has its biases give back what
+    rounded weights do on average over ``calibration`` (``mean_errors``; nothing without), then compares its layers on
     examples; ``prepared``: layer -> its float weight."""
     if not recipe.framework_default:
         padded_depthwise.widen(int8, engine, tuple(tensor[:1] for tensor in examples))
     kernels = narrow_weights.Kernels(engine=engine, target=recipe.cpus, top=largest_level(engine, recipe))
     sums = narrow_weights.hold(int8, prepared, narrow=bool(recipe.narrow_weights), kernels=kernels)
+    if calibration and recipe.gives_back_means:
+        mean_errors.give_back(int8, prepared, calibration)
     return Proof(sums=sums, compared=compare(int8, examples), engine=engine, recipe=recipe)
 
 
 def weights(prepared: Any, recipe: Recipe) -> dict[str, Any]:
     """Layer -> its float weight, where they are needed later."""
-    return dict(float_weights(prepared)) if recipe.narrow_weights else {}
+    return dict(float_weights(prepared)) if recipe.narrow_weights or recipe.gives_back_means else {}
 
 
 def refuse_conversion(converter: str) -> reraise:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -51,7 +51,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
     def convert(float_layers: dict[str, str]) -> tuple[Converted, Mapping[str, str]]:
         prepared = _calibrated(job, batches, float_layers)
         few = calibration.first_examples(batches, exact_integers.EXAMPLES)
-        return _converted(prepared, job, float_layers, few)
+        return _converted(prepared, job, float_layers, few, batches())
 
     return calibration.leave_out_wrong(convert, kept_float(job))
 
@@ -224,16 +224,21 @@ def _explain_untraceable(error: BaseException) -> str:
 
 
 def _converted(
-    prepared: Any, job: QuantizeJob, float_layers: Mapping[str, str], examples: tuple[Any, ...]
+    prepared: Any,
+    job: QuantizeJob,
+    float_layers: Mapping[str, str],
+    examples: tuple[Any, ...],
+    calibration: Iterable[tuple[Any, ...]] = (),
 ) -> tuple[Converted, dict[str, str]]:
-    """The int8 module, proven on a few examples; and layer -> why its kernel cannot be used, where one is wrong."""
+    """The int8 module, proven on a few examples; and layer -> why its kernel cannot be used, where one is wrong.
+    ``calibration``: batches, over which its biases are corrected (nothing without)."""
     engine, recipe = job.engine, job.recipe
     clamp_fusion.drop(prepared)
     padded = int8_padding.shared(prepared)
     weights = exact_integers.weights(prepared, recipe)
     int8 = _lowered(prepared)
     int8_padding.lower(int8, padded)
-    proof = _proven(int8, weights, job, examples)
+    proof = _proven(int8, weights, job, examples, calibration)
     shuffled = clamp_fusion.make_contiguous(int8) if engine == "qnnpack" and not recipe.framework_default else 0
     notes = (
         *exact_integers.notes(proof, int8),
@@ -243,7 +248,9 @@ def _converted(
     return Converted(module=int8, conversion=conversion.with_notes(*notes)), proof.wrong()
 
 
-def _proven(int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> exact_integers.Proof:
+def _proven(
+    int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...], calibration: Iterable[tuple[Any, ...]]
+) -> exact_integers.Proof:
     """What ``exact_integers.prove`` says. Raises ``ModeImpossible`` where qnnpack has no operator on bytes for a part
     that has no weights (max_pool3d, a clamp with one end)."""
     stopped = reraise(  # what the user's forward asks of its layers may not be there in int8
@@ -251,7 +258,7 @@ def _proven(int8: Any, weights: Any, job: QuantizeJob, examples: tuple[Any, ...]
     )
     try:
         with stopped:
-            return exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
+            return exact_integers.prove(int8, weights, job.engine, job.recipe, examples, calibration)
     except BuildError as error:
         cause = str(error.__cause__)
         if job.engine != "qnnpack" or not cause.startswith(_QNNPACK_REFUSES):

@@ -24,7 +24,7 @@ import torch
 from qbench.errors import first_names
 from qbench.quant import target as cpus
 from qbench.quant.pytorch import older_kernels
-from qbench.quant.pytorch.packed_layers import RIM, LayerKernel, among_zeros, layers, scales, with_levels
+from qbench.quant.pytorch.packed_layers import LayerKernel, find_rounded, layers, scales, with_levels
 from qbench.quant.saturation import pair_sums
 from qbench.record.schema import TargetFacts
 from qbench.torch_private import make_per_channel_quantized_tensor, make_per_tensor_quantized_tensor
@@ -97,11 +97,8 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: Kernels
     """
     sums = Sums()
     for layer in layers(int8):
-        float_weight = floats.get(layer.name)
-        if float_weight is not None and hasattr(layer.holder, RIM):
-            float_weight = among_zeros(float_weight, *getattr(layer.holder, RIM))
         weight = layer.weight
-        narrowed = ask(sums, kernels, layer.name, layer.kernel, weight, float_weight, narrow=narrow)
+        narrowed = ask(sums, kernels, layer.name, layer.kernel, weight, layer.find_float(floats), narrow=narrow)
         if narrowed is not weight:
             layer.exchange(narrowed)
     return sums
@@ -213,14 +210,8 @@ def _rounded(source: Any, levels: Any, scale: Any, axis: int, which: Any) -> Any
 def _source(weight: Any, float_weight: Any) -> Any:
     """The float weight that a quantized one was rounded from: the known one where rounding it gives these integers,
     else what they stand for."""
-    rounded = weight.dequantize()
-    if float_weight is None or float_weight.numel() != rounded.numel():
-        return rounded
-    float_weight = float_weight.float().reshape(rounded.shape)
-    axis, scale = scales(weight)
-    shape = [-1 if i == axis else 1 for i in range(rounded.dim())]
-    near = (float_weight - rounded).abs() <= 0.51 * scale.float().reshape(shape)
-    return float_weight if bool(near.all()) else rounded
+    source = find_rounded(weight, float_weight)
+    return weight.dequantize() if source is None else source
 
 
 def _unscaled(kernel: LayerKernel, levels: Any) -> Any:

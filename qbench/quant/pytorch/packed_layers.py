@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,11 +103,20 @@ class Packed:
             groups=int(parameters.groups()),
         )
 
-    def exchange(self, weight: Any) -> None:
-        """Puts another quantized weight of the same shape in the place of this one."""
+    def exchange(self, weight: Any, change: Callable[[Any], Any] = lambda bias: bias) -> None:
+        """Puts another quantized weight of the same shape in the place of this one, and what ``change`` makes of the
+        bias (None: it has none) in that of its own."""
         with known_warnings():
             bias = self.parameters.unpack()[1]
-        setattr(self.holder, self.attribute, self.kernel.pack(weight, bias))
+        setattr(self.holder, self.attribute, self.kernel.pack(weight, change(bias)))
+
+    def find_float(self, floats: Mapping[str, Any]) -> Any:
+        """The layer's float weight among those of the network before it was converted (by name), with the rim of zeros
+        that its kernel may have; None where it is not there."""
+        weight = floats.get(self.name)
+        if weight is None or not hasattr(self.holder, RIM):
+            return weight
+        return among_zeros(weight, *getattr(self.holder, RIM))
 
 
 def layers(int8: Any) -> list[Packed]:
@@ -142,6 +151,17 @@ def float_weights(prepared: Any) -> Mapping[str, Any]:
             weight = weight * factor.reshape(-1, *[1] * (weight.dim() - 1))
         weights[name] = weight
     return weights
+
+
+def find_rounded(weight: Any, float_weight: Any) -> Any:
+    """``float_weight``, in the shape of a quantized one, where rounding it gives that; None otherwise, and of None."""
+    if float_weight is None or float_weight.numel() != weight.numel():
+        return None
+    float_weight = float_weight.float().reshape(weight.shape)
+    axis, scale = scales(weight)
+    shape = [-1 if i == axis else 1 for i in range(weight.dim())]
+    near = (float_weight - weight.dequantize()).abs() <= 0.51 * scale.float().reshape(shape)
+    return float_weight if bool(near.all()) else None
 
 
 def scales(weight: Any) -> tuple[int, Any]:

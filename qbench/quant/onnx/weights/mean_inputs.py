@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.affine import fake_quantize
+from qbench.quant.halves import shrink_mean
 from qbench.quant.onnx.graph.graph import Graph, copy_message
 from qbench.quant.onnx.sites import Record, Sites, WeightSite
 from qbench.quant.onnx.weights import bias_correction, weight_scales
@@ -94,12 +95,4 @@ def _mean_error(graph: Graph, site: WeightSite, scales: tuple[float, ...], halve
     rounding = fake_quantize(weight, weight_scales.spread(scales, site.axis, weight.ndim)) - weight
     rows = arrange(graph.node(site.layer), rounding)
     of_halves = np.einsum("goi,hgi->hgo", rows, halves, dtype=np.float64).reshape(2, -1)
-    mean: Array = of_halves.mean(axis=0)
-    return mean * _agreement(*of_halves)
-
-
-def _agreement(first: Array, second: Array) -> float:
-    """The share of the mean error's power that is not chance, 0 to 1: the product of two independent estimates has the
-    power of the true value as its mean, the square of their mean has that of the chance besides."""
-    power = float(np.square((first + second) / 2).sum())
-    return float(np.clip(np.dot(first, second) / power, 0.0, 1.0)) if power else 0.0
+    return shrink_mean(*of_halves)

@@ -7,7 +7,7 @@ Every function works on a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
         calibration.run_batches(prepared, batches(), job.progress)
         calibration.require_observed(_observers_by_layer(prepared))
         few = calibration.first_examples(batches, exact_integers.EXAMPLES)
-        converted, wrong = _converted(prepared, job, few)
+        converted, wrong = _converted(prepared, job, few, batches())
         return converted, _by_own_name(job.module, wrong)
 
     float_layers = own_qconfig.kept_float(job)
@@ -242,15 +242,18 @@ def _nothing(reasons: Mapping[str, str]) -> str:
     return f"eager mode found nothing to quantize: {name}: {reason}{more}"
 
 
-def _converted(prepared: Any, job: QuantizeJob, examples: tuple[Any, ...]) -> tuple[Converted, dict[str, str]]:
-    """The int8 module, and its layers whose kernels are wrong on a few examples, each with the reason."""
+def _converted(
+    prepared: Any, job: QuantizeJob, examples: tuple[Any, ...], calibration: Iterable[tuple[Any, ...]] = ()
+) -> tuple[Converted, dict[str, str]]:
+    """The int8 module, and its layers whose kernels are wrong on a few examples, each with the reason.
+    ``calibration``: batches, over which its biases are corrected (nothing without)."""
     reasons, notes = getattr(prepared, _REASONS), getattr(prepared, _NOTES)
     weights = exact_integers.weights(prepared, job.recipe)
     with exact_integers.refuse_conversion("eager mode"), torch_ao.known_warnings():
         int8 = torch_ao.convert(prepared, inplace=True).eval()
     first_parameter.keep_first_parameters(int8, job.module)
     model_call.of_one_example(int8, tuple(tensor[:1] for tensor in examples))
-    proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples)
+    proof = exact_integers.prove(int8, weights, job.engine, job.recipe, examples, calibration)
     notes = (*notes, *exact_integers.notes(proof, int8))
     conversion = Conversion(notes=notes, float_reasons=reasons, target=proof.target)
     return Converted(module=int8, conversion=conversion), proof.wrong()

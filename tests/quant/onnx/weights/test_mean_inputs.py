@@ -173,21 +173,6 @@ def test_only_layers_with_known_means_have_errors() -> None:
     assert mean_inputs.find_mean_errors(network, sites, fine, inputs.means()) == {}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "share"),
-    [
-        ([1.0, 2.0], [1.0, 2.0], 1.0),
-        ([3.0, 0.0], [1.0, 0.0], 0.75),  # 3 of the square of 2
-        ([1.0, 0.0], [0.0, 1.0], 0.0),
-        ([1.0, 1.0], [-2.0, -1.0], 0.0),  # never below
-        ([0.0, 0.0], [0.0, 0.0], 0.0),
-    ],
-)
-def test_what_two_halves_do_not_agree_on_is_chance(first: list[float], second: list[float], share: float) -> None:
-    """The product of two estimates is the power of what both tell of; the square of their mean has the chance in it."""
-    assert mean_inputs._agreement(np.array(first), np.array(second)) == pytest.approx(share)
-
-
 def test_of_chance_alone_next_to_nothing_is_taken_off() -> None:
     """Inputs whose mean is zero: of the mean error that eight examples seem to have, which is chance, less than half
     stays on average; where the mean is real nearly all of it does."""
