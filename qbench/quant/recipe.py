@@ -47,8 +47,8 @@ class Recipe:
     untouched, but ``float_joins``: what one scale cannot hold is joined in float (None: in qbench's recipes alone).
     ``balance``: the exponent by which difficulty goes from activations to weights; ``adaround``: weights are
     rounded so that outputs of their layer change least; ``bias_correction``: biases give back the mean error, measured
-    with rounded weights and inputs, or nothing (None: what rounded weights make of the mean inputs, also by the flows
-    ``fx`` and ``eager``; these three: static, flow ``onnx``).
+    with rounded weights and inputs, or nothing (None: what rounded weights make of the mean inputs, in every flow;
+    these three: static, flow ``onnx``).
     ``bits`` of a weight, ``group`` (inputs that share a scale, or ``channel``) and ``arithmetic`` (``int8`` or
     ``fp32``) are those of weight_only.
     ``qconfig``: ``own`` takes observers and bits from the network's own qconfig (torch engines).

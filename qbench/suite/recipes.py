@@ -78,7 +78,7 @@ class RecipeKeys(Section):
     adaround: Yes | None = Field(None, description="static, flow onnx: weights rounded for their layer's outputs.")
     bias_correction: Yes | None = Field(
         None,
-        description="static, flow onnx: biases give back the measured mean error (false: nothing, by fx, eager too).",
+        description="static, flow onnx: biases give back the measured mean error (false: nothing, any flow).",
     )
     embeddings: Yes | None = Field(None, description="dynamic: tables of Embedding as bytes, as in `quantize`.")
     bits: Bits | None = Field(None, description="weight_only: bits of a weight.")
@@ -112,13 +112,13 @@ class RecipeChoice:
 
     def find_unfit(self, mode: str, flows: Collection[str]) -> tuple[str, ...]:
         """The keys that it sets of static quantization to ONNX, where the mode and the flows of a backend have none of
-        these. Biases stay as they are (``bias_correction: false``) in the flows fx and eager, too."""
+        these. Biases stay as they are (``bias_correction: false``) in the flows of torch, too."""
         return tuple(
             key
             for key, value in self.keys
             if key in ONNX_STATIC
             and not _is_off(key, value)
-            and (mode != "static" or not set(flows) & {"onnx", *(() if value else ("fx", "eager"))})
+            and (mode != "static" or not set(flows) & {"onnx", *(() if value else ("fx", "eager", "pt2e"))})
         )
 
     @property

@@ -8,7 +8,7 @@ the int8 layers themselves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,39 +16,37 @@ from typing import Any
 import torch
 
 from qbench.quant.halves import shrink_mean
-from qbench.quant.pytorch.packed_layers import LayerKernel, Packed, find_rounded, layers
+from qbench.quant.pytorch.packed_layers import LayerKernel, find_rounded, layers
 from qbench.quant.pytorch.torch_ao import known_warnings
 
 EXAMPLES = 64  # that are looked at, at most: a picture has many places
 
 
 @dataclass
-class _Errors:
+class MeanErrors:
     """Of one layer: the rounding ``errors`` of its weight, and by half of the examples (every other one) how many there
     were and the sum of their mean errors, one for each output channel."""
 
-    layer: Packed
     kernel: LayerKernel
     errors: Any
     counts: list[int] = field(default_factory=lambda: [0, 0])
     sums: list[Any] = field(default_factory=lambda: [0.0, 0.0])
 
-    def look(self, _: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """A hook for the module of the layer."""
-        means = find_means(self.kernel, inputs[0].dequantize(), self.errors).double()
+    def add(self, x: Any) -> None:
+        """Takes what the layer reads, as floats."""
+        means = find_means(self.kernel, x, self.errors).double()
         first = sum(self.counts)
         for half in (0, 1):
             own = means[(half + first) % 2 :: 2]
             self.counts[half] += len(own)
             self.sums[half] = self.sums[half] + own.sum(dim=0)
 
-    def give_back(self) -> None:
-        """Takes the mean error off the bias; of a layer that two examples at least have met."""
+    def find(self) -> Any:
+        """By how much the means of the output channels are off; None where fewer than two examples were met."""
         if not all(self.counts):
-            return
+            return None
         halves = (total.numpy() / count for total, count in zip(self.sums, self.counts, strict=True))
-        error = torch.from_numpy(shrink_mean(*halves)).float()
-        self.layer.exchange(self.layer.weight, lambda bias: -error if bias is None else bias.detach() - error)
+        return torch.from_numpy(shrink_mean(*halves)).float()
 
 
 def give_back(int8: Any, floats: Mapping[str, Any], batches: Iterable[tuple[Any, ...]]) -> None:
@@ -59,24 +57,31 @@ def give_back(int8: Any, floats: Mapping[str, Any], batches: Iterable[tuple[Any,
     for layer in layers(int8):
         weight, is_module = layer.weight, layer.attribute == "_packed_params"
         if is_module and (rounded := find_rounded(weight, layer.find_float(floats))) is not None:
-            errors = weight.dequantize() - rounded
-            watched[layer.name] = _Errors(layer=layer, kernel=layer.kernel, errors=errors)
+            watched[layer.name] = layer, MeanErrors(kernel=layer.kernel, errors=weight.dequantize() - rounded)
     with ExitStack() as hooks:
         for name, part in int8.named_modules():
             if name in watched:
-                hooks.callback(part.register_forward_hook(watched[name].look).remove)
+                hooks.callback(part.register_forward_hook(_watch(watched[name][1])).remove)
         with torch.inference_mode(), known_warnings():
-            for batch in _take(batches, EXAMPLES):
+            for batch in take(batches):
                 int8(*batch)
-    for errors in watched.values():
-        errors.give_back()
+    for layer, errors in watched.values():
+        if (error := errors.find()) is not None:
+            bias = layer.bias
+            layer.exchange(layer.weight, -error if bias is None else bias.detach() - error)
 
 
-def _take(batches: Iterable[tuple[Any, ...]], count: int) -> Iterator[tuple[Any, ...]]:
+def _watch(errors: MeanErrors) -> Callable[[Any, tuple[Any, ...], Any], None]:
+    return lambda part, inputs, output: errors.add(inputs[0].dequantize())
+
+
+def take(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The batches with the first ``EXAMPLES`` examples."""
+    left = EXAMPLES
     for batch in batches:
-        yield tuple(tensor[:count] for tensor in batch)
-        count -= len(batch[0])
-        if count <= 0:
+        yield tuple(tensor[:left] for tensor in batch)
+        left -= len(batch[0])
+        if left <= 0:
             return
 
 

@@ -100,7 +100,7 @@ def hold(int8: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: Kernels
         weight = layer.weight
         narrowed = ask(sums, kernels, layer.name, layer.kernel, weight, layer.find_float(floats), narrow=narrow)
         if narrowed is not weight:
-            layer.exchange(narrowed)
+            layer.exchange(narrowed, layer.bias)
     return sums
 
 

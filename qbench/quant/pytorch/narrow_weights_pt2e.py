@@ -22,40 +22,48 @@ def hold(
     module: Any, floats: Mapping[str, Any], *, narrow: bool, kernels: narrow_weights.Kernels = narrow_weights.HERE
 ) -> narrow_weights.Sums:
     """As ``narrow_weights.hold``, for a converted graph, which is changed."""
-    import torch
-
-    from qbench.torch_private import make_per_channel_quantized_tensor
-
     sums = narrow_weights.Sums()
     with process_engine("onednn"):
-        for node, levels, scales in _weights(module):
-            kernel, name = _kernel(node), str(torch_export.layer_name(node))
-            zeros = torch.zeros(len(scales), dtype=torch.long)
-            weight = make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
+        for node, weight in list_weights(module):
+            kernel, name = read_kernel(node), str(torch_export.layer_name(node))
             fitted = narrow_weights.ask(sums, kernels, name, kernel, weight, floats.get(name), narrow=narrow)
             if fitted is not weight:
+                levels, scales = _read_constants(module, node)
                 levels.data.copy_(fitted.int_repr())
                 scales.data.copy_(fitted.q_per_channel_scales())
     return sums
 
 
-def _weights(module: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """(node, integers, scales) of each convolution and matrix product with int8 weights by output channel."""
+def list_weights(module: Any) -> Iterator[tuple[Any, Any]]:
+    """(node, quantized weight) of each convolution and matrix product with int8 weights by output channel."""
+    import torch
+
+    from qbench.torch_private import make_per_channel_quantized_tensor
+
     for node in module.graph.nodes:
         source: Any = node.args[1] if len(node.args) > 1 else None
         if str(node.target) not in (_CONVOLUTION, _LINEAR) or str(getattr(source, "target", "")) != _DEQUANTIZE:
             continue
-        levels, scales = (_held(module, argument.target) for argument in source.args[:2])
         if source.args[3] == 0:
-            yield node, levels, scales
+            levels, scales = _read_constants(module, node)
+            zeros = torch.zeros(len(scales), dtype=torch.long)
+            yield node, make_per_channel_quantized_tensor(levels.data, scales.double(), zeros, 0)
 
 
-def _held(module: Any, path: str) -> Any:
+def _read_constants(module: Any, node: Any) -> tuple[Any, Any]:
+    """The integers of a node's weight, and their scales."""
+    levels, scales = (held(module, argument.target) for argument in node.args[1].args[:2])
+    return levels, scales
+
+
+def held(module: Any, path: str) -> Any:
+    """What a module holds under a path."""
     owner, _, name = path.rpartition(".")
     return getattr(module.get_submodule(owner), name)
 
 
-def _kernel(node: Any) -> LayerKernel:
+def read_kernel(node: Any) -> LayerKernel:
+    """What a node computes."""
     if str(node.target) == _LINEAR:
         return LayerKernel(kind="linear")
     arguments = list(node.args[3:])

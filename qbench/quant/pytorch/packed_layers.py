@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,12 +103,15 @@ class Packed:
             groups=int(parameters.groups()),
         )
 
-    def exchange(self, weight: Any, change: Callable[[Any], Any] = lambda bias: bias) -> None:
-        """Puts another quantized weight of the same shape in the place of this one, and what ``change`` makes of the
-        bias (None: it has none) in that of its own."""
+    @property
+    def bias(self) -> Any:
+        """The float bias; None where it has none."""
         with known_warnings():
-            bias = self.parameters.unpack()[1]
-        setattr(self.holder, self.attribute, self.kernel.pack(weight, change(bias)))
+            return self.parameters.unpack()[1]
+
+    def exchange(self, weight: Any, bias: Any) -> None:
+        """Puts another quantized weight of the same shape, and another bias, in the place of its own."""
+        setattr(self.holder, self.attribute, self.kernel.pack(weight, bias))
 
     def find_float(self, floats: Mapping[str, Any]) -> Any:
         """The layer's float weight among those of the network before it was converted (by name), with the rim of zeros

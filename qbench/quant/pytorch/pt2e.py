@@ -18,7 +18,7 @@ from qbench.quant.artifacts import torch_export
 from qbench.quant.artifacts.torch_export import known_warnings
 from qbench.quant.flow import Batches, Conversion, Converted, QuantizeJob
 from qbench.quant.layer_selection import float_by_recipe
-from qbench.quant.pytorch import calibration, exact_integers, float_calls
+from qbench.quant.pytorch import calibration, exact_integers, float_calls, mean_errors_pt2e
 from qbench.quant.pytorch.packed_layers import float_weights
 from qbench.quant.pytorch.qat_modes import nothing_faked
 
@@ -48,6 +48,8 @@ def static(job: QuantizeJob, batches: Batches) -> Converted:
         converted = _converted(prepared, floats, rules)
         _require_int8_form(converted)
         finished: Converted = rules.finish(converted, job.recipe, weights)
+        if job.recipe.gives_back_means:
+            mean_errors_pt2e.give_back(finished.module, weights, _fitting(batches(), graph.fixed_batch))
         return finished
 
 

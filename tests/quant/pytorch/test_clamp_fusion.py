@@ -194,7 +194,7 @@ def test_an_engine_computes_what_exact_integers_do(
         holder.kept = packed
         (layer,) = packed_layers.layers(nn.ModuleDict({"part": holder}))
         assert (layer.name, layer.kernel, layer.attribute) == ("part.kept", kernel, "kept")
-        layer.exchange(packed_layers.with_levels(-levels, like))
+        layer.exchange(packed_layers.with_levels(-levels, like), layer.bias)
         assert torch.equal(layer.weight.int_repr(), -levels)
         doubled = packed_layers.with_levels(levels, like, scale * 2)
         torch.testing.assert_close(packed_layers.scales(doubled)[1], scale * 2)

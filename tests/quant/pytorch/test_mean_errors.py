@@ -121,5 +121,5 @@ def test_one_example_tells_no_mean(batches: list[int], is_changed: bool) -> None
 def test_so_many_examples_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """However they are cut into batches; no batch is asked for that is not needed."""
     monkeypatch.setattr(mean_errors, "EXAMPLES", 5)
-    taken = mean_errors._take(iter([(torch.zeros(3),), (torch.zeros(3),), "not looked at"]), 5)
+    taken = mean_errors.take(iter([(torch.zeros(3),), (torch.zeros(3),), "not looked at"]))
     assert [len(batch[0]) for batch in taken] == [3, 2]

@@ -34,7 +34,7 @@ def test_what_a_convolution_leaves_out_has_torchs_defaults(
     more: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> None:
     """Of each argument."""
-    assert narrow_weights_pt2e._kernel(conv(*more)) == LayerKernel(
+    assert narrow_weights_pt2e.read_kernel(conv(*more)) == LayerKernel(
         kind="conv", dimensions=2, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
 
@@ -43,7 +43,7 @@ def test_a_product_is_a_linear_kernel() -> None:
     """It has no place to move to."""
     graph = torch.fx.Graph()
     node = graph.call_function(ATEN.linear.default, (graph.placeholder("x"), graph.placeholder("w")))
-    assert narrow_weights_pt2e._kernel(node) == LayerKernel(kind="linear")
+    assert narrow_weights_pt2e.read_kernel(node) == LayerKernel(kind="linear")
 
 
 def module(operator: Any, axis: int = 0, dequantized: bool = True) -> Any:
@@ -77,12 +77,12 @@ def module(operator: Any, axis: int = 0, dequantized: bool = True) -> Any:
 def test_weights_by_output_channel_are_asked(operator: Any, changes: Any, asked: bool) -> None:
     """Of convolutions and products, wherever their integers lie."""
     network = module(operator, **changes)
-    weights = list(narrow_weights_pt2e._weights(network))
+    weights = list(narrow_weights_pt2e.list_weights(network))
     assert len(weights) == asked
-    for node, levels, scales in weights:
+    for node, weight in weights:
         assert node.target is operator
-        assert levels is network.part.levels
-        assert scales is network.scales
+        assert torch.equal(weight.int_repr(), network.part.levels)
+        assert torch.equal(weight.q_per_channel_scales(), network.scales.double())
 
 
 def test_wider_steps_are_written_where_the_weights_lie(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_a_weight_is_exchanged_and_the_bias_stays() -> None:
     module = torch_ao.nnq.Linear(6, 5)
     module.set_weight_bias(quantize(draw(5, 6)), torch.arange(5.0))
     (layer,) = packed_layers.layers(module)
-    layer.exchange(quantize(-draw(5, 6)))
+    layer.exchange(quantize(-draw(5, 6)), layer.bias)
     weight, bias = module._weight_bias()
     assert torch.equal(weight.int_repr().long(), -draw(5, 6))
     assert bias.tolist() == [0, 1, 2, 3, 4]
