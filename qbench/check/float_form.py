@@ -85,6 +85,7 @@ class FloatWriter:
         self.makers = {name: node for node in model.graph.node for name in node.output}
         self.now: dict[str, str] = {}
         self._floats: dict[str, Array] = {}
+        self._sums: set[str] = set()  # tensors of integers in the file, with a bias or not, which are floats here
         self.nodes: list[Any] = []
 
     def take(self, node: Any) -> None:
@@ -101,14 +102,16 @@ class FloatWriter:
             self.store(node.output[1], np.float32(1))
             self.store(node.output[2], np.float32(0))
         elif kind in ("MatMulInteger", "ConvInteger"):
+            self._sums.add(node.output[0])
             maker = self.makers.get(node.input[0])
             if maker is None or maker.op_type != "DynamicQuantizeLinear":
                 raise BuildError(f"{kind} of what was not quantized while it runs has no float form here")
             factors = [self._integer_factor(node, place) for place in (0, 1)]
             self._write(node, kind.removesuffix("Integer"), factors)
-        elif kind == "Add" and any(self._is_sum(name) for name in node.input):
+        elif kind == "Add" and not self._sums.isdisjoint(node.input):
+            self._sums.add(node.output[0])
             self._write(
-                node, kind, [self._name(name) if self._is_sum(name) else self._real(name) for name in node.input]
+                node, kind, [self._name(name) if name in self._sums else self._real(name) for name in node.input]
             )
         elif kind == "DynamicQuantizeLSTM":
             self._write_lstm(node)
@@ -124,7 +127,7 @@ class FloatWriter:
             self._write(node, _SINGLE[kind], [self._name(node.input[0])], drop=_OWN_ATTRIBUTES.get(kind, ()))
         elif kind == "QLinearConcat":
             self._write(node, "Concat", [self._name(name) for name in node.input[2::3]])
-        elif kind == "Cast" and self._is_sum(node.input[0]):
+        elif kind == "Cast" and node.input[0] in self._sums:
             self.now[node.output[0]] = self._name(node.input[0])
         elif kind.startswith("Q") or "Integer" in kind or "NBits" in kind:
             raise BuildError(f"{kind} has no float form here")
@@ -285,30 +288,33 @@ class FloatWriter:
             clipped = self._clip(node.output[0], name_clipped(node.output[0]), scale, zero)
             self.now |= {} if clipped is None else {node.output[0]: clipped}
 
-    def _is_sum(self, tensor: str) -> bool:
-        """Whether a tensor has integer sums in the file, with their bias or not, which are floats here."""
-        maker = self.makers.get(tensor)
-        if maker is None or maker.op_type != "Add":
-            return maker is not None and maker.op_type in ("MatMulInteger", "ConvInteger")
-        return any(self._is_sum(name) for name in maker.input)
-
     def _real(self, tensor: str) -> str:
         """An integer bias of such sums as floats; where the file rounds it as it runs, as it is before that."""
         from onnx import TensorProto, helper
 
-        maker, real = self.makers.get(tensor), f"{tensor}_as_floats"
-        if tensor in self.constants:
-            return self.store(real, self.constants[tensor])
-        if maker is not None and maker.op_type in _MOVES:
-            moved = helper.make_node(maker.op_type, [self._real(maker.input[0]), *maker.input[1:]], [real])
-            moved.attribute.extend(maker.attribute)
-            self.nodes.append(moved)
-            return real
+        moves: list[Any] = []
+        while (maker := self.makers.get(tensor)) is not None and maker.op_type in _MOVES:
+            moves.append(maker)
+            tensor = maker.input[0]
         rounding = self.makers.get(maker.input[0]) if maker is not None and maker.op_type == "Cast" else None
-        if rounding is not None and rounding.op_type in ("Floor", "Round"):
-            return self._name(rounding.input[0])
-        self.nodes.append(helper.make_node("Cast", [self._name(tensor)], [real], to=TensorProto.FLOAT))
+        if tensor in self.constants:
+            real = self.store(f"{tensor}_as_floats", self.constants[tensor])
+        elif rounding is not None and rounding.op_type in ("Floor", "Round"):
+            real = self._name(rounding.input[0])
+        else:
+            real = self._write_once("Cast", [self._name(tensor)], f"{tensor}_as_floats", to=TensorProto.FLOAT)
+        for move in reversed(moves):
+            attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in move.attribute}
+            real = self._write_once(move.op_type, [real, *move.input[1:]], f"{move.output[0]}_as_floats", **attributes)
         return real
+
+    def _write_once(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """The output of a node that is written where it is not there yet."""
+        from onnx import helper
+
+        if not any(output in node.output for node in self.nodes):
+            self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
 
     def _write_lstm(self, node: Any) -> None:
         """As LSTM, whose weights have the gates first, by ONNX Runtime's list of its own operators."""

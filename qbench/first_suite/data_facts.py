@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -344,7 +345,8 @@ def _write_random(inputs: tuple[InputFacts, ...]) -> str:
         shape = f"(count, {sizes})" if sizes else "count"
         draw = f"rng.standard_normal({shape}, dtype=np.float32)"
         if not entry.is_float:
-            draw = f"rng.integers(0, 2, {shape}, dtype=np.{entry.dtype})"
+            typed = f', dtype="{entry.dtype}"' if re.fullmatch(r"u?int\d+|bool", entry.dtype or "") else ""
+            draw = f"rng.integers(0, 2, {shape}{typed})"
         lines.append(f"        {draw},  # {entry.name}, {entry.dtype}")
     return (
         '"""Random inputs: put your own in their place, and return labels where you have them."""\n\n'

@@ -236,12 +236,15 @@ def test_a_bias_among_integer_sums_is_not_rounded(rounding, tmp_path):
         expected = bias
     nodes += [
         node("Add", ["sums", "steps"], "both"), node("Cast", ["both"], "floats", to=onnx.TensorProto.FLOAT),
-        node("Mul", ["floats", "scale"], "y"),
+        node("Add", ["steps", "sums"], "again"), node("Cast", ["again"], "more", to=onnx.TensorProto.FLOAT),
+        node("Add", ["floats", "more"], "twice"), node("Mul", ["twice", "scale"], "y"),
     ]  # fmt: skip
     x = np.random.default_rng(1).normal(size=(1, 2, 3, 3)).astype(np.float32)
     int8 = onnx.load(str(write(tmp_path / "m.onnx", nodes, constants, inputs=(("x", [1, 2, 3, 3]),))))
     products = np.einsum("oi,bihw->bohw", weights[:, :, 0, 0] * 0.01, x)
-    assert np.allclose(answer(make_float(int8, tmp_path), x=x), products + expected.reshape(1, 4, 1, 1), atol=1e-4)
+    assert np.allclose(
+        answer(make_float(int8, tmp_path), x=x), 2 * (products + expected.reshape(1, 4, 1, 1)), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("of_rows", [False, True])

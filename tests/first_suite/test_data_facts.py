@@ -180,7 +180,8 @@ def test_no_more_examples_calibrate_than_are_wanted(place: Path) -> None:
 
 
 def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
-    """Whole numbers are of their type, a scalar has no array; each split has others."""
+    """Whole numbers are of their type, a scalar has no array; each split has others. What is no number is left to the
+    user."""
     ids = take(None, 5, name="ids", dtype="int32")
     inputs = (take(None, 3, None), take(name="rate", dtype="int64"), ids, take(1, name="scale"))
     facts = describe_data(None, model(*inputs), Path())
@@ -196,6 +197,8 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
     assert set(np.unique(values[1])) == {0, 1}
     assert (names["load"]("train")[0][0] == values[0]).all()
     assert (names["load"]("test")[0][0] != values[0]).any()
+    words = describe_data(None, model(take(None, name="words", dtype="object")), Path())
+    assert "        rng.integers(0, 2, count),  # words, object\n" in words.code[1]
     floats = describe_data(None, model(inputs[0]), Path())
     assert floats.options == {}
 

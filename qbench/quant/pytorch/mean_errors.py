@@ -88,6 +88,7 @@ def take(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 def find_means(kernel: LayerKernel, x: Any, weight: Any) -> Any:
     """The mean of what a layer without bias gives over all places: (examples, output channels)."""
     if kernel.kind == "linear":
+        x = x.reshape(1, -1) if x.dim() == 1 else x
         return x.reshape(len(x), -1, x.shape[-1]).mean(dim=1) @ weight.T
     x = x.unsqueeze(2) if x.dim() == kernel.dimensions + 1 else x  # one of one dimension is packed as one of two
     if kernel.kind == "conv_transpose":

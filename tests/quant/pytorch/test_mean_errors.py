@@ -68,6 +68,12 @@ def test_means_are_those_of_what_the_layer_gives(name: str) -> None:
     assert torch.allclose(mean_errors.find_means(kernel, x, weight), outputs.mean(dim=places))
 
 
+def test_a_layer_may_read_one_row() -> None:
+    """Without an axis of examples."""
+    weight, x = torch.randn(4, 5), torch.randn(5)
+    assert torch.allclose(mean_errors.find_means(LayerKernel(kind="linear"), x, weight), (weight @ x)[None], atol=1e-6)
+
+
 def test_means_of_a_transposed_convolution_are_those_of_what_it_gives() -> None:
     """Whose places meet other weights."""
     kernel = LayerKernel(
