@@ -5,7 +5,8 @@ batches of these: a DataLoader, a generator, a list (``batches``).
 A tuple as inputs means one array per model input; labels may be None. The function may carry attributes:
 ``load.splits = ("train", "val")`` (default train and test), ``load.classes = 10`` and
 ``load.preprocessing = {"scale": "1/255", "mean": [...], "std": [...], "to_float": True}``; the options
-``classes``, ``scale``, ``mean``, ``std`` and ``to_float`` in the suite go before them.
+``classes``, ``scale``, ``mean``, ``std`` and ``to_float`` in the suite go before them. ``load.note`` is what a reader
+of the results must know of the data.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class PythonData(Dataset):
         classes = {"classes": getattr(self.function, "classes", None)} | options.list_given(opt.ClassOptions)
         self.classes = opt.read(opt.ClassOptions, classes, "python").classes
         self.preprocessing = _preprocessing(getattr(self.function, "preprocessing", {}), options, where)
+        self.notes = _read_notes(getattr(self.function, "note", None), where)
 
     def load(self, split: str) -> Examples:
         """What the function returns for the split; ids are ``<split>[<position>]`` unless it gives some."""
@@ -106,6 +108,14 @@ def _splits(value: Any, where: str) -> tuple[str, ...]:
     if not splits or not all(isinstance(split, str) and split for split in splits):
         raise DataError(f"{where}: splits: expected names such as ('train', 'test'), got {value!r}")
     return splits
+
+
+def _read_notes(value: Any, where: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{where}: note: expected a text, got {value!r}")
+    return (" ".join(value.split()),)
 
 
 def _preprocessing(written: Any, options: opt.PythonOptions, where: str) -> Preprocessing:

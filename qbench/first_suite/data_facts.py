@@ -355,7 +355,8 @@ def _write_random(inputs: tuple[InputFacts, ...]) -> str:
         "    count = 64\n"
         '    rng = np.random.default_rng(0 if split == "train" else 1)\n'
         "    inputs = (\n" + "\n".join(lines) + "\n    )\n"
-        "    return inputs, None\n"
+        "    return inputs, None\n\n\n"
+        'load.note = "the inputs are random: accuracy says nothing of your data"  # goes with them\n'
     )
 
 

@@ -1265,12 +1265,21 @@ def test_rows_of_different_lengths_are_filled_up_as_the_message_says(tmp_path: P
         ("def load(s): ...\nload.preprocessing = {'men': 1}", "preprocessing: no option 'men'; did you mean 'mean'"),
         ("def load(s): ...\nload.preprocessing = {'to_float': 'no'}", "to_float: expected True or False, got 'no'"),
         ("def load(s): ...\nload.classes = 'ten'", "classes: expected a whole number of at least 2, got 'ten'"),
+        ("def load(s): ...\nload.note = 3", "note: expected a text, got 3"),
+        ("def load(s): ...\nload.note = ' '", "note: expected a text, got ' '"),
     ],
 )
 def test_attributes_of_a_users_function_are_checked(text: str, expected: str, tmp_path: Path) -> None:
     """A wrong attribute is told when the data set is opened, not when its numbers are wrong."""
     with pytest.raises(DataError, match=expected):
         opened("python", write_python(tmp_path, text), tmp_path)
+
+
+def test_a_function_says_what_a_reader_must_know(tmp_path: Path) -> None:
+    """On one line; most say nothing."""
+    said = opened("python", write_python(tmp_path, "def load(s): ...\nload.note = 'drawn\\n by hand'"), tmp_path)
+    assert said.notes == ("drawn by hand",)
+    assert opened("python", write_python(tmp_path, "def load(s): ..."), tmp_path).notes == ()
 
 
 @pytest.mark.parametrize("form", ["png", "jpeg", "tiff"])

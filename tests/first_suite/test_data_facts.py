@@ -190,6 +190,7 @@ def test_random_inputs_have_the_forms_that_the_model_declares() -> None:
     assert "        rng.standard_normal(count, dtype=np.float32),  # scale, float32\n" in facts.code[1]
     names: dict[str, Any] = {}
     exec(facts.code[1], names)  # what would be written
+    assert names["load"].note == "the inputs are random: accuracy says nothing of your data"
     values, labels = names["load"]("train")
     assert labels is None
     assert [value.shape for value in values] == [(64, 3, 128), (64, 5), (64,)]

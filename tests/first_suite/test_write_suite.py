@@ -67,6 +67,7 @@ def test_without_data_inputs_are_random(place):
     assert written.code == Path("model_data.py")
     assert read.data.dataset == {"python": "model_data.py:load"}
     assert "random inputs: latency and size are real, accuracy is not" in written.file.read_text()
+    assert "\nload.note = " in written.code.read_text()
     names: dict[str, object] = {}
     exec(written.code.read_text(), names)  # what was just written
     inputs, labels = names["load"]("test")  # type: ignore[operator]
