@@ -57,11 +57,11 @@ def find_example_axes(inputs: Sequence[DeclaredInput]) -> tuple[int | None, ...]
     """Of each input the axis along which its examples lie; None of a scalar, which has none. It is the first, but where
     another has the size that the first input has of examples (by its name, or none, or the number) and the first has
     not: a recurrent state of layers x batch x features."""
-    batch = next((_free_or_fixed(entry.sizes[0]) for entry in inputs if entry.sizes), None)
-    return tuple(_find_axis([_free_or_fixed(size) for size in entry.sizes], batch) for entry in inputs)
+    batch = next((_size_or_name(entry.sizes[0]) for entry in inputs if entry.sizes), None)
+    return tuple(_find_axis([_size_or_name(size) for size in entry.sizes], batch) for entry in inputs)
 
 
-def _free_or_fixed(size: int | str | None) -> int | str | None:
+def _size_or_name(size: int | str | None) -> int | str | None:
     """A size; None where it is free and has no name."""
     return None if isinstance(size, int) and size < 1 else size
 
@@ -76,7 +76,7 @@ def _find_axis(sizes: Sequence[int | str | None], batch: int | str | None) -> in
 def assume_sizes(entry: DeclaredInput, axis: int | None) -> tuple[int, ...]:
     """The sizes of an input for one example along ``axis``; where the file leaves one free, that of usual data:
     pictures of 224 x 224, 128 of what else it is."""
-    sizes = [_free_or_fixed(size) for size in entry.sizes]
+    sizes = [_size_or_name(size) for size in entry.sizes]
     is_picture = len(sizes) == 4 and {1, 3} & {sizes[1], sizes[3]} and (entry.dtype or "").startswith("float")
     usual = 224 if is_picture else 128
     return tuple(size if isinstance(size, int) else 1 if place == axis else usual for place, size in enumerate(sizes))

@@ -41,13 +41,14 @@ def give_back(module: Any, floats: Mapping[str, Any], batches: Iterable[tuple[An
 
 
 def _subtract(module: Any, node: Any, error: Any, name: str) -> None:
-    """Takes values off the bias of a node; one that has none gets one, by that name."""
+    """Takes values off the bias of a node; one that has none of its own gets one, by that name."""
     bias = node.args[_BIAS] if len(node.args) > _BIAS else None
-    if bias is not None:
-        parameter = held(module, bias.target)
+    parameter: Any = None if bias is None else held(module, bias.target)
+    reading = (each for each in module.graph.nodes if bias is not None and each.target == bias.target)
+    if sum(len(each.users) for each in reading) == 1:
         parameter.data = parameter.data - error
         return
-    module.register_buffer(name, -error)
+    module.register_buffer(name, -error if parameter is None else parameter.detach() - error)
     with module.graph.inserting_before(node):
         attribute = module.graph.get_attr(name)
     node.args = (*node.args[:_BIAS], attribute, *node.args[_BIAS + 1 :])

@@ -66,6 +66,21 @@ def test_the_mean_of_the_outputs_is_nearer_to_that_of_fp32() -> None:
         assert not torch.equal(torch.zeros_like(other) if bias is None else bias, other)
 
 
+def test_calls_that_share_a_bias_get_one_each() -> None:
+    """What is taken off for one is none of the other's."""
+    graph, root = torch.fx.Graph(), nn.Module()
+    root.register_parameter("bias", nn.Parameter(torch.ones(2)))
+    root.register_parameter("weight", nn.Parameter(torch.eye(2)))
+    x, weight = graph.placeholder("x"), graph.get_attr("weight")
+    calls = [graph.call_function(torch.ops.aten.linear.default, (x, weight, graph.get_attr("bias"))) for _ in "ab"]
+    graph.output(tuple(calls))
+    module = torch.fx.GraphModule(root, graph)
+    mean_errors_pt2e._subtract(module, calls[0], torch.tensor([0.5, 0.0]), "own")
+    module.recompile()
+    first, second = module(torch.zeros(1, 2))
+    assert (first.tolist(), second.tolist()) == ([[0.5, 1.0]], [[1.0, 1.0]])
+
+
 @pytest.mark.parametrize("batches", [[], [(draw(1, 1),)]])
 def test_one_example_tells_no_mean(batches: list[Any]) -> None:
     """The graph stays as it is."""

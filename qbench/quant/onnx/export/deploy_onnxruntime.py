@@ -99,7 +99,7 @@ class _Writer:
     instead: dict[tuple[str, int], str] = field(default_factory=dict)
     steps: dict[tuple[str, int], _Step] = field(default_factory=dict)  # with which scale a reader reads
     constants: dict[tuple[Any, ...], str] = field(default_factory=dict)  # what they hold -> their floats
-    meetings: set[tuple[str, str]] = field(default_factory=set)  # these floats, and what a layer multiplies them with
+    multiplied: set[tuple[str, str]] = field(default_factory=set)  # these floats, and what a layer multiplies them with
 
     def activation(self, activation: Activation) -> None:
         """Quantizes a tensor for its readers, in front of the ReLU or Clip that it comes from where that can be. Who
@@ -234,11 +234,11 @@ class _Writer:
         digests = (hashlib.sha256(part.tobytes()).digest() for part in parts.values())
         content = (axis, values.dtype.str, values.shape, *digests)
         source = self.graph.node(layer).input[0]
-        if content not in self.constants or (self.constants[content], source) in self.meetings:
+        if content not in self.constants or (self.constants[content], source) in self.multiplied:
             names = [self.graph.add_constant(f"{tensor}_{name}", part) for name, part in parts.items()]
             along = {} if axis is None else {"axis": axis}
             self.constants[content] = self._add("DequantizeLinear", names, f"{tensor}_dequantized", **along)
-        self.meetings.add((self.constants[content], source))
+        self.multiplied.add((self.constants[content], source))
         self.instead[layer, position] = self.constants[content]
 
     def finish(self) -> Graph:

@@ -72,8 +72,8 @@ def _classify_node(graph: Graph, node: Any, varying: Collection[str]) -> FoundLa
         reason: str | None = f"{domain}{node.op_type} stays float"
     else:
         # OpenVINO 2026.4, which computes it once where the batch size is known, has no end for its dequantization then.
-        same = None if any(name in varying for name in node.input) else "what it reads is the same for every example"
-        reason = _reason(graph, node) or same
+        varies = any(name in varying for name in node.input)
+        reason = _reason(graph, node) or (None if varies else "what it reads is the same for every example")
     return FoundLayer(name=node.name, operator=node.op_type, kind=kind, reason=reason)
 
 
