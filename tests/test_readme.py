@@ -6,6 +6,7 @@ without it is a part of a suite, a Python block without it a program. Commands r
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 import yaml
 from short_measurements import short_measurements
 
+import qbench
 from qbench import suite
 from qbench.cli import main
 from qbench.plan import planner
@@ -333,7 +335,14 @@ def test_the_changelog_says_each_thing_in_one_line():
     assert [entry for entry in entries if entries.count(entry) > 1] == []
 
 
-def test_help_names_the_guide():
-    """`qbench --help` ends with the guide's folder on this machine."""
-    done = subprocess.run([sys.executable, "-m", "qbench", "--help"], capture_output=True, text=True, check=True)
-    assert (Path(done.stdout.split()[-1]) / "README.md").is_file()
+def test_help_names_the_guide(tmp_path):
+    """`qbench --help` ends with the guide's folder on this machine, on one line, however long it is."""
+    clone = tmp_path / ("a clone-of-mine-" * 8)
+    clone.mkdir()
+    (clone / "qbench").symlink_to(Path(qbench.__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "qbench", "--help"],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(clone)},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1].strip() == str(clone / "qbench" / "guide")
+    assert (Path(done.stdout.splitlines()[-1].strip()) / "README.md").is_file()

@@ -61,7 +61,8 @@ _OF_A_NAME = (
 app = typer.Typer(
     name="qbench",
     help="Decide which int8 neural network to ship on CPUs, and let CI keep it that way.",
-    epilog=f"Start with: qbench run suites/quickstart.yaml. The guide: {Path(__file__).parents[1] / 'guide'}",
+    # After \b lines stay as they are: a path with a hyphen was broken there.
+    epilog=f"\b\nStart with: qbench run suites/quickstart.yaml. The guide:\n{Path(__file__).parents[1] / 'guide'}",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich's help costs 0.1 s
     pretty_exceptions_enable=False,  # a bug shows Python's own traceback
