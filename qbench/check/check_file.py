@@ -319,7 +319,7 @@ def _judge_layers(runs: RuntimeCheck, findings: Sequence[Finding], *, first: boo
         return
     floats = sorted((layer for layer in runs.layers if not layer.int8), key=lambda layer: -(layer.macs or 0))
     names = first_names([f"{layer.name} ({layer.operator})" for layer in floats], 3)
-    folded = "its Q and DQ nodes are folded back" if share == 0 else "part of them is folded back"
+    folded = "its bytes are folded back to floats" if share == 0 else "part of them is folded back to floats"
     yield Finding(
         severity="fault" if first else "warning",
         code="folded" if first else "folded-elsewhere",

@@ -115,11 +115,14 @@ def test_a_quantized_file_of_which_less_than_half_runs_in_int8_is_folded_back(
 def test_the_largest_layers_in_float_are_named() -> None:
     """First; and whether all went or a part."""
     (nothing,), (part,) = say_layers(layers(0, 4)), say_layers(layers(1, 3))
-    assert "0 % of the multiply-accumulates run in int8 on ONNX Runtime: its Q and DQ nodes are folded" in nothing.text
+    assert (
+        "0 % of the multiply-accumulates run in int8 on ONNX Runtime: its bytes are folded back to floats"
+        in nothing.text
+    )
     assert "l3 (Conv), l2 (Conv), l1 (Conv) and 1 more run in float" in nothing.text
     assert nothing.layers == ("l3", "l2", "l1", "l0")
     assert part.text.startswith("25 % of the multiply-accumulates run in int8")
-    assert "part of them is folded back" in part.text
+    assert "part of them is folded back to floats" in part.text
     assert part.layers == ("l3", "l2", "l1")
 
 
