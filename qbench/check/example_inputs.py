@@ -121,10 +121,18 @@ def _fill(rng: Any, entry: DeclaredInput, shape: tuple[int, ...], constant: floa
         raise UsageError(f"--shape: {entry.name} would have {_text(shape)} values; name a smaller one")
     dtype = np.dtype(entry.dtype)
     if constant is not None:
+        if not np.issubdtype(dtype, np.floating) and not _holds(dtype, constant):
+            raise UsageError(f"--constant {entry.name}: {constant:g} is no value of its type, {dtype}")
         return np.full(shape, constant).astype(dtype)
     if np.issubdtype(dtype, np.floating):
         return np.asarray(rng.standard_normal(shape), dtype)
     return np.asarray(rng.integers(0, 2, shape), dtype)
+
+
+def _holds(dtype: np.dtype[Any], value: float) -> bool:
+    """Whether a type of whole numbers, or of true and false, has a value."""
+    low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return value.is_integer() and low <= value <= high
 
 
 def _text(shape: Sequence[int]) -> str:

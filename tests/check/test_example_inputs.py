@@ -124,3 +124,10 @@ def test_what_is_asked_for_is_taken() -> None:
     assert words == ["--shape", "photo=1x3x224x224", "--shape", "x=1x48x224x3", "--shape", "my ids=1x128"]
     arrays = make_inputs(entries, read_given(words[1::2], []))
     assert arrays[-1].shape == (2, 1, 64)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("uint8", "300"), ("int64", "0.5"), ("int64", "1e30"), ("bool", "2")])
+def test_a_number_that_an_input_cannot_hold_is_refused(dtype: str, number: str) -> None:
+    """It would become another one without a word."""
+    with pytest.raises(UsageError, match=f"--constant x: .* is no value of its type, {dtype}"):
+        make_inputs([take(2, dtype=dtype)], read_given([], [f"x={number}"]))
