@@ -321,8 +321,8 @@ class FloatWriter:
         weights = []
         for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
             values, scales, zeros = (self._constant(node.input[at]).astype(np.float64) for at in (place, scale, zero))
-            lasting = (len(values), 1, -1)  # of a direction, or of each of its gates' rows
-            floats = (values - zeros.reshape(lasting)) * scales.reshape(lasting)
+            shape = (len(values), 1, -1)  # of a direction, or of each of its gates' rows
+            floats = (values - zeros.reshape(shape)) * scales.reshape(shape)
             weights.append(self.store(f"{node.input[place]}_as_floats", floats.transpose(0, 2, 1)))
         self._write(node, "LSTM", [self._name(node.input[0]), *weights, *map(self._name, node.input[3:8])])
 

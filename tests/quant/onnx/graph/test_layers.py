@@ -159,6 +159,6 @@ def test_what_is_the_same_for_every_example_stays_float():
     varying = draft.add("MatMul", ["image", draft.weight("v", 8, 8)], "varying")
     both = draft.add("Add", [fixed, varying], "both")
     output = draft.add("MatMul", [both, draft.weight("u", 8, 8)], "last")
-    found = list_as_it_stands(draft, {"image": ["n", 5, 8]}, {output: ["n", 5, 8]})
-    assert found["fixed"].reason == "what it reads is the same for every example"
-    assert [found[name].reason for name in ("varying", "both", "last")] == [None, None, None]
+    listed = list_as_it_stands(draft, {"image": ["n", 5, 8]}, {output: ["n", 5, 8]})
+    assert listed["fixed"].reason == "what it reads is the same for every example"
+    assert [listed[name].reason for name in ("varying", "both", "last")] == [None, None, None]
