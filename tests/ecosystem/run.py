@@ -12,7 +12,7 @@ in ``FOLDER/results``, so that a run that was stopped goes on. Its exit code is 
 ``--times``: the networks of ``full_size.py``, in the size that people run, go through ``tests/benchmarks/by_hand.py``,
 whose options and table it has: the time of a call, the SQNR and each build of qbench's files and of those by hand.
 
-The second and the third list were chosen before any of them was tried, to tell how a network fares that nobody has
+The lists after the first were chosen before any of them was tried, to tell how a network fares that nobody has
 looked at. The first look at each is on the guide's evidence page; from then on it is seen, and a next look needs a list
 of its own.
 """
@@ -33,6 +33,7 @@ LISTS = {
     "first": ("image_models", "text_models", "detectors", "exported"),
     "second": ("unseen_images", "unseen_sequences"),
     "third": ("third_images", "third_sequences"),
+    "fourth": ("fourth",),
 }
 # Without their dependencies, which would bring another torch; what of these is needed is named.
 PACKAGES = (
