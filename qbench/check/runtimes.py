@@ -11,18 +11,20 @@ from qbench.backends.base import Backend, Inputs
 from qbench.check.budget import Budget
 from qbench.check.finding import RuntimeCheck
 from qbench.errors import CaseError, QbenchError
+from qbench.models import base
 from qbench.process.child_process import call
 from qbench.quant.artifacts.coverage import Layer
 from qbench.quant.artifacts.node_profile import CallProfile
 
-# What a file's name ends in -> the format as a person says it, and the backends that may run it.
+# A format as a person says it, and the backends that may run it.
+_OF_FORMAT: dict[str, tuple[str, tuple[str, ...]]] = {
+    "onnx": ("ONNX", ("onnxruntime", "openvino")),
+    "openvino": ("OpenVINO IR", ("openvino",)),
+    "torchscript": ("TorchScript", ("fbgemm", "qnnpack")),
+}
+# The same by what a file's name ends in, and what no suite takes but as a backend writes it.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
-    ".onnx": ("ONNX", ("onnxruntime", "openvino")),
-    ".xml": ("OpenVINO IR", ("openvino",)),
-    ".pt": ("TorchScript", ("fbgemm", "qnnpack")),
-    ".pth": ("TorchScript", ("fbgemm", "qnnpack")),
-    ".ts": ("TorchScript", ("fbgemm", "qnnpack")),
-    ".jit": ("TorchScript", ("fbgemm", "qnnpack")),
+    **{ending: _OF_FORMAT[name] for ending, name in base.FORMATS.items()},
     ".pt2": ("AOTInductor package", ("inductor",)),
     ".pte": ("ExecuTorch program", ("executorch",)),
 }

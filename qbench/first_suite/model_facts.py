@@ -10,11 +10,11 @@ from typing import Any
 
 from qbench import registry
 from qbench.errors import ModelError, UsageError
+from qbench.models.base import format_of
 from qbench.models.ctc import find_alphabet
 
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
-_FILES = (".onnx", ".pt", ".pth", ".ts", ".jit")
-# Backends of each kind of source, those that are installed are written.
+# Backends of each kind of source (a file's has the name of its format), those that are installed are written.
 _BACKENDS = {
     "onnx": ("onnxruntime", "openvino"),
     "torchscript": ("torch",),
@@ -75,7 +75,7 @@ class ModelFacts:
 def is_model(text: str) -> bool:
     """Whether a text names a model: by its ending, as a function, or as a built-in that no file is called like."""
     path = Path(text)
-    if path.suffix.lower() in _FILES or _PYTHON.fullmatch(text) is not None:
+    if format_of(path) in _BACKENDS or _PYTHON.fullmatch(text) is not None:
         return True
     return not path.exists() and text in registry.names("model")
 
@@ -96,9 +96,9 @@ def describe_model(text: str, folder: Path) -> ModelFacts:
     if not file.is_file():
         known = "an .onnx or TorchScript file, file.py:function, or a built-in model (`qbench list`)"
         raise UsageError(f"{text}: no such file; a model is {known}")
-    if file.suffix.lower() == ".onnx":
+    if format_of(file) == "onnx":
         return _describe_onnx(file, folder)
-    if file.suffix.lower() in _FILES:
+    if format_of(file) == "torchscript":
         return _describe_torchscript(file, folder)
     if file.suffix == ".py":
         raise UsageError(f"{text}: name the function that returns the network, as in {text}:build")

@@ -22,7 +22,11 @@ LabelKind = Literal["classes", "boxes", "masks", "tokens"]
 # How the recipe of an int8 file of the user's own is called, alone or with a name behind it (file-vendor).
 OWN_FILE = "file"
 FileFormat = Literal["onnx", "torchscript", "openvino"]
-FORMATS: dict[str, FileFormat] = {".onnx": "onnx", ".pt": "torchscript", ".pth": "torchscript", ".xml": "openvino"}
+FORMATS: dict[str, FileFormat] = {
+    ".onnx": "onnx",
+    **dict.fromkeys((".pt", ".pth", ".ts", ".jit"), "torchscript"),
+    ".xml": "openvino",
+}
 # What each `source:` key loads, so that a plan can be made without loading anything.
 KIND_OF_SOURCE: dict[str, NetworkKind] = {"python": "torch", "onnx": "onnx", "torchscript": "torchscript"}
 

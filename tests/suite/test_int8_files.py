@@ -56,7 +56,7 @@ def test_a_file_is_named_by_its_stem_or_by_the_suite(written, files):
         ("{file: ' '}", "models[0].int8.file: expected the path of an int8 file, got ' '"),
         (
             "a.bin",
-            "models[0].int8: expected ONNX, TorchScript or OpenVINO (.onnx, .pt, .pth, .xml), got 'a.bin'",
+            "models[0].int8: expected ONNX, TorchScript or OpenVINO (.onnx, .pt, .pth, .ts, .jit, .xml), got 'a.bin'",
         ),
         (
             "{file: a.pt, engine: fgbemm}",
@@ -202,6 +202,7 @@ def test_a_file_becomes_cases_whatever_modes_the_matrix_has():
     [
         ("a.pt", "[torch, fbgemm, onednn, onnxruntime]", ["fbgemm", "onednn"]),
         ("{file: a.pth, engine: qnnpack}", "[torch, fbgemm]", ["qnnpack"]),
+        ("{file: a.ts, engine: qnnpack}", "[torch, fbgemm]", ["qnnpack"]),
         ("a.pt", "[torch]", ["x86"]),
         ("a.onnx", "[torch, fbgemm, onnxruntime]", ["onnxruntime"]),
         pytest.param("a.xml", "[torch, onnxruntime, openvino]", ["openvino"], marks=needs_openvino),
