@@ -147,6 +147,25 @@ def test_networks_that_keep_examples_apart_pass(module):
     check(module)
 
 
+@pytest.mark.parametrize(
+    ("function", "is_refused"),
+    [
+        (lambda x: x * (1 + 0.02 * (len(x) > 1)), False),
+        (lambda x: x * (1 + 0.1 * (len(x) > 1)), True),
+        (lambda x: x + 0.01 * x.roll(1, 0), True),
+        (lambda x: x + 0.01 * x.mean(0), True),
+    ],
+)
+def test_roundings_that_follow_the_size_of_a_batch_are_no_mixing(function, is_refused):
+    """An example that has the same output among copies of itself as among others mixes with none; far from what it has
+    alone it is refused all the same."""
+    if is_refused:
+        with pytest.raises(ModelError, match="another output alone than among 4"):
+            check(Layer(function))
+    else:
+        check(Layer(function))
+
+
 def onnx_network(path: Path, batch: int | str, mixing: bool) -> Network:
     """x - x.mean(0), or x - 1, as a file."""
     shape = [batch, 3, 8, 8]
