@@ -60,7 +60,8 @@ def require_independent(network: Network, inputs: Inputs, together: Array) -> No
 
 def _is_same_among_copies(network: Network, inputs: Inputs, alone: Array, beside: Array) -> bool:
     """Whether the example that is furthest from what it is alone has the same output in a batch of copies of itself as
-    ``beside`` the others: kernels, which follow the size of a batch, are then the same, and what else is in it is not."""
+    ``beside`` the others: kernels follow the size of a batch, and only a network that mixes follows what else is in it.
+    """
     distances = np.abs(alone.astype(np.float64) - beside).reshape(len(beside), -1).max(axis=1)
     place = int(distances.argmax())
     copies = tuple(np.repeat(array[place : place + 1], len(array), axis=0) for array in inputs)

@@ -259,6 +259,17 @@ def test_two_cases_are_one_warning_and_the_record_holds_it():
     assert from_line(to_line(records[0])) == records[0]
 
 
+@pytest.mark.parametrize(("decibels", "names_roundings"), [(29.9, False), (30.0, True), (44.1, True)])
+def test_what_roundings_can_make_is_no_proof_of_a_fault(decibels, names_roundings):
+    """A network may amplify them; then a message that blames a runtime alone would be wrong."""
+    other_runtime = OtherRuntime(case="net/fp32/openvino/t1/b1", between_db=decibels, better_db=100.0, layer=None)
+    records = [int8("net/fp32/onnxruntime/t1/b1", accuracy=replace(accuracy(), other_runtime=other_runtime))]
+    records.append(int8("net/fp32/openvino/t1/b1"))
+    (message,) = warn_of_runtimes(records)
+    assert ("or the network makes much of roundings" in message) is names_roundings
+    assert ("One of the two runtimes computes something else" in message) is not names_roundings
+
+
 def test_variants_of_one_recipe_are_not_called_one_file():
     """Engines store other numbers of one recipe: fbgemm narrows weights, qnnpack does not."""
     own, other = "net/static/fbgemm/t1/b1", "net/static/qnnpack/t1/b1"
