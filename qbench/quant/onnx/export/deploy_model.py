@@ -24,6 +24,7 @@ from qbench.quant.onnx.export import (
 from qbench.quant.onnx.export import narrow_weights as export_narrow_weights
 from qbench.quant.onnx.export.executed_layers import Settled
 from qbench.quant.onnx.export.narrow_weights import Fitted, widen_for_arm
+from qbench.quant.onnx.graph import constants
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import bias_correction
@@ -114,6 +115,7 @@ def write(
 def _save_for_openvino(deployed: Graph, file: Path) -> tuple[str, ...]:
     """Writes the file; what to know of its form."""
     apart = swish_apart.set_apart(deployed) if "amx_int8" in fingerprint.onednn_isa() else 0
+    constants.share(deployed)
     deployed.save(file)
     return (_APART.format(count=apart),) if apart else ()
 
@@ -134,6 +136,7 @@ def _save_for_onnxruntime(
         bias_correction.subtract(graph, {layer: -mean_errors[layer] for layer in left})
         again = _settle(graph, settled.sites, fitted, learned, {})
         settled = replace(again, floats={**settled.floats, **again.floats})
+    constants.share(settled.graph)
     settled.graph.save(file)
     return settled.floats, settled.sites
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -45,6 +46,18 @@ def fold(graph: Graph) -> None:
     _computed(graph)
     graph.drop_unused()
     _unshare(graph)
+
+
+def share(graph: Graph) -> None:
+    """Equal weights of layers that stayed float are one constant again, as before ``fold``."""
+    names: dict[tuple[Any, ...], str] = {}
+    with graph.editing() as nodes:
+        for node in nodes:
+            is_layer = node.op_type in WEIGHTED and node.domain in STANDARD
+            if is_layer and (weight := graph.constant(node.input[1])) is not None:
+                content = (weight.dtype.str, weight.shape, hashlib.sha256(weight.tobytes()).digest())
+                node.input[1] = names.setdefault(content, node.input[1])
+    graph.drop_unused()
 
 
 def compute(graph: Graph) -> None:

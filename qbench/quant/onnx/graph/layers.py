@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qbench.quant.onnx.graph.graph import Graph, attribute
-from qbench.quant.onnx.graph.tensor_sources import find_varying, sources
+from qbench.quant.onnx.graph.tensor_sources import find_below_logarithms, find_varying, sources
 
 # How many dimensions the input of a layer may have.
 RANKS = {"Conv": (3, 4, 5), "ConvTranspose": (4,), "AveragePool": (4,), "MaxPool": (4,)}
@@ -37,9 +37,9 @@ class FoundLayer:
 def layers(graph: Graph) -> tuple[FoundLayer, ...]:
     """All nodes in the order of the graph; those of a subgraph follow their node, as ``node/branch/inner``."""
     every: list[FoundLayer] = []
-    varying = find_varying(graph)
+    varying, below = find_varying(graph), find_below_logarithms(graph)
     for node in graph.nodes:
-        every.append(_classify_node(graph, node, varying))
+        every.append(_classify_node(graph, node, varying, below))
         every += inner_layers(graph, node)
     return tuple(every)
 
@@ -65,7 +65,7 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
             yield f"{attr.name}_{i}", graph
 
 
-def _classify_node(graph: Graph, node: Any, varying: Collection[str]) -> FoundLayer:
+def _classify_node(graph: Graph, node: Any, varying: Collection[str], below: Collection[str]) -> FoundLayer:
     kind = kind_of(node)
     if kind == "other":
         domain = f"{node.domain}." if node.domain not in STANDARD else ""
@@ -74,6 +74,8 @@ def _classify_node(graph: Graph, node: Any, varying: Collection[str]) -> FoundLa
         # OpenVINO 2026.4, which computes it once where the batch size is known, has no end for its dequantization then.
         varies = any(name in varying for name in node.input)
         reason = _reason(graph, node) or (None if varies else "what it reads is the same for every example")
+        if reason is None and node.output[0] in below:
+            reason = "a logarithm of its output follows, which makes much of the small values that int8 rounds"
     return FoundLayer(name=node.name, operator=node.op_type, kind=kind, reason=reason)
 
 

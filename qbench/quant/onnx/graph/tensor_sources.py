@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
 
 from qbench.quant.onnx.graph.graph import Graph, captured
 
+# What gives powers, sums or single ones of the values that it reads.
+_KEEP_RATIOS = (
+    *("Conv", "ConvTranspose", "Gemm", "AveragePool", "ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare"),
+    *("Pow", "Sqrt", "Abs", "Neg", "Clip", "Max", "Identity", "Concat", "Split", "Slice", "Gather", "Pad", "Transpose"),
+    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"),
+)
+_FLOOR = 0.1  # below it a constant keeps a logarithm finite; from it on it is more than the small values are
 SIZES = ("Shape", "Size")  # operators to which the values that they read are all the same
 
 
@@ -32,6 +42,32 @@ def find_varying(graph: Graph) -> set[str]:
         if node.op_type.startswith("Random") or not varying.isdisjoint((*node.input, *captured(node))):
             varying.update(node.output)
     return varying
+
+
+def find_below_logarithms(graph: Graph) -> set[str]:
+    """The tensors of which a logarithm is taken, and those that they are powers, sums or linear functions of: the
+    filters of a spectrogram. An activation function, a normalization and a product of two tensors end it."""
+    pending = [node.input[0] for node in graph.nodes if node.op_type == "Log"]
+    below = set[str]()
+    while pending:
+        name = pending.pop()
+        maker = None if name in below else graph.maker(name)
+        below.add(name)
+        if maker is not None and _keeps_ratios(graph, maker):
+            pending += [each for each in maker.input if each and graph.constant(each) is None]
+    return below
+
+
+def _keeps_ratios(graph: Graph, node: Any) -> bool:
+    """Whether small values that a node reads are small values of what it gives."""
+    kind = node.op_type
+    if kind in ("Mul", "Div", "MatMul"):
+        varying = {name for name in node.input if graph.constant(name) is None}
+        return len(varying) == 1
+    if kind in ("Add", "Sub"):  # behind log(1 + x) a small x is none
+        constants = [graph.constant(name) for name in node.input]
+        return all(value is None or float(np.abs(value).max(initial=0.0)) < _FLOOR for value in constants)
+    return kind in _KEEP_RATIOS
 
 
 def sources(graph: Graph, tensor: str) -> tuple[str, ...]:

@@ -247,3 +247,24 @@ def test_a_lack_of_memory_ends_the_folding(monkeypatch: pytest.MonkeyPatch) -> N
         else:
             constants.fold(graph)
             assert [each.op_type for each in graph.nodes] == ["Neg", "MatMul"]
+
+
+def test_equal_weights_of_float_layers_are_one_again():
+    """Of layers alone: what a dequantize node reads stays apart, and so does what differs."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,2] x) => (float[1,2] y, float[1,2] z, float[1,2] u, float[1,2] v)
+      <float[2,2] w = {1,2,3,4}, float[2,2] same = {1,2,3,4}, float[2,2] other = {1,2,3,5}, float s = {1},
+       int8[2,2] q = {1,2,3,4}, int8[2,2] p = {1,2,3,4}> {
+      [first] y = MatMul (x, w)
+      [second] z = MatMul (x, same)
+      [third] u = MatMul (x, other)
+      a = DequantizeLinear (q, s)
+      b = DequantizeLinear (p, s)
+      c = MatMul (x, a)
+      d = MatMul (x, b)
+      v = Add (c, d)
+    }"""
+    graph = Graph(onnx.parser.parse_model(text))
+    constants.share(graph)
+    assert [graph.node(name).input[1] for name in ("first", "second", "third")] == ["w", "w", "other"]
+    assert set(graph.constants) == {"w", "other", "s", "q", "p"}

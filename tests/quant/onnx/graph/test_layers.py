@@ -162,3 +162,17 @@ def test_what_is_the_same_for_every_example_stays_float():
     listed = list_as_it_stands(draft, {"image": ["n", 5, 8]}, {output: ["n", 5, 8]})
     assert listed["fixed"].reason == "what it reads is the same for every example"
     assert [listed[name].reason for name in ("varying", "both", "last")] == [None, None, None]
+
+
+def test_what_a_logarithm_is_taken_of_stays_float():
+    """The filters of a spectrogram inside a network; what reads the logarithm is as any other layer."""
+    draft = Draft()
+    filtered = draft.add("MatMul", ["sound", draft.weight("w", 8, 8)], "filters")
+    power = draft.add("Mul", [filtered, filtered], "power")
+    level = draft.add("Log", [draft.add("Add", [power, draft.constant("floor", np.float32(1e-6))], "finite")], "level")
+    output = draft.add("MatMul", [level, draft.weight("v", 8, 8)], "last")
+    listed = list_as_it_stands(draft, {"sound": ["n", 8]}, {output: ["n", 8]})
+    assert listed["filters"].reason == (
+        "a logarithm of its output follows, which makes much of the small values that int8 rounds"
+    )
+    assert listed["last"].reason is None

@@ -82,3 +82,32 @@ def test_what_follows_from_sizes_and_constants_does_not_vary() -> None:
     chance = "g (float[1] x) => (float[1] y) {\n r = RandomNormal <shape = [1]> ()\n y = Relu (r)\n}"
     graph = Graph(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{chance}'))
     assert tensor_sources.find_varying(graph) == {"x", "r", "y"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "below"),
+    [
+        # The filters of a spectrogram, their power, a bank of filters, and what keeps the logarithm finite.
+        (
+            "c = Conv (x, w)\n p = Mul (c, c)\n r = Reshape (p, s)\n m = MatMul (r, k)\n e = Add (m, small)\n "
+            "y = Log (e)",
+            {"e", "m", "r", "p", "c", "x"},
+        ),
+        ("c = Conv (x, w)\n m = Max (c, small)\n a = Relu (x)\n y = Log (m)", {"m", "c", "x"}),
+        # log(1 + x), a softmax, an activation, a gate: what is small before it is nothing to the logarithm.
+        ("c = Conv (x, w)\n e = Add (c, large)\n y = Log (e)", {"e"}),
+        ("c = Conv (x, w)\n e = Softmax (c)\n y = Log (e)", {"e"}),
+        ("c = Conv (x, w)\n a = Relu (c)\n d = Conv (a, w)\n y = Log (d)", {"d", "a"}),
+        ("c = Conv (x, w)\n g = Sigmoid (c)\n m = Mul (c, g)\n y = Log (m)", {"m"}),
+        ("y = Conv (x, w)", set()),
+    ],
+)
+def test_powers_and_sums_of_which_a_logarithm_is_taken_are_found(lines: str, below: set[str]) -> None:
+    """Linear layers among them; an activation, a normalization, a product of two tensors and a large sum end it."""
+    constants = (
+        "<float[1,1,1,1] w = {2}, float[1,1] k = {3}, float small = {0.00001}, float large = {1}, int64[2] s = {4,1}>"
+    )
+    text = (
+        f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[1,1,2,2] x) => (float[n] y) {constants} {{\n {lines}\n}}'
+    )
+    assert tensor_sources.find_below_logarithms(Graph(onnx.parser.parse_model(text))) == below
