@@ -252,14 +252,15 @@ def test_the_form_is_that_of_the_instructions_that_the_runtime_may_use(monkeypat
     ("isa", "count", "told"), [({"amx_int8"}, 3, True), ({"amx_int8"}, 0, False), ({"avx2"}, 3, False)]
 )
 def test_silu_stands_apart_with_amx(isa: set[str], count: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many do is told; the file is written all the same."""
-    saved: list[Path] = []
+    """How many do is told; the file is written all the same, its float layers with one constant for equal weights."""
+    saved: list[Any] = []
     graph: Any = SimpleNamespace(save=saved.append)
+    monkeypatch.setattr(deploy_model.constants, "share", saved.append)
     monkeypatch.setattr(deploy_model.fingerprint, "onednn_isa", lambda: isa)
     monkeypatch.setattr(deploy_model.swish_apart, "set_apart", lambda deployed: count)
     notes = deploy_model._save_for_openvino(graph, Path("f"))
     assert [note.split(" SiLU ")[0] for note in notes] == (["3"] if told else [])
-    assert saved == [Path("f")]
+    assert saved == [graph, Path("f")]
 
 
 @pytest.mark.parametrize("floats", [{}, {"a": "no kernel"}])
