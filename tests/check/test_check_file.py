@@ -115,7 +115,7 @@ def test_shapes_that_do_not_fit_are_told(shapes, words, tmp_path):
 def test_files_of_no_known_format(tmp_path):
     """And those that are not there."""
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(UsageError, match=r"'\.txt' is no format that is checked; known are \.onnx, \.xml, \.pt"):
+    with pytest.raises(UsageError, match=r"'\.txt' is no format that is checked; known are \.onnx, \.pt, \.pth, \.ts"):
         check_file(tmp_path / "a.txt")
     with pytest.raises(UsageError, match=r"b\.onnx: no such file"):
         check_file(tmp_path / "b.onnx")

@@ -54,7 +54,7 @@ NETWORKS = {
         _torchvision("fcos_resnet50_fpn", "models.detection", weights_backbone=None, min_size=64, max_size=64),
         _square(64),
     ),
-    "s3d": (_torchvision("s3d", "models.video"), (("photo", 3, 16, 64, 64),)),
+    "s3d": (_torchvision("s3d", "models.video"), (("photo", 3, 16, 224, 224),)),
     "cvt": (
         _transformers("CvtForImageClassification", "CvtConfig", embed_dim=[16, 32, 64], num_heads=[1, 2, 4]),
         _square(64),
