@@ -7,7 +7,6 @@ two layers by NNCF's own quantization gave zeros, by ONNX Runtime's -1 dB agains
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ Array = NDArray[Any]
 def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
     """Has a file compiled for any number of examples from now on where its answers for a known number lie further from
     those of the float network ``source`` than roundings explain; says so, None where all is well."""
-    # One by one: the activations of a batch take more memory than the model.
-    answers = _answer_both_ways(file, [tuple(array[i : i + 1] for array in probes) for i in range(len(probes[0]))])
+    answers = _answer_both_ways(file, probes)
     if answers is None or answers[0].tobytes() == answers[1].tobytes():
         return None
     run = onnxruntime_session.open_run(source, lean=True)
@@ -44,19 +42,16 @@ def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
 def compare(file: Path, inputs: tuple[Array, ...]) -> float | None:
     """SQNR in dB of the answers for a known number of examples against those for any; None where the file is compiled
     in one way alone."""
-    answers = _answer_both_ways(file, [inputs])
+    answers = _answer_both_ways(file, inputs)
     return None if answers is None else measure_sqnr(answers[1], answers[0])
 
 
-def _answer_both_ways(file: Path, batches: Sequence[tuple[Array, ...]]) -> tuple[Array, Array] | None:
-    """The first outputs for batches of one size, by a model for as many examples as they have, and by one for any
-    number."""
+def _answer_both_ways(file: Path, inputs: tuple[Array, ...]) -> tuple[Array, Array] | None:
+    """The first output by a model for as many examples as the inputs have, and by one for any number."""
     read = openvino_model.read_file(file)
     if not read.is_compiled_for_each():
         return None
-
-    def answer(shapes: openvino_model.Shapes) -> Array:
-        compiled = read.compile(shapes)
-        return np.concatenate([np.atleast_1d(openvino_model.run(compiled, inputs)) for inputs in batches])
-
-    return answer([array.shape for array in batches[0]]), answer(())
+    known, any_number = (
+        openvino_model.run(read.compile(shapes), inputs) for shapes in ([array.shape for array in inputs], ())
+    )
+    return known, any_number
