@@ -377,3 +377,20 @@ def test_on_openvino_a_layer_is_int8_whatever_is_slow_on_onnx_runtime(
     assert before is not None
     assert after is not None
     assert np.abs(before - after).max() > 0
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", pytest.param("openvino", marks=needs_openvino)])
+def test_float_layers_that_share_a_weight_share_it_in_the_file(tmp_path: Path, runtime: str) -> None:
+    """The filters of a spectrogram, used for two octaves: below a logarithm both stay float, and each had a copy."""
+    draft = Draft()
+    filters = draft.weight("filters", 16, 4, 3, 3)
+    octaves = [draft.add("Conv", [x, filters], f"octave_{x}") for x in ("x", draft.add("Neg", ["x"], "other"))]
+    power = draft.add("Add", [draft.add("Mul", [y, y], f"power_{i}") for i, y in enumerate(octaves)], "power")
+    finite = draft.add("Add", [power, draft.constant("floor", np.float32(1e-6))], "finite")
+    output = draft.conv(draft.add("Log", [finite], "level"), "last", 16, 4, 1)
+    network, file = of(draft.model({"x": ["batch", 4, 8, 8]}, {output: ["batch", 4, 6, 6]})), tmp_path / "model.onnx"
+    assert [site.layer for site in network.sites.weights] == ["last"]
+    outputs_of(network, file, runtime)
+    written = Graph.load(file)
+    (weight,) = {node.input[1] for node in written.nodes if node.name.startswith("octave")}
+    assert [tensor.name for tensor in written.model.graph.initializer if list(tensor.dims) == [16, 4, 3, 3]] == [weight]
