@@ -89,3 +89,20 @@ def test_a_file_of_one_batch_size_is_not_compared(tmp_path: Path, monkeypatch: p
     """There is but one way to compile it."""
     monkeypatch.setattr(openvino_model, "run", None)
     assert known_batch.check(write(tmp_path / "m.onnx", 1), write(tmp_path / "float.onnx"), PROBES) is None
+
+
+@pytest.mark.parametrize(("limit", "count"), [(2**20, 6), (64, 4), (1, 2)])
+def test_a_call_takes_no_more_examples_than_have_so_many_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, count: int
+) -> None:
+    """Of 16 bytes each, two at least."""
+    called: list[int] = []
+
+    def run(compiled: Any, inputs: tuple[Any, ...]) -> Any:
+        called.append(len(inputs[0]))
+        return np.zeros((len(inputs[0]), 4), np.float32)
+
+    monkeypatch.setattr(openvino_model, "run", run)
+    monkeypatch.setattr(known_batch, "_BYTES", limit)
+    assert known_batch.check(write(tmp_path / "int8.onnx"), write(tmp_path / "float.onnx"), PROBES) is None
+    assert called == [count, count]
