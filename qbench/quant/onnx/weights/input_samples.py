@@ -19,7 +19,7 @@ from qbench.quant.onnx.sites import WeightSite
 Array = NDArray[Any]
 BYTES = 256 * 2**20  # of all rows of all layers together
 FEWEST, MOST = 128, 2048  # rows of a layer
-_CHANNELS = 16  # that are averaged at once
+_VALUES = 2**17  # of channels that are averaged at once
 PER_EXAMPLE = 32  # positions of one example that may be chosen
 
 
@@ -109,8 +109,8 @@ def mean_row(node: Any, shape: tuple[int, ...], x: Array) -> Array:
         shares.append(np.zeros((shape[2 + axis], x.shape[2 + axis])))
         np.add.at(shares[axis], (np.arange(shape[2 + axis])[None], taps), exist / count)
     # Not all at once: in float64, with the copy that tensordot makes, they take four times the room of an example.
-    starts = range(0, x.shape[1], _CHANNELS)
-    means = [_mean_taps(x[:, start : start + _CHANNELS], shares) for start in starts]
+    each = max(1, _VALUES * x.shape[1] // x.size)
+    means = [_mean_taps(x[:, start : start + each], shares) for start in range(0, x.shape[1], each)]
     return np.concatenate(means).reshape(int(attribute(node, "group", 1)), -1)
 
 

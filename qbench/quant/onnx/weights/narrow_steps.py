@@ -17,7 +17,7 @@ from qbench.quant.onnx.sites import Record, Scales, Sites, WeightSite, channel_a
 
 Array = NDArray[Any]
 LARGEST_PAIR = 128
-_CONVOLUTIONS = ("Conv", "ConvTranspose")
+_BLOCK = 2**17  # weights whose pairs are looked for at once: in float64, with copies, they take ten times their room
 
 
 def narrow_steps(graph: Graph, sites: Sites, record: Record, *, unrounded: bool = False) -> dict[str, Scales]:
@@ -37,14 +37,25 @@ def narrow_steps(graph: Graph, sites: Sites, record: Record, *, unrounded: bool 
 def _factors(node: Any, weight: Array, scales: Array, site: WeightSite, adaptive: bool) -> Array:
     """By how much each scale of a weight must grow, at least 1; ``adaptive``: each may be rounded either way."""
     rows = np.moveaxis(weight, channel_axis(node), 0)
-    steps = rows / scales.reshape(-1, *[1] * (rows.ndim - 1))
-    levels = np.copysign(np.ceil(np.abs(steps)), steps) if adaptive else np.rint(steps)
-    largest, rounded = (_largest_pairs(node, values) for values in (steps, levels))
+    if node.op_type == "Conv" and _depthwise(node, rows):
+        return np.ones_like(scales)
+    scale_of = np.broadcast_to(scales, len(rows))
+    each = max(1, _BLOCK * len(rows) // max(1, rows.size))
+    blocks = [slice(start, start + each) for start in range(0, len(rows), each)]
+    pairs = [_find_pairs(node, rows[block], scale_of[block], adaptive) for block in blocks]
+    largest, rounded = map(np.concatenate, zip(*pairs, strict=True))
     if site.axis is None:
         largest, rounded = largest.max(keepdims=True), rounded.max(keepdims=True)
     # Rounding to nearest adds up to half a step to each of the two. AdaRound adds less than a whole one, and the two
     # are whole numbers of steps together: 129 is not reached.
     return np.where(rounded > LARGEST_PAIR, np.maximum(largest / (LARGEST_PAIR - 1), 1.0), 1.0)
+
+
+def _find_pairs(node: Any, rows: Array, scales: Array, adaptive: bool) -> tuple[Array, Array]:
+    """Of each of these output channels the largest pair, in steps as they are and in whole ones."""
+    steps = rows / scales.reshape(-1, *[1] * (rows.ndim - 1))
+    levels = np.copysign(np.ceil(np.abs(steps)), steps) if adaptive else np.rint(steps)
+    return _largest_pairs(node, steps), _largest_pairs(node, levels)
 
 
 def _largest_pairs(node: Any, steps: Array) -> Array:
@@ -57,18 +68,16 @@ def _largest_pairs(node: Any, steps: Array) -> Array:
     """
     if node.op_type == "ConvTranspose":
         return _largest_of_two(steps.reshape(len(steps), steps.shape[1], -1))
-    if node.op_type in _CONVOLUTIONS and _depthwise(node, steps):
-        return np.zeros(len(steps))
     by_place = np.moveaxis(steps.reshape(len(steps), steps.shape[1], -1), 1, 2)
     filled = np.pad(by_place, ((0, 0), (0, 0), (0, steps.shape[1] % 2)))
     largest: Array = np.maximum(*(_largest_of_pairs(order.reshape(len(steps), -1)) for order in (by_place, filled)))
     return largest
 
 
-def _depthwise(node: Any, steps: Array) -> bool:
+def _depthwise(node: Any, rows: Array) -> bool:
     """Whether each output channel reads one input channel, and each input channel has one output channel."""
     groups = next((int(attr.i) for attr in node.attribute if attr.name == "group"), 1)
-    return steps.shape[1] == 1 and groups == len(steps)
+    return rows.shape[1] == 1 and groups == len(rows)
 
 
 def _largest_of_pairs(steps: Array) -> Array:

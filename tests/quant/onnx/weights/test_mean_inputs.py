@@ -125,11 +125,12 @@ def test_the_means_do_not_depend_on_how_examples_are_cut_into_batches(sizes: lis
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_how_many_channels_are_averaged_at_once_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, or three and the one that is left."""
+    """All of them, three and the one that is left, or each by itself."""
     node, shape, x = layer(kind).nodes[0], LAYERS[kind][1], images(5, shape=(4, 7, 6))
     at_once = mean_row(node, shape, x)
-    monkeypatch.setattr(input_samples, "_CHANNELS", 3)
-    assert np.array_equal(mean_row(node, shape, x), at_once)
+    for at_most in (3 * x.size // x.shape[1], 1):
+        monkeypatch.setattr(input_samples, "_VALUES", at_most)
+        assert np.array_equal(mean_row(node, shape, x), at_once)
 
 
 def test_what_becomes_of_the_graph_afterwards_changes_nothing() -> None:

@@ -138,15 +138,29 @@ def test_which_weights_are_multiplied_side_by_side(kind: str, steps: Any, expect
 
 @pytest.mark.parametrize(
     ("channels", "group", "expected"),
-    [(3, 3, [0, 0, 0]), (3, 1, [3, 3, 3]), (6, 3, [3] * 6)],
+    [(3, 3, 1.0), (3, 1, 254 / 127), (6, 3, 254 / 127)],
 )
 def test_a_depthwise_layer_with_one_channel_for_each_has_no_pairs(
-    channels: int, group: int, expected: list[float]
+    channels: int, group: int, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One with two for each input channel, or without groups, has them."""
-    steps = np.tile([1.0, 2.0], (channels, 1)).reshape(channels, 1, 2)
-    assert pairs_of("Conv", steps, group=group) == expected
-    assert pairs_of("MatMul", np.ones((1, 2))) == [2]
+    """One with two for each input channel, or without groups, has them; however many channels are looked at at once."""
+    graph, sites, record = weights_of(np.full((channels, 1, 2), 1.0), group=group)
+    for block in (1, 4, 2**17):
+        monkeypatch.setattr(narrow_module, "_BLOCK", block)
+        grown = np.divide(narrow_steps(graph, sites, record)["one"].scale_w, record["one"].scale_w)
+        np.testing.assert_allclose(grown, [expected] * channels)
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("Conv", 0), ("Conv", None), ("ConvTranspose", 1), ("MatMul", 1)])
+def test_how_many_weights_are_looked_at_at_once_changes_nothing(
+    kind: str, axis: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel at a time, two and the one that is left, or all."""
+    value = np.random.default_rng(0).uniform(-1, 1, (5, 5, 3)[: 2 if kind == "MatMul" else 3])
+    whole = narrow_steps(*weights_of(value, axis, kind))
+    for block in (1, 31):
+        monkeypatch.setattr(narrow_module, "_BLOCK", block)
+        assert narrow_steps(*weights_of(value, axis, kind)) == whole
 
 
 @pytest.mark.parametrize(("second", "factor"), [(1.0, 1.0), (1.4, 1.0), (1.6, 128.6 / 127), (127.0, 2.0)])
