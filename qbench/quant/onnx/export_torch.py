@@ -140,15 +140,18 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
             raise _NotExported(model_call.reason(cause)) from error
     _save(program, file)
     del program
-    _release_graph()
+    _release_graphs()
     return None
 
 
-def _release_graph() -> None:
-    """Shows the rules of onnxscript's optimizer another graph: they live as long as the process, and each keeps the
-    last one that it looked at, with all its weights."""
+def _release_graphs() -> None:
+    """Takes graphs from who keeps them as long as the process lives: torch's tracer the nodes of its last one, and each
+    rule of onnxscript's optimizer the last that it looked at, with all its weights; these are shown another."""
     import onnx
     import onnxscript.optimizer
+    from torch.fx.experimental import proxy_tensor
+
+    getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
 
     value = onnx.helper.make_tensor_value_info("value", onnx.TensorProto.FLOAT, [1])
     node = onnx.helper.make_node("Identity", ["value"], ["same"])

@@ -57,7 +57,7 @@ def executed(
 ) -> tuple[Executed, ...]:
     """``layers`` with the names of their nodes."""
     inputs = onnx_file.tile_batch(file, example)
-    return _list_executed(profile_calls(file, inputs, optimized=optimized), len(inputs[0]))
+    return _list_executed(profile_calls(file, inputs, optimized=optimized, lean=True), len(inputs[0]))
 
 
 def _list_executed(profile: RuntimeProfile, batch: int) -> tuple[Executed, ...]:

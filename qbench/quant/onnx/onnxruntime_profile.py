@@ -34,10 +34,16 @@ class RuntimeProfile:
 
 class ProfiledSession:
     """A session whose calls with these inputs are profiled; a context manager. ``optimized=False`` runs the graph as
-    written."""
+    written; ``lean`` where nobody asks for the times, as ``onnxruntime_session.open_lean`` opens it."""
 
     def __init__(
-        self, file: Path, inputs: tuple[onnxruntime_session.Array, ...], *, threads: int = 1, optimized: bool = True
+        self,
+        file: Path,
+        inputs: tuple[onnxruntime_session.Array, ...],
+        *,
+        threads: int = 1,
+        optimized: bool = True,
+        lean: bool = False,
     ) -> None:
         import onnxruntime
 
@@ -54,7 +60,8 @@ class ProfiledSession:
             (self._folder / _WEIGHTS).symlink_to(os.devnull)
         try:
             named = _with_names(file, self._folder / "named.onnx")
-            self._session = onnxruntime_session.open_session(named, options=options)
+            open_named = onnxruntime_session.open_lean if lean else onnxruntime_session.open_session
+            self._session = open_named(named, options=options)
         except BaseException:
             self._temporary.cleanup()
             raise
@@ -90,10 +97,10 @@ def profile_calls(
     calls: int = 1,
     threads: int = 1,
     optimized: bool = True,
+    lean: bool = False,
 ) -> RuntimeProfile:
-    """What the profiler of a session tells of that many calls with these inputs. ``optimized=False`` runs the graph as
-    written."""
-    with ProfiledSession(file, inputs, threads=threads, optimized=optimized) as session:
+    """What the profiler of a session tells of that many calls with these inputs; the rest as of ``ProfiledSession``."""
+    with ProfiledSession(file, inputs, threads=threads, optimized=optimized, lean=lean) as session:
         for _ in range(calls):
             session.run()
         return session.finish()

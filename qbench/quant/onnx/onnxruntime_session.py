@@ -49,6 +49,12 @@ def session_options(threads: int) -> Any:
     return options
 
 
+def spare_memory(options: Any) -> None:
+    """Has a session give back what a call takes: an arena keeps it, in pieces that arrays of other sizes do not fit,
+    and a block for all activations would stand beside the first call's memory."""
+    options.enable_mem_pattern = options.enable_cpu_mem_arena = False
+
+
 def runtime_errors() -> tuple[type[Exception], ...]:
     """The classes of ONNX Runtime's own errors, one for each of its status codes, which share no base."""
     from onnxruntime.capi import onnxruntime_pybind11_state as binding
@@ -103,9 +109,8 @@ def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *
 
 
 def open_run(file: Path, *, lean: bool = False) -> Callable[[tuple[Array, ...]], Array]:
-    """A session on one thread: inputs -> the first output of one inference. ``lean``: weights are not held twice while
-    a large file loads; for what is no deployed file, which is opened as its users open it."""
-    session = _open_lean(file) if lean else open_session(file)
+    """A session on one thread: inputs -> the first output of one inference; ``lean`` as ``open_lean`` opens it."""
+    session = open_lean(file) if lean else open_session(file)
     names = [value.name for value in session.get_inputs()]
 
     def run_once(inputs: tuple[Array, ...]) -> Array:
@@ -120,9 +125,13 @@ def run(file: Path, inputs: tuple[Array, ...], *, lean: bool = False) -> Array:
     return open_run(file, lean=lean)(inputs)
 
 
-def _open_lean(file: Path) -> Any:
+def open_lean(file: Path, *, options: Any = None) -> Any:
+    """A session that holds little memory: weights once while a large file loads, and of a call nothing. For what is
+    not timed, and no deployed file, which is opened as its users open it."""
+    options = options or session_options(1)
+    spare_memory(options)
     with tempfile.TemporaryDirectory() as folder:
-        return open_session(onnx_outline.write_weights_apart(file, Path(folder)))
+        return open_session(onnx_outline.write_weights_apart(file, Path(folder)), options=options)
 
 
 def run_all(file: Path, inputs: tuple[Array, ...]) -> list[Array]:

@@ -196,13 +196,16 @@ def test_no_file_tells_where_in_the_python_a_node_comes_from():
     assert [node.op_type for node in model.graph.node] == ["If"]
 
 
-def test_the_exporter_keeps_no_weights(tmp_path):
-    """Weights that the exporter fused with their BatchNorm are gone with the export, not with the next one."""
+def test_the_exporter_keeps_no_graph(tmp_path):
+    """Nodes that its tracer made, and weights that it fused with their BatchNorm, are gone with the export, not with
+    the next one."""
     network = nn.Sequential(nn.Conv2d(3, 24, 7), nn.BatchNorm2d(24)).eval()
     export_torch.export(network, (torch.randn(1, 3, 16, 16),), tmp_path / "model.onnx")
     gc.collect()
     kept = [value for value in gc.get_objects() if type(value) is onnx_ir.Tensor]
     assert not [tensor.name for tensor in kept if tuple(tensor.shape) == (24, 3, 7, 7)]
+    nodes = [value for value in gc.get_objects() if type(value) is torch.fx.Node and "val" in value.meta]
+    assert not [node for node in nodes if tuple(getattr(node.meta["val"], "shape", ())) == (24, 3, 7, 7)]
 
 
 def test_memory_that_runs_out_is_no_way_that_fails():

@@ -192,5 +192,11 @@ def test_a_profile_is_of_one_thread_unless_it_is_asked_otherwise(files, optimize
     assert ("DISABLE_ALL" in level) != optimized
     kinds = {node.op_type for node in profile.graph.node}
     assert ("Relu" in kinds) != optimized  # joined with its convolution
+    assert opened[0].enable_cpu_mem_arena
     onnxruntime_profile.profile_calls(files[0], (X,), threads=2)
     assert asked == [1, 2]
+    # Where nobody asks for the times, with less memory: the same nodes.
+    lean = onnxruntime_profile.profile_calls(files[0], (X,), optimized=optimized, lean=True)
+    assert not opened[-1].enable_cpu_mem_arena
+    assert [node.op_type for node in lean.graph.node] == [node.op_type for node in profile.graph.node]
+    assert [name for name, _ in lean.calls[0]] == [name for name, _ in profile.calls[0]]
