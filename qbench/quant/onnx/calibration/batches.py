@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +32,14 @@ _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 class Feeds:
-    """The first ``batch_num`` batches as feeds of ``session``, numbered from 1; each loop over it is one pass.
+    """The first ``batch_num`` batches as feeds of a model with these ``inputs``, numbered from 1; each loop over it is
+    one pass.
 
     Raises ``DataError`` for a batch that the model cannot take and for fewer than ``batch_num`` batches.
     """
 
-    def __init__(self, session: Any, batches: Batches, batch_num: int) -> None:
-        # Copies: the session stays in memory as long as its own description of an input does.
-        self.inputs = tuple(
-            Declared(name=value.name, shape=tuple(value.shape), type=value.type) for value in session.get_inputs()
-        )
+    def __init__(self, inputs: Sequence[Declared], batches: Batches, batch_num: int) -> None:
+        self.inputs = inputs
         self.batch_num = batch_num
         self._batches = batches
 
@@ -54,9 +53,14 @@ class Feeds:
             yield number, checked(self.inputs, batch, number)
 
 
+def can_repeat(batches: Batches) -> bool:
+    """Whether the batches can be had more than once."""
+    return callable(batches) or iter(batches) is not batches
+
+
 def require_several_passes(batches: Batches, steps: Sequence[str]) -> None:
     """Raises ``UsageError`` where the batches can be had only once."""
-    if not callable(batches) and iter(batches) is batches:
+    if not can_repeat(batches):
         raise UsageError(
             f"calibration data: {' and '.join(steps)} need several passes over the batches and a generator gives one; "
             "pass a list, or the function that makes the generator"
@@ -73,11 +77,23 @@ def too_few(count: int, batches: int) -> DataError:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a graph says of an input, as a session tells it."""
+    """What a graph says of an input or output, as a session tells it."""
 
     name: str
     shape: tuple[int | str | None, ...]
     type: str
+
+    @classmethod
+    def copy(cls, described: Any) -> Declared:
+        """Of a session's own description, which holds the session in memory."""
+        return cls(name=described.name, shape=tuple(described.shape), type=described.type)
+
+    def count_bytes(self, sizes: Mapping[str, int]) -> int | None:
+        """How many it takes where the symbols have these ``sizes``; None where something is not known."""
+        kind = dtype_of(self.type)
+        dims = [sizes.get(size) if isinstance(size, str) else size for size in self.shape]
+        known = [size for size in dims if size is not None and size >= 0]
+        return kind.itemsize * math.prod(known) if kind is not None and dims and len(known) == len(dims) else None
 
 
 def declared(graph: Graph) -> tuple[Declared, ...]:

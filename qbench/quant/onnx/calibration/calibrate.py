@@ -103,7 +103,7 @@ def observe(
     samples: InputSamples | None,
     mean_inputs: MeanInputs | None = None,
 ) -> tuple[Calibrated, dict[str, QParams]]:
-    """One pass: scale and offset of every activation by record key; ``samples`` and ``mean_inputs`` are shown what they
+    """Scale and offset of every activation by record key; ``samples`` and ``mean_inputs`` are shown what they
     want to see."""
     names = tuple(tensor for tensor in model.tensors if tensor not in model.inputs) or model.outputs[:1]
     examples, warnings = 0, list[str]()
@@ -111,14 +111,12 @@ def observe(
         for chunk in data.over(model.file, names, batch_num=model.config.batch_num, step=CALIBRATE, chunker=chunker):
             if not examples:
                 warnings = doubtful(chunk.feed)
-            examples += chunk.examples
-            if samples is not None:
-                shown = chunk.feed | chunk.values
-                samples.add({tensor: shown.pop(tensor) for tensor in samples.tensors})
-            if mean_inputs is not None:
-                mean_inputs.add(chunk.feed | chunk.values)
+            examples += 0 if chunk.turn else chunk.examples
+            for observer in (samples, mean_inputs):
+                if observer is not None:
+                    observer.add(chunk.activations)
             large = sum(values.nbytes for values in chunk.values.values()) > CHUNK_BYTES
-            collector.add(chunk.batch, chunk.feed | chunk.values)
+            collector.add(chunk.batch, dict(chunk.activations))
             chunk.values.clear()
             if large:  # that is, a single example: two under way at a time would be the most memory of all
                 collector.wait()

@@ -32,7 +32,7 @@ class Collector:
         self.sites = sites.activations
         self.tensors = tuple(dict.fromkeys(site.tensor for site in self.sites))
         kinds = {name: registry.load("calibrator", name) for name in {site.params.algorithm for site in self.sites}}
-        self._calibrators = [_calibrator(kinds[site.params.algorithm], site) for site in self.sites]
+        self._readers = [(site, _calibrator(kinds[site.params.algorithm], site)) for site in self.sites]
         self._pool: Executor = ThreadPoolExecutor(
             threads or len(fingerprint.allowed_cores()), thread_name_prefix="calibrator"
         )
@@ -51,12 +51,17 @@ class Collector:
         self._pool.shutdown(cancel_futures=True)
 
     def add(self, batch: int, values: dict[str, Array]) -> None:
-        """Takes the values of ``tensors`` in batch number ``batch`` (from 1), and empties ``values``. Raises
-        ``BuildError`` for the batch before, where that held NaN or inf."""
+        """Takes the values of some of ``tensors`` in batch number ``batch`` (from 1), and takes them out of ``values``.
+        Raises ``BuildError`` for the batch before, where that held NaN or inf."""
         self.wait()
-        arrays = [values.pop(site.tensor) if last else values[site.tensor] for site, last in self._with_last()]
-        for site, calibrator in zip(self.sites, self._calibrators, strict=True):
-            self._running.append((batch, site, self._pool.submit(_feed, calibrator, arrays, len(self._running))))
+        readers = [(site, calibrator) for site, calibrator in self._readers if site.tensor in values]
+        last = {site.tensor: position for position, (site, _) in enumerate(readers)}
+        arrays = [
+            values.pop(site.tensor) if last[site.tensor] == position else values[site.tensor]
+            for position, (site, _) in enumerate(readers)
+        ]
+        for position, (site, calibrator) in enumerate(readers):
+            self._running.append((batch, site, self._pool.submit(_feed, calibrator, arrays, position)))
 
     def wait(self) -> None:
         """Until the calibrators have seen all that was added; raises ``BuildError`` with the first layer in the order
@@ -74,9 +79,9 @@ class Collector:
     def qparams(self) -> dict[str, QParams]:
         """Scale and offset by record key. Raises ``BuildError`` for a range that has none."""
         self.wait()
-        futures = [self._pool.submit(calibrator.qparams) for calibrator in self._calibrators]
+        futures = [(site, self._pool.submit(calibrator.qparams)) for site, calibrator in self._readers]
         params_of = {}
-        for site, future in zip(self.sites, futures, strict=True):
+        for site, future in futures:
             try:
                 params = future.result()
             except ValueError as error:
@@ -88,15 +93,11 @@ class Collector:
         """The readers whose activation was so small in every batch that all of it is quantized to zero (its scale, in
         ``qparams``, is 1), each with the largest absolute value: 0 where nothing else was seen."""
         nothing = QParams(scale=1.0, zero_point=0)
-        pairs = zip(self.sites, self._calibrators, strict=True)
-        suspects = [(_reader(site), calibrator) for site, calibrator in pairs if qparams[_reader(site)] == nothing]
+        suspects = [
+            (_reader(site), calibrator) for site, calibrator in self._readers if qparams[_reader(site)] == nothing
+        ]
         reaches = {name: max(map(abs, calibrator.range())) for name, calibrator in suspects}
         return {name: reach for name, reach in reaches.items() if reach < LEAST_SCALE * (HIGH - LOW)}
-
-    def _with_last(self) -> list[tuple[ActivationSite, bool]]:
-        """Each site, and whether it is the last one that looks at its tensor."""
-        last = {site.tensor: position for position, site in enumerate(self.sites)}
-        return [(site, last[site.tensor] == position) for position, site in enumerate(self.sites)]
 
 
 def _calibrator(kind: type[Calibrator], site: ActivationSite) -> Calibrator:

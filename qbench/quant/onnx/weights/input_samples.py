@@ -27,7 +27,7 @@ class InputSamples:
     """The rows of each given layer. Which are kept depends on the examples and their order alone, not on how they
     are cut into batches: a reservoir (Vitter's algorithm R) with numbers of its own for each layer.
 
-    ``sites``: the weights of interest; ``tensors``: the inputs of their layers, which ``add`` wants.
+    ``sites``: the weights of interest.
     """
 
     def __init__(self, graph: Graph, sites: tuple[WeightSite, ...]) -> None:
@@ -38,12 +38,12 @@ class InputSamples:
         self._layers = {
             name: _Reservoir(nodes[name], weights[name], most, seed) for seed, name in enumerate(sorted(nodes))
         }
-        self.tensors = tuple(dict.fromkeys(node.input[0] for node in nodes.values()))
 
     def add(self, values: Mapping[str, Array]) -> None:
-        """Takes the values of ``tensors`` in one batch, examples along the first axis."""
+        """Takes values of tensors in one batch, examples along the first axis; of those that no layer reads nothing."""
         for layer in self._layers.values():
-            layer.add(values[layer.node.input[0]])
+            if (x := values.get(layer.node.input[0])) is not None:
+                layer.add(x)
 
     def rows(self, layer: str) -> Array:
         """Shape (groups, rows, inputs of a row), float32. Raises ``ValueError`` before the first batch."""

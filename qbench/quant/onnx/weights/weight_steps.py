@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
-from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
+from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, can_repeat, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
 from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, Model, stream
 from qbench.quant.onnx.graph.graph import Graph
@@ -43,14 +43,15 @@ class CalibrationData:
     progress: StepProgress
 
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, chunker: Chunker) -> Iterator[Chunk]:
-        """One pass: the named outputs of a model file, chunk by chunk."""
+        """The named outputs of a model file, chunk by chunk: in one pass, or in the passes that they need to fit where
+        the batches can be had again."""
         model = Model(file, self.threads)
-        feeds = Feeds(model.session, self.batches, batch_num)
+        feeds = Feeds(model.inputs, self.batches, batch_num)
         before = 0
-        for chunk in stream(model, tuple(names), feeds, chunker):
-            if chunk.batch != before:
-                before = chunk.batch
-                self.progress(step, before, batch_num)
+        for chunk in stream(model, tuple(names), feeds, chunker, several=can_repeat(self.batches)):
+            if (batch := chunk.turn * batch_num + chunk.batch) != before:
+                before = batch
+                self.progress(step, batch, chunk.turns * batch_num)
             yield chunk
 
 
@@ -117,16 +118,15 @@ def _observe_halves(
     count = model.config.batch_num
     for chunk in data.over(model.file, names or model.outputs[:1], batch_num=count, step=BALANCE, chunker=Chunker()):
         example = example or chunk.feed
-        values = chunk.feed | chunk.values
-        for group in candidates:
+        values = chunk.activations
+        for group in (group for group in candidates if group.tensor in values):
             here = tuple(
                 balance.largest(half, group.axis) for half in _halves(values[group.tensor], chunk.batch, count)
             )
             before = maxima.get(group, here)
             maxima[group] = (np.maximum(before[0], here[0]), np.maximum(before[1], here[1]))
-        later = {tensor: _halves(values[tensor], chunk.batch, count)[1] for tensor in rows.tensors}
-        if all(map(len, later.values())):
-            rows.add(later)
+        later = {tensor: _halves(array, chunk.batch, count)[1] for tensor, array in values.items()}
+        rows.add({tensor: array for tensor, array in later.items() if len(array)})
     return _Observed(maxima=maxima, rows=rows, example=example)
 
 

@@ -146,18 +146,17 @@ def test_values_that_look_wrong_are_told(array: Any, said: str | None) -> None:
 
 def test_batches_are_read_anew_in_each_pass() -> None:
     """So many, numbered from 1; a function is called again, and data that ends early is told."""
-    session = SimpleNamespace(get_inputs=lambda: [X])
     calls: list[int] = []
 
     def make() -> Iterator[Any]:
         calls.append(1)
         return iter([ROWS, ROWS, ROWS])
 
-    feeds = Feeds(session, make, 2)
+    feeds = Feeds((X,), make, 2)
     assert [[number for number, _ in feeds] for _ in range(2)] == [[1, 2]] * 2
     assert len(calls) == 2
     with pytest.raises(DataError, match="calibration saw fewer than batch_num batches: 3 of 4"):
-        list(Feeds(session, [ROWS] * 3, 4))
+        list(Feeds((X,), [ROWS] * 3, 4))
     for several in (make, [ROWS]):
         require_several_passes(several, ["balance"])
     with pytest.raises(UsageError, match="balance and AdaRound need several passes"):
@@ -203,11 +202,8 @@ class Model:
     def __init__(self, run: Any, *shapes: Any) -> None:
         self.session = self
         self._run = run
-        self._inputs = [SimpleNamespace(name=f"x{i}", shape=shape) for i, shape in enumerate(shapes or [("n", 2)])]
-
-    def get_inputs(self) -> Any:
-        """What it declares."""
-        return self._inputs
+        self.inputs = [SimpleNamespace(name=f"x{i}", shape=shape) for i, shape in enumerate(shapes or [("n", 2)])]
+        self.outputs: tuple[Declared, ...] = ()
 
     def close(self) -> None:
         """As if closed."""
@@ -340,3 +336,49 @@ def test_what_is_compared_apart_is_held_apart(tmp_path: Path, monkeypatch: pytes
         values = np.concatenate([piece.values["a"] for piece in pieces])
         np.testing.assert_allclose(values, feed["x"] @ weights, rtol=1e-4, atol=1e-4)
         whole.close()
+
+
+def test_outputs_that_do_not_fit_together_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group of twice what a piece may hold has a pass over all batches, by a session that computes no more than it
+    needs; the inputs are shown in the first."""
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 200)
+    feed = {"x": np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)}
+    w = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32), "w")
+    nodes: list[int] = []
+    real = onnxruntime_session.open_session
+
+    def open_session(model: Any, **settings: Any) -> Any:
+        nodes.append(len(onnx.load_from_string(model).graph.node) if isinstance(model, bytes) else 3)
+        return real(model, **settings)
+
+    monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
+    ports = "(float[n,32] x) => (float[n,64] a, float[n,64] b, float[n,64] c)"
+    body = "a = MatMul(x, w)\nb = Relu(a)\nc = Add(b, b)"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {ports} {{{body}}}')
+    model.graph.initializer.append(w)
+    onnx.save(model, tmp_path / "m.onnx")
+    feeds = [(number, feed) for number in (1, 2)]
+    whole = chunks.Model(tmp_path / "m.onnx", 1)
+    pieces = list(chunks.stream(whole, ("a", "b", "c"), feeds, chunks.Chunker(), several=True))
+    assert nodes == [3, 1, 2, 3, 1, 2, 3]
+    assert [(piece.turn, piece.turns) for piece in pieces] == [(turn, 3) for turn in range(3) for _ in range(6)]
+    assert [list(piece.values) for piece in pieces[::6]] == [["a"], ["b"], ["c"]]
+    assert [list(piece.activations) for piece in pieces[::6]] == [["x", "a"], ["b"], ["c"]]
+    doubled = np.concatenate([piece.values["c"] for piece in pieces[12:15]])
+    np.testing.assert_allclose(doubled, 2 * np.maximum(feed["x"] @ onnx.numpy_helper.to_array(w), 0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "expected"),
+    [
+        (("n", 3), "tensor(float)", 24),
+        ((2, "k"), "tensor(int64)", None),
+        ((2, None), "tensor(float)", None),
+        ((2, -1), "tensor(float)", None),
+        ((), "tensor(float)", None),
+        (("n",), "seq(tensor(float))", None),
+    ],
+)
+def test_how_many_bytes_a_declared_array_takes(shape: Any, kind: str, expected: int | None) -> None:
+    """Where every size is known; a shape that is not known looks like that of a single number."""
+    assert Declared(name="y", shape=shape, type=kind).count_bytes({"n": 2}) == expected

@@ -20,10 +20,11 @@ from qbench.errors import BuildError, DataError, ModelError, UsageError
 from qbench.quant import scale_rules
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import batches as calibration_batches
-from qbench.quant.onnx.calibration import chunks
+from qbench.quant.onnx.calibration import calibrate, chunks
 from qbench.quant.onnx.calibration.calibration_model import with_activations
 from qbench.quant.onnx.formats import calibration_file
 from qbench.quant.onnx.formats import scale_record as record_file
+from qbench.quant.onnx.settings import ADA
 from qbench.quant.onnx.sites import Scales, find
 
 SITES = {"stem": "x", "deep": "b", "point": "d", "sum:0": "e", "sum:1": "b", "head": "h"}
@@ -141,13 +142,52 @@ def test_how_the_data_is_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest
         chunks, "infer", lambda *args: calls.append(len(args[2]["x"])) or calibration_batches.infer(*args)
     )
     cut = calibration_file.run(write_model(tmp_path, batch_num=1), [every], tmp_path / "cut.txt").record
-    assert calls[:4] == [1, 2, 1, 1]  # how large an example is, then whether two are apart
-    assert 1 < max(calls[4:]) < 12
-    assert sum(calls[4:]) == 12
+    assert calls[:3] == [2, 1, 1]  # whether two are apart; how large an example is the model says
+    assert 1 < max(calls[3:]) < 12
+    assert sum(calls[3:]) == 12
     for key, entry in whole.items():
         for other in (single, cut):
             assert other[key].scale_d == pytest.approx(entry.scale_d, rel=1e-6), key
             assert other[key].offset_d == entry.offset_d
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [{}, {"balance": 0.5}, {"bias_correction": True}, {"weight": {"algorithm": ADA}}, {"algorithm": "entropy"}],
+    ids=["ranges", "balance", "biases", "adaround", "entropy"],
+)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_activations_that_do_not_fit_together_are_asked_for_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Any, fixed: bool
+) -> None:
+    """A pass over all batches for each group of them gives the scales, the weights and what layers are given on average
+    that a single pass gives, and counts each example once; where the data can be had but once there is one pass."""
+    network = graph(FIXED, CNN_CONSTANTS) if fixed else cnn()
+    settings = config(network, tensors=TENSORS, batch_num=4, **steps)
+
+    def run(limit: int, data: Any) -> tuple[Any, Any, list[tuple[str, int, int]]]:
+        monkeypatch.setattr(chunks, "CHUNK_BYTES", limit)
+        model = calibration_file.read(written(tmp_path / f"{limit}.onnx", network, settings))
+        told: list[tuple[str, int, int]] = []
+        tell = lambda *progress: told.append(progress)  # noqa: E731
+        return *calibrate.calibrate(model, data, mean_inputs=True, threads=1, progress=tell), told
+
+    data = batches(4, 2)
+    (whole, once, _), (parted, turns, told) = run(12 * 2**20, data), run(3_000 if fixed else 1_500, data)
+    assert ("calibrate", 4 * 3, 4 * 3) in told
+    assert (turns.examples, turns.batches, turns.warnings) == (8, 4, once.warnings)
+    for key, entry in once.record.items():
+        assert turns.record[key].scale_d == pytest.approx(entry.scale_d, rel=1e-5), key
+        assert turns.record[key].scale_w == pytest.approx(entry.scale_w, rel=1e-5), key
+    assert turns.mean_inputs.keys() == once.mean_inputs.keys()
+    for layer, means in once.mean_inputs.items():
+        np.testing.assert_allclose(turns.mean_inputs[layer], means, rtol=1e-4, atol=1e-6)
+    for name in network.constants:
+        first, second = (model.graph().constant(name) for model in (whole, parted))
+        assert np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-5)) > 0.99, name
+    if not steps:
+        assert run(1_500, iter(data))[1].record.keys() == once.record.keys()
+        assert ("calibrate", 4, 4) in run(1_499, iter(data))[2]
 
 
 def test_a_batch_stays_whole_where_its_examples_depend_on_each_other(
