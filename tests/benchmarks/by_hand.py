@@ -6,7 +6,7 @@
     python tests/benchmarks/by_hand.py --forms                    # other forms of the files, too
     python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
     python tests/benchmarks/by_hand.py unet --profile             # where the time goes, operator by operator
-    python tests/benchmarks/by_hand.py bert --builds              # time and memory of qbench's builds alone, twice each
+    python tests/benchmarks/by_hand.py bert --builds              # time and memory of qbench's builds alone
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -19,7 +19,8 @@ Printed: the median processor time of a call (other programs on the machine cost
 the median over the generations of the ratio to by hand with its 95 % interval (Student's t on the logarithms), and the
 SQNR of the outputs of 16 other examples against fp32 in dB; before that the seconds of each build, and by how much the
 process grew meanwhile. ``--profile`` prints below each runtime what its operators take in either file, by the runtime's
-own counters, the largest differences first. Random weights, BatchNorm's statistics from the data. Networks as people
+own counters, the largest differences first. ``--builds``: as a run with that runtime alone builds, fp32 first and then
+static from the same exported file. Random weights, BatchNorm's statistics from the data. Networks as people
 have them, in the size that they have: ``python tests/ecosystem/run.py FOLDER --times``.
 """
 
@@ -29,6 +30,8 @@ import argparse
 import ctypes
 import functools
 import gc
+import hashlib
+import json
 import multiprocessing
 import sys
 import tempfile
@@ -101,34 +104,24 @@ def make_subject(name: str) -> Subject:
 def by_qbench(backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe = DEFAULT) -> Path:
     """The file that a backend builds with its default recipe, or with what another one chooses, in a process of its
     own, as in a run: memory that others have left in pieces would be taken anew. Prints its time and memory."""
-    (file,) = build_apart(backend, mode, make, [folder], recipe)
-    return file
-
-
-def build_apart(
-    backend: str, mode: str, make: Callable[[], Subject], folders: Sequence[Path], recipe: Recipe
-) -> list[Path]:
-    """The same build into each folder, one after the other in one process: what libraries keep of the first network of
-    its kind is no part of the second's memory. Prints the time and memory of each."""
-    files = []
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for folder in folders:
-            file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
-            print(costs, flush=True)
-            files.append(file)
-    return files
+        file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
+    print(costs, flush=True)
+    return file
 
 
 def measure_build(
     backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe
 ) -> tuple[Path, str]:
-    """The file, and in words its time and memory, without what libraries take that are imported once."""
+    """The file, and in words its time and memory, without what libraries take that are imported once. Builds beside
+    each other share what a run shares."""
     warnings.simplefilter("ignore")
     load_libraries(backend, mode)
     subject = make()
     calibration = subject.draw(EXAMPLES, CALIBRATION)
     before, started = start_peak(), time.monotonic()
-    file = build(backend, mode, subject.module, calibration, folder, recipe)
+    shared = functools.partial(fetch_shared, folder.parent)
+    file = build(backend, mode, subject.module, calibration, folder, recipe, shared)
     seconds, grown = time.monotonic() - started, read_peak() - before
     weights = subject.module.state_dict().values()
     held = calibration.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in weights)
@@ -145,8 +138,16 @@ def load_libraries(backend: str, mode: str) -> None:
         build(backend, mode, module.eval(), examples((3, 32, 32), EXAMPLES, 1), Path(folder) / "build", DEFAULT)
 
 
-def build(backend: str, mode: str, module: Any, calibration: np.ndarray, folder: Path, recipe: Recipe) -> Path:
-    """The file of a single build, calibrated on these examples."""
+def build(
+    backend: str,
+    mode: str,
+    module: Any,
+    calibration: np.ndarray,
+    folder: Path,
+    recipe: Recipe,
+    shared: Any = None,
+) -> Path:
+    """The file of a build, calibrated on these examples; ``shared`` as of ``BuildJob``."""
     folder.mkdir()
     builder = registry.load("backend", backend)
     job = BuildJob(
@@ -156,8 +157,17 @@ def build(backend: str, mode: str, module: Any, calibration: np.ndarray, folder:
         calibration=(calibration,),
         training=None,
         folder=folder,
+        shared=shared,
     )
     return folder / builder.build(job).file
+
+
+def fetch_shared(folder: Path, ingredients: dict[str, Any], make: Callable[[Path], None]) -> Path:
+    """The file of these ingredients, made where it is not there yet."""
+    file = folder / hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
+    if not file.exists():
+        make(file)
+    return file
 
 
 def start_peak() -> int:
@@ -366,7 +376,7 @@ def main(
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
-    parser.add_argument("--builds", action="store_true", help="only qbench's static builds, each twice in a process")
+    parser.add_argument("--builds", action="store_true", help="only qbench's builds, fp32 and static")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore")
     for name in options.networks:
@@ -374,8 +384,9 @@ def main(
             remake = functools.partial(make, name)
             if options.builds:
                 for backend in ("onnxruntime", "openvino"):
-                    targets = [Path(folder) / f"{backend}-{which}" for which in ("first", "second")]
-                    build_apart(backend, "static", remake, targets, DEFAULT)
+                    (Path(folder) / backend).mkdir()
+                    for mode in ("fp32", "static"):
+                        by_qbench(backend, mode, remake, Path(folder) / backend / mode)
                 continue
             subject = remake()
             runtimes = files(remake, Path(folder), forms=options.forms, symmetric=options.symmetric)
