@@ -4,6 +4,7 @@ activations asked for a group at a time where those of a chunk do not fit togeth
 from __future__ import annotations
 
 import functools
+import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,11 +35,14 @@ def stream(
 ) -> Iterator[Chunk]:
     """Runs the model over all batches, chunk by chunk; the values of a chunk are the caller's to free. ``several``:
     outputs that do not fit together may take several passes over ``feeds``."""
-    groups = chunker.group(model, names, feeds) if several else [names]
+    rest = iter(feeds)
+    head = list(itertools.islice(rest, 1))
+    groups = chunker.group(model, names, *head[0]) if several and head else [names]
+    first_pass = itertools.chain([head.pop()] if head else [], rest)
     with model.prepare(groups) as open_group:
         for turn, group in enumerate(groups):
             session = None
-            for number, feed in feeds:
+            for number, feed in feeds if turn else first_pass:
                 for part in chunker.cut(model, names, feed, number):
                     session = session or open_group(group)  # only now: the chunker has sessions of its own
                     values = infer(session, group, part, number)
@@ -146,9 +150,8 @@ class Chunker:
     def __init__(self) -> None:
         self._size: int | None = None  # examples in a chunk; 0: batches stay whole
 
-    def group(self, model: Model, names: Sequence[str], feeds: Iterable[tuple[int, Feed]]) -> list[Sequence[str]]:
-        """The outputs in groups, in order, by their sizes for the first chunk."""
-        number, feed = next(iter(feeds))
+    def group(self, model: Model, names: Sequence[str], number: int, feed: Feed) -> list[Sequence[str]]:
+        """The outputs in groups, in order, by their sizes for the first chunk of batch number ``number``."""
         sizes = _find_sizes(model, names, next(self.cut(model, names, feed, number)), number)
         return list(_group(sizes, max(2 * CHUNK_BYTES, sum(sizes.values()) // MOST_GROUPS)))
 
