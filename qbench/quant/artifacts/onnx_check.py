@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import DataError, ModelError, QbenchError, out_of_memory, reraise
 from qbench.files import regular_file
-from qbench.quant.artifacts import onnx_problems
+from qbench.quant.artifacts import onnx_outline, onnx_problems
 
 MOST_BYTES = 2**31 - 1  # bytes of a protobuf message
 _LFS = b"version https://git-lfs"  # how a pointer begins (the specification of Git LFS, version 1)
@@ -77,7 +78,7 @@ def _parsed(file: Path) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        model = onnx.ModelProto.FromString(regular_file.read_bytes(file, MOST_BYTES))
+        model = _read_by_parts(file) or onnx.ModelProto.FromString(regular_file.read_bytes(file, MOST_BYTES))
     except FileNotFoundError as error:
         raise ModelError(f"{file}: no such file") from error
     except (DecodeError, OSError) as error:
@@ -89,6 +90,20 @@ def _parsed(file: Path) -> Any:
     if not model.graph.node or not model.graph.output:
         raise ModelError(f"{file}: an ONNX file without {'nodes' if model.graph.output else 'outputs'}")
     return model
+
+
+def _read_by_parts(file: Path) -> Any:
+    """A file that can be mapped; None of one that cannot be, and where anything is wrong with it."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        with (
+            regular_file.open_file(file, MOST_BYTES) as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            return onnx_outline.read_whole(content)
+    except (DecodeError, OSError, ValueError, IndexError):
+        return None
 
 
 def _describe_bytes(file: Path, error: BaseException) -> str:

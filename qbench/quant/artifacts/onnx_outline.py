@@ -1,5 +1,5 @@
-"""An ONNX file without the values of its weights: to know its nodes, inputs and outputs, or to write it anew with the
-weights beside it, takes no memory for these."""
+"""An ONNX file field by field: to know its nodes, inputs and outputs, or to write it anew with the weights beside it,
+takes no memory for the values of its weights, and to read it whole takes it once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+_PART = 2**20  # bytes of a model that are read at once
 SMALL = 4096  # bytes of values that are kept: scales, shapes, indices
 _BESIDE = "weights"
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types; there are no groups in an ONNX file
@@ -39,6 +40,38 @@ def read_outline(file: Path) -> Any:
             return onnx.ModelProto.FromString(_replace_tensors(content, functools.partial(_outline_tensor, content)))
     except (ValueError, IndexError):  # not such a row: onnx knows other formats, and says what is wrong
         return onnx.load(str(file), load_external_data=False)
+
+
+def read_whole(content: mmap.mmap) -> Any:
+    """The ``ModelProto`` that ``onnx.ModelProto.FromString`` makes of a file's content, which would stand beside it: a
+    message is the sum of those that its parts make. Raises what that raises, ``ValueError`` or ``IndexError`` where it
+    is no row of fields."""
+    import onnx
+
+    graph, _ = _path(onnx)
+    model = onnx.ModelProto()
+    for field in _read_fields(content, 0, len(content)):
+        if field.number != graph or field.wire != _LENGTH_DELIMITED:
+            model.MergeFromString(content[field.start : field.end])
+            continue
+        model.graph.SetInParent()
+        for start, end in _list_parts(content, field.content, field.end):
+            model.graph.MergeFromString(content[start:end])
+            if hasattr(mmap, "MADV_DONTNEED"):  # what was read of it counts as this process's memory
+                content.madvise(mmap.MADV_DONTNEED)
+    return model
+
+
+def _list_parts(content: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where parts of a message begin and end: whole fields, as many together as have ``_PART`` bytes, or a single
+    one."""
+    begin = start
+    for field in _read_fields(content, start, end):
+        if field.end - begin > _PART and field.start > begin:
+            yield begin, field.start
+            begin = field.start
+    if begin < end:
+        yield begin, end
 
 
 def write_weights_apart(file: Path, folder: Path) -> Path:

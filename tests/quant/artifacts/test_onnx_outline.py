@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -15,7 +17,34 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, save
 
 from qbench.quant.artifacts import onnx_outline
-from qbench.quant.artifacts.onnx_outline import SMALL, read_outline, write_weights_apart
+from qbench.quant.artifacts.onnx_outline import SMALL, read_outline, read_whole, write_weights_apart
+
+
+def read_mapped(file: Path) -> Any:
+    """A file read whole from its mapping."""
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return read_whole(content)
+
+
+@pytest.mark.parametrize("part", [1, 200, 2**20])
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_what_is_read_by_parts_is_the_whole(
+    name: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last byte, in the order of the file: field by field, several together, or all at once."""
+    model = NETWORKS[name]()
+    model.metadata_props.add(key="author", value="somebody")
+    file = save(model, tmp_path)
+    monkeypatch.setattr(onnx_outline, "_PART", part)
+    assert read_mapped(file).SerializeToString() == model.SerializeToString()
+
+
+def test_a_graph_without_anything_is_read_as_one(tmp_path: Path) -> None:
+    """It is there, and has nothing in it."""
+    model = onnx.ModelProto(ir_version=8)
+    model.graph.SetInParent()
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    assert read_mapped(tmp_path / "m.onnx").HasField("graph")
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
@@ -120,12 +149,19 @@ def test_what_is_broken_is_refused_or_read_as_onnx_does(
     content[place % len(content)] = byte
     file = tmp_path_factory.mktemp("broken") / "m.onnx"
     file.write_bytes(content[: len(content) - cut % len(content)])
+    with mock.patch.object(onnx_outline, "_PART", cut % 50):
+        try:
+            by_parts = read_mapped(file)
+        except (DecodeError, ValueError, IndexError):
+            by_parts = None
     try:
         whole = onnx.load(str(file), load_external_data=False)
     except DecodeError:
+        assert by_parts is None
         with pytest.raises(DecodeError):
             read_outline(file)
         return
+    assert by_parts in (None, whole)
     outline = read_outline(file)
     assert [node.op_type for node in outline.graph.node] == [node.op_type for node in whole.graph.node]
 
