@@ -21,7 +21,7 @@ from qbench.quant.sqnr import measure_sqnr
 Array = NDArray[Any]
 # Of the inputs, for as many examples of small networks as there are: a batch of 16 pictures took more memory than all
 # else of a build.
-_BYTES, _FEWEST = 2**20, 2
+_BYTES, _FEWEST = 2**17, 2
 
 
 def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
