@@ -12,12 +12,22 @@ import image_models
 import zoo
 
 NORM_BIAS = 1.0
+
+
+def _make_unet():
+    """Of the width of the paper's (Ronneberger et al. 2015), one level less deep: 7.7 million parameters."""
+    from hand_networks import UNet
+
+    return UNet(64)
+
+
 NETWORKS = {
     **{
         name: (image_models.NETWORKS[name][0], (("photo", 3, 224, 224),))
         for name in ("resnet50", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny")
     },
     "yolov8n": (detectors.NETWORKS["yolov8n"][0], (("photo", 3, 320, 320),)),
+    "unet": (_make_unet, (("photo", 3, 256, 256),)),
 }
 
 

@@ -23,7 +23,7 @@ from qbench.quant.onnx.graph.graph import Graph
 Array = NDArray[Any]
 # Of all calibrated activations of one chunk; two chunks are under way at a time, of larger ones a single one.
 CHUNK_BYTES = 12 * 2**20
-# Of outputs that are asked for apart: each takes a pass over the data, or three calls of two examples.
+# Of outputs, in which is found whether examples depend on each other: each calls the model three times.
 MOST_GROUPS = 8
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"  # of a model that is no file
 # Between an example alone and in a pair, of the largest value: other kernels round in another order.
@@ -153,7 +153,7 @@ class Chunker:
     def group(self, model: Model, names: Sequence[str], number: int, feed: Feed) -> list[Sequence[str]]:
         """The outputs in groups, in order, by their sizes for the first chunk of batch number ``number``."""
         sizes = _find_sizes(model, names, next(self.cut(model, names, feed, number)), number)
-        return list(_group(sizes, max(2 * CHUNK_BYTES, sum(sizes.values()) // MOST_GROUPS)))
+        return list(_group(sizes, max(2 * CHUNK_BYTES, sum(sizes.values()) // 2)))  # each computes what is before it
 
     def cut(self, model: Model, names: Sequence[str], feed: Feed, number: int) -> Iterator[Feed]:
         """The chunks of batch number ``number`` in order; ``names``: the outputs whose memory is bounded."""

@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qbench.errors import DataError, UsageError
 from qbench.quant.onnx import onnxruntime_session
@@ -366,6 +369,21 @@ def test_outputs_that_do_not_fit_together_have_their_turns(tmp_path: Path, monke
     assert [list(piece.activations) for piece in pieces[::6]] == [["x", "a"], ["b"], ["c"]]
     doubled = np.concatenate([piece.values["c"] for piece in pieces[12:15]])
     np.testing.assert_allclose(doubled, 2 * np.maximum(feed["x"] @ onnx.numpy_helper.to_array(w), 0), rtol=1e-4)
+
+
+@given(sizes=st.lists(st.integers(1, 100), min_size=1, max_size=30))
+def test_there_are_three_turns_at_most(sizes: list[int]) -> None:
+    """Each computes what lies before it once more. None has more than half of all bytes, or than two pieces may hold,
+    unless it has a single output."""
+    model = Model(None)
+    model.outputs = tuple(Declared(name=str(i), shape=(size,), type="tensor(int8)") for i, size in enumerate(sizes))
+    names = [value.name for value in model.outputs]
+    with mock.patch.object(chunks, "CHUNK_BYTES", 10):
+        groups = chunks.Chunker().group(model, names, 1, {"x0": BATCH["x0"][:1]})  # type: ignore[arg-type]
+    assert [name for group in groups for name in group] == names
+    assert len(groups) <= 3
+    held = [sum(sizes[int(name)] for name in group) for group in groups if len(group) > 1]
+    assert max(held, default=0) <= max(20, sum(sizes) // 2)
 
 
 @pytest.mark.parametrize(
