@@ -43,9 +43,9 @@ def read_outline(file: Path) -> Any:
 
 
 def read_whole(content: mmap.mmap) -> Any:
-    """The ``ModelProto`` that ``onnx.ModelProto.FromString`` makes of a file's content, which would stand beside it: a
-    message is the sum of those that its parts make. Raises what that raises, ``ValueError`` or ``IndexError`` where it
-    is no row of fields."""
+    """The ``ModelProto`` that ``onnx.ModelProto.FromString`` makes of a file's content, without a copy of all content
+    in memory: protobuf merges what is read of it, part by part. Raises what ``FromString`` raises, and ``ValueError``
+    or ``IndexError`` where the content is no row of fields."""
     import onnx
 
     graph, _ = _path(onnx)

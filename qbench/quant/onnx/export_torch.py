@@ -145,8 +145,9 @@ def _export_by_dynamo(module: Any, example: Example, file: Path, *, any_batch: b
 
 
 def _release_graphs() -> None:
-    """Takes graphs from who keeps them as long as the process lives: torch's tracer the nodes of its last one, and each
-    rule of onnxscript's optimizer the last that it looked at, with all its weights; these are shown another."""
+    """Frees the graphs that libraries would keep until the process ends. torch's tracer keeps the nodes of its last
+    trace. Each rule of onnxscript's optimizer keeps the last graph that it looked at, with all its weights, so the
+    rules are shown a small one."""
     import onnx
     import onnxscript.optimizer
     from torch.fx.experimental import proxy_tensor

@@ -29,10 +29,10 @@ class Collector:
     """
 
     def __init__(self, sites: Sites, *, threads: int = 0) -> None:
-        self.sites = sites.activations
-        self.tensors = tuple(dict.fromkeys(site.tensor for site in self.sites))
-        kinds = {name: registry.load("calibrator", name) for name in {site.params.algorithm for site in self.sites}}
-        self._readers = [(site, _calibrator(kinds[site.params.algorithm], site)) for site in self.sites]
+        self.tensors = tuple(dict.fromkeys(site.tensor for site in sites.activations))
+        algorithms = {site.params.algorithm for site in sites.activations}
+        kinds = {name: registry.load("calibrator", name) for name in algorithms}
+        self._readers = [(site, _calibrator(kinds[site.params.algorithm], site)) for site in sites.activations]
         self._pool: Executor = ThreadPoolExecutor(
             threads or len(fingerprint.allowed_cores()), thread_name_prefix="calibrator"
         )

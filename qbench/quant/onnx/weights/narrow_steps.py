@@ -35,7 +35,8 @@ def narrow_steps(graph: Graph, sites: Sites, record: Record, *, unrounded: bool 
 
 
 def _factors(node: Any, weight: Array, scales: Array, site: WeightSite, adaptive: bool) -> Array:
-    """By how much each scale of a weight must grow, at least 1; ``adaptive``: each may be rounded either way."""
+    """By how much each scale of a weight must grow, at least 1; ``adaptive``: each may be rounded either way. A
+    depthwise layer with one output channel for each input adds no pairs."""
     rows = np.moveaxis(weight, channel_axis(node), 0)
     if node.op_type == "Conv" and _depthwise(node, rows):
         return np.ones_like(scales)
@@ -63,8 +64,7 @@ def _largest_pairs(node: Any, steps: Array) -> Array:
 
     ONNX Runtime goes through the rows, the columns and the channels of a window, OpenVINO fills up the channels of each
     place to an even number (``quant.saturation``): whoever reads the file, its sums hold. In a transposed convolution,
-    whose order was not tried, any two may meet at a place; a depthwise layer with one output channel for each input
-    adds no pairs.
+    whose order was not tried, any two may meet at a place.
     """
     if node.op_type == "ConvTranspose":
         return _largest_of_two(steps.reshape(len(steps), steps.shape[1], -1))
