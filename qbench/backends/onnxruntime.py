@@ -53,10 +53,11 @@ class OnnxRuntime(OnnxBackend):
         return file, Conversion(notes=notes, float_reasons=reasons, target=target)
 
     def open_file(self, file: Path) -> Callable[[Inputs], Array]:
-        """A session on one thread."""
+        """A session on one thread, which computes what the deployed one does, and keeps no memory of a call."""
         from qbench.quant.onnx import onnxruntime_session
 
-        return onnxruntime_session.open_run(file)
+        options = onnxruntime_session.spare_memory(onnxruntime_session.session_options(1))
+        return onnxruntime_session.bind_run(onnxruntime_session.open_session(file, options=options))
 
     def execute(self, file: Path, inputs: Inputs) -> Sequence[Executed]:
         """The layers that ONNX Runtime's profile tells of."""

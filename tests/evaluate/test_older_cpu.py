@@ -35,7 +35,7 @@ def test_sums_are_those_since_the_last_time(tmp_path: Path) -> None:
     assert 0 < first[1] < layer.saturated
     assert set(runner.take_sums().values()) == {(0, 0)}
     assert np.array_equal(np.concatenate(outputs), whole.outputs)
-    own = np.array_equal(whole.outputs, onnxruntime_session.open_run(file)((x,)))
+    own = np.array_equal(whole.outputs, onnxruntime_session.run(file, (x,)))
     adds_in_16_bits = deploy_onnxruntime.form_for() == "U8U8" and "avx2" in fingerprint.isa()
     assert own is adds_in_16_bits, "what an older CPU answers is what this one does"
 

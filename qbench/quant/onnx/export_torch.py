@@ -231,7 +231,8 @@ def _name_inputs(example: Example) -> list[str]:
 def _require_equal(file: Path, module: Any, example: Example, expected: Any, tolerance: float) -> None:
     """Raises ``BuildError`` where ONNX Runtime's outputs differ from torch's."""
     with _stated("the exported ONNX model does not run"):
-        outputs = onnxruntime_session.run(file, tuple(tensor.numpy() for tensor in example), lean=True)
+        run = onnxruntime_session.bind_run(onnxruntime_session.open_lean(file))
+        outputs = run(tuple(tensor.numpy() for tensor in example))
     reference = expected.numpy()
     same_shape = outputs.shape == reference.shape
     worst = float(np.abs(reference - outputs).max()) if same_shape else float("inf")

@@ -33,7 +33,7 @@ def check(file: Path, source: Path, probes: tuple[Array, ...]) -> str | None:
     answers = _answer_both_ways(file, probes)
     if answers is None or answers[0].tobytes() == answers[1].tobytes():
         return None
-    run = onnxruntime_session.open_run(source, lean=True)
+    run = onnxruntime_session.bind_run(onnxruntime_session.open_lean(source))
     expected = np.concatenate([run(tuple(batch.values())) for batch in onnx_file.Batches(source, probes)])
     known_db, any_db = (measure_sqnr(expected[: len(probes[0])], outputs) for outputs in answers)
     if known_db >= min(any_db - GAP, LEAST):

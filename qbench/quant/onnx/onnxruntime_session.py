@@ -49,10 +49,12 @@ def session_options(threads: int) -> Any:
     return options
 
 
-def spare_memory(options: Any) -> None:
-    """Has a session give back what a call takes: an arena keeps it, in pieces that arrays of other sizes do not fit,
-    and a block for all activations would stand beside the first call's memory."""
+def spare_memory(options: Any) -> Any:
+    """The same options; a session with them gives back what a call takes: an arena keeps it, in pieces that arrays of
+    other sizes do not fit, and a block for all activations would stand beside the first call's memory. It computes the
+    same."""
     options.enable_mem_pattern = options.enable_cpu_mem_arena = False
+    return options
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
@@ -108,9 +110,8 @@ def call(session: Any, names: Sequence[str] | None, feed: Mapping[str, Array], *
         timer.cancel()
 
 
-def open_run(file: Path, *, lean: bool = False) -> Callable[[tuple[Array, ...]], Array]:
-    """A session on one thread: inputs -> the first output of one inference; ``lean`` as ``open_lean`` opens it."""
-    session = open_lean(file) if lean else open_session(file)
+def bind_run(session: Any) -> Callable[[tuple[Array, ...]], Array]:
+    """Of a session: inputs -> the first output of one inference."""
     names = [value.name for value in session.get_inputs()]
 
     def run_once(inputs: tuple[Array, ...]) -> Array:
@@ -120,16 +121,15 @@ def open_run(file: Path, *, lean: bool = False) -> Callable[[tuple[Array, ...]],
     return run_once
 
 
-def run(file: Path, inputs: tuple[Array, ...], *, lean: bool = False) -> Array:
-    """The first output of one inference; ``lean`` as in ``open_run``."""
-    return open_run(file, lean=lean)(inputs)
+def run(file: Path, inputs: tuple[Array, ...]) -> Array:
+    """The first output of one inference of a file on one thread."""
+    return bind_run(open_session(file))(inputs)
 
 
 def open_lean(file: Path, *, options: Any = None) -> Any:
     """A session that holds little memory: weights once while a large file loads, and of a call nothing. For what is
     not timed, and no deployed file, which is opened as its users open it."""
-    options = options or session_options(1)
-    spare_memory(options)
+    options = spare_memory(options or session_options(1))
     with tempfile.TemporaryDirectory() as folder:
         return open_session(onnx_outline.write_weights_apart(file, Path(folder)), options=options)
 

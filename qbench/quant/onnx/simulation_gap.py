@@ -63,7 +63,7 @@ def _run(make: Callable[[], Graph], batches: Sequence[tuple[Array, ...]]) -> Arr
         file = Path(folder) / "model.onnx"
         make().save(file)
         graph_process.release_memory(file)
-        outputs = _call_each(onnxruntime_session.open_run(file, lean=True), batches)
+        outputs = _call_each(onnxruntime_session.bind_run(onnxruntime_session.open_lean(file)), batches)
         graph_process.release_memory(file)
         return outputs
 
@@ -72,7 +72,7 @@ def _execute(file: Path, batches: Sequence[tuple[Array, ...]], runtime: str) -> 
     """The first outputs of the file as it will be measured."""
     if runtime == "openvino":
         return _call_each(functools.partial(openvino_model.run, openvino_model.compile_file(file)), batches)
-    return _call_each(onnxruntime_session.open_run(file), batches)
+    return _call_each(onnxruntime_session.bind_run(onnxruntime_session.open_session(file)), batches)
 
 
 def _call_each(run: Callable[[tuple[Array, ...]], Array], batches: Sequence[tuple[Array, ...]]) -> Array:

@@ -53,7 +53,7 @@ def test_weights_that_are_mapped_give_the_same_answers(exported, monkeypatch):
     folders = []
     write = onnx_outline.write_weights_apart
     monkeypatch.setattr(onnx_outline, "write_weights_apart", lambda file, to: folders.append(to) or write(file, to))
-    run = onnxruntime_session.open_run(exported["cnn"], lean=True)
+    run = onnxruntime_session.bind_run(onnxruntime_session.open_lean(exported["cnn"]))
     assert folders
     assert not folders[0].exists()
     assert run(images(5)).tobytes() == onnxruntime_session.run(exported["cnn"], images(5)).tobytes()
@@ -265,7 +265,7 @@ def test_a_broken_file_is_explained(tmp_path):
 
 def test_an_export_that_differs_is_refused(monkeypatch, tmp_path):
     """An exported file that gives other outputs than the module is never used."""
-    monkeypatch.setattr(onnxruntime_session, "run", lambda file, inputs, lean: np.full((1, 10), 7.0))
+    monkeypatch.setattr(onnxruntime_session, "bind_run", lambda session: lambda inputs: np.full((1, 10), 7.0))
     with pytest.raises(BuildError, match="differs from the torch model"):
         export_torch.export(perceptron(), (torch.from_numpy(images(1)[0]),), tmp_path / "x.onnx")
 
@@ -297,7 +297,7 @@ def test_a_fixed_batch_is_filled_and_its_layers_count_for_one_example(tmp_path, 
     assert onnx_file.fixed_batch(int8) == batch
     assert covered(fp32, int8) == [(CONV, True), (PRODUCT, True)]
     inputs = onnx_file.tile_batch(int8, images(1))
-    onnx_file.require_repeatable(onnxruntime_session.open_run, int8, inputs, "onnxruntime")
+    onnx_file.require_repeatable(registry.load("backend", "onnxruntime").open_file, int8, inputs, "onnxruntime")
     assert inputs[0].shape == (batch, 1, 8, 8)
 
 
@@ -386,7 +386,7 @@ def test_randomness_in_the_graph_is_refused(tmp_path):
     ]
     file = save_conv_and_product(tmp_path / "m.onnx", extra=extra)
     with pytest.raises(BuildError, match="differ from call to call: is randomness left in its graph"):
-        onnx_file.require_repeatable(onnxruntime_session.open_run, file, images(1), "onnxruntime")
+        onnx_file.require_repeatable(registry.load("backend", "onnxruntime").open_file, file, images(1), "onnxruntime")
 
 
 @pytest.mark.parametrize(
