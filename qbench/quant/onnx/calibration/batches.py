@@ -53,14 +53,9 @@ class Feeds:
             yield number, checked(self.inputs, batch, number)
 
 
-def can_repeat(batches: Batches) -> bool:
-    """Whether the batches can be had more than once."""
-    return callable(batches) or iter(batches) is not batches
-
-
 def require_several_passes(batches: Batches, steps: Sequence[str]) -> None:
     """Raises ``UsageError`` where the batches can be had only once."""
-    if not can_repeat(batches):
+    if not callable(batches) and iter(batches) is batches:
         raise UsageError(
             f"calibration data: {' and '.join(steps)} need several passes over the batches and a generator gives one; "
             "pass a list, or the function that makes the generator"

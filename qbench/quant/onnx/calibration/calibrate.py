@@ -111,7 +111,7 @@ def observe(
         for chunk in data.over(model.file, names, batch_num=model.config.batch_num, step=CALIBRATE, chunker=chunker):
             if not examples:
                 warnings = doubtful(chunk.feed)
-            examples += 0 if chunk.turn else chunk.examples
+            examples += 0 if chunk.part else chunk.examples
             for observer in (samples, mean_inputs):
                 if observer is not None:
                     observer.add(chunk.activations)

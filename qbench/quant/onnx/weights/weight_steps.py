@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from qbench.errors import BuildError
 from qbench.quant.onnx import onnxruntime_session
 from qbench.quant.onnx.calibration import complete_scales
-from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, can_repeat, infer
+from qbench.quant.onnx.calibration.batches import Batches, Feed, Feeds, infer
 from qbench.quant.onnx.calibration.calibration_model import ADAROUND, BALANCE, BIAS, CalibrationModel
-from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, Model, stream
+from qbench.quant.onnx.calibration.chunks import Chunk, Chunker, stream
+from qbench.quant.onnx.calibration.parts import Model
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
 from qbench.quant.onnx.weights import adaround, balance, balance_error, bias_correction
@@ -43,15 +44,14 @@ class CalibrationData:
     progress: StepProgress
 
     def over(self, file: Path, names: Iterable[str], *, batch_num: int, step: str, chunker: Chunker) -> Iterator[Chunk]:
-        """The named outputs of a model file, chunk by chunk: in one pass, or in the passes that they need to fit where
-        the batches can be had again."""
+        """The named outputs of a model file, chunk by chunk."""
         model = Model(file, self.threads)
         feeds = Feeds(model.inputs, self.batches, batch_num)
         before = 0
-        for chunk in stream(model, tuple(names), feeds, chunker, several=can_repeat(self.batches)):
-            if (batch := chunk.turn * batch_num + chunk.batch) != before:
-                before = batch
-                self.progress(step, batch, chunk.turns * batch_num)
+        for chunk in stream(model, tuple(names), feeds, chunker):
+            if chunk.batch != before:
+                before = chunk.batch
+                self.progress(step, chunk.batch, batch_num)
             yield chunk
 
 
@@ -197,7 +197,7 @@ def bias_corrected(
         file = Path(folder) / "errors.onnx"
         errors.save(file)
         for chunk in data.over(file, names.values(), batch_num=model.config.batch_num, step=BIAS, chunker=chunker):
-            examples += chunk.examples
+            examples += 0 if chunk.part else chunk.examples
             for name, mean in chunk.values.items():
                 sums[name] = sums.get(name, 0.0) + mean.astype(np.float64) * chunk.examples
     bias_correction.subtract(graph, {layer: sums[name] / examples for layer, name in names.items()})

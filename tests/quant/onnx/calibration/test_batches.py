@@ -1,25 +1,17 @@
-"""Rules of qbench/quant/onnx/calibration/batches.py and chunks.py: what a model takes, and in which pieces."""
+"""Rules of qbench/quant/onnx/calibration/batches.py: what a model takes."""
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
-import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from qbench.errors import DataError, UsageError
-from qbench.quant.onnx import onnxruntime_session
-from qbench.quant.onnx.calibration import chunks
 from qbench.quant.onnx.calibration.batches import (
     Declared,
     Feeds,
@@ -197,193 +189,6 @@ def test_arrays_of_another_library_are_arrays_of_numpy() -> None:
     assert [type(part) for part in plain([other, ROWS])] == [np.ndarray] * 2
     assert by_name([X], ROWS)["x"] is ROWS
     assert list(plain({"x": [[1.0]]})) == ["x"]
-
-
-class Model:
-    """Is its own session, and that of each group; answers by a function of what it is fed."""
-
-    def __init__(self, run: Any, *shapes: Any) -> None:
-        self.session = self
-        self._run = run
-        self.inputs = [SimpleNamespace(name=f"x{i}", shape=shape) for i, shape in enumerate(shapes or [("n", 2)])]
-        self.outputs: tuple[Declared, ...] = ()
-
-    def close(self) -> None:
-        """As if closed."""
-
-    @contextmanager
-    def prepare_few(self) -> Iterator[Any]:
-        """The same for all."""
-        yield lambda names: self
-
-
-def cut(monkeypatch: pytest.MonkeyPatch, run: Any, feed: Any, *shapes: Any, most: int = 16) -> list[int]:
-    """The lengths of the pieces of a batch whose activations of one example may take so many bytes."""
-    model = Model(run, *shapes)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", most)
-    monkeypatch.setattr(chunks, "infer", lambda asked, names, part, number: {"y": asked._run(part["x0"])})
-    return [len(part["x0"]) for part in chunks.Chunker().cut(model, ["y"], feed, 1)]
-
-
-BATCH = {"x0": np.arange(10, dtype=np.float32).reshape(5, 2)}
-
-
-@pytest.mark.parametrize(
-    ("run", "pieces"),
-    [
-        (lambda x: x, [2, 2, 1]),
-        (lambda x: x[:, :1], [4, 1]),
-        (lambda x: np.repeat(x, 4, axis=1), [1] * 5),
-        (lambda x: np.zeros((len(x), 0)), [5]),
-        (lambda x: x - x.mean(0), [5]),
-        (lambda x: x.sum(), [5]),
-        (lambda x: x.T, [5]),
-        (lambda x: x * (1 + 1e-4 * (len(x) > 1)), [2, 2, 1]),
-        (lambda x: x * (1 + 1e-2 * (len(x) > 1)), [5]),
-        (lambda x: (x * len(x)).astype(np.int64), [5]),
-        (lambda x: x.astype(np.int8), [5]),
-        (lambda x: np.where(x == 0, np.float32(math.nan), x), [2, 2, 1]),
-        (lambda x: np.where(x == 0, np.float32(math.inf), x), [2, 2, 1]),
-    ],
-)
-def test_a_batch_is_cut_where_its_examples_do_not_depend_on_each_other(
-    run: Any, pieces: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Into pieces of at most so many bytes, one example at least; else it stays whole. Rounding is no dependence."""
-    assert cut(monkeypatch, run, BATCH) == pieces
-
-
-@pytest.mark.parametrize(
-    ("feed", "shapes"),
-    [
-        (BATCH, [(5, 2)]),
-        (BATCH, [()]),
-        ({"x0": BATCH["x0"][:1]}, [("n", 2)]),
-        ({"x0": BATCH["x0"], "x1": np.zeros((4, 1))}, [("n", 2), ("n", 1)]),
-        ({"x0": BATCH["x0"], "x1": np.array(1.0)}, [("n", 2), ("m",)]),
-    ],
-)
-def test_a_batch_stays_whole_where_nothing_can_be_cut(
-    feed: Any, shapes: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The model demands its size, it holds one example, or its arrays are of several lengths; nothing is run."""
-
-    def run(x: Any) -> Any:
-        raise AssertionError("asked")
-
-    assert cut(monkeypatch, run, feed, *shapes) == [len(feed["x0"])]
-
-
-def test_outputs_are_compared_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group has a quarter of what a piece may hold, or an eighth of all, one output at least; each output can tell
-    that examples depend on each other. Those that fit in a piece are compared at once."""
-    sizes = {"a": 4, "b": 12, "c": 4, "d": 17, "e": 1}
-    assert list(chunks._group(sizes, 16)) == [["a", "b"], ["c"], ["d"], ["e"]]
-    same = [f"same{i}" for i in range(40)]  # of 8 bytes each
-    outputs = {"z": lambda x: x.repeat(2, axis=1), "last": lambda x: x - x.mean(0), **dict.fromkeys(same, lambda x: x)}
-    asked: list[list[str]] = []
-
-    def infer(session: Any, names: Any, part: Any, number: int) -> Any:
-        asked.append(list(names))
-        return {name: outputs[name](part["x0"]) for name in names}
-
-    monkeypatch.setattr(chunks, "infer", infer)
-    for most, names, pieces, groups in (
-        (16, ["same0", "z"], [1] * 5, [["same0"], ["z"]]),
-        (16, ["same0", "z", "last"], [5], [["same0"], ["z"], ["last"]]),
-        (48, ["same0", "z"], [2, 2, 1], [["same0", "z"]]),
-        (64, same[:9], [1] * 5, [same[0:2], same[2:4], same[4:6], same[6:8], same[8:9]]),
-        (64, same, [1] * 5, [same[start : start + 5] for start in range(0, 40, 5)]),
-    ):
-        asked.clear()
-        monkeypatch.setattr(chunks, "CHUNK_BYTES", most)
-        parts = chunks.Chunker().cut(Model(None), names, BATCH, 1)
-        assert [len(part["x0"]) for part in parts] == pieces
-        assert asked == [names, *[group for group in groups for _ in range(3)]]
-
-
-def test_the_examples_of_a_piece_are_counted_along_the_first_axis() -> None:
-    """A single number is one."""
-    for array, count in ((np.zeros((3, 2)), 3), (np.array(1.0), 1)):
-        assert chunks.Chunk(batch=1, feed={"x": array}, values={}).examples == count
-
-
-def test_what_is_compared_apart_is_held_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where not all outputs of an example fit in a piece, a session of each group holds no others, the model's own is
-    closed by then, and one that is opened again answers as before; also where weights lie beside the file."""
-    weights = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
-    body = "a = MatMul(x, w)\nb = Relu(a)\nc = Add(b, b)"
-    ports = "(float[n,32] x) => (float[n,64] a, float[n,64] b, float[n,64] c)"
-    text = f'<ir_version: 8, opset_import: ["": 17]> g {ports} {{{body}}}'
-    model = onnx.parser.parse_model(text)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
-    onnx.save(model, tmp_path / "inside.onnx")
-    onnx.save(model, tmp_path / "beside.onnx", save_as_external_data=True, location="values", size_threshold=0)
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
-    open_sessions, held = weakref.WeakSet[Any](), []
-    real = onnxruntime_session.open_session
-
-    def open_session(model: Any, **settings: Any) -> Any:
-        session = real(model, **settings)
-        open_sessions.add(session)
-        held.append([[value.name for value in each.get_outputs()] for each in open_sessions])
-        return session
-
-    monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
-    feed = {"x": np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)}
-    for name in ("inside", "beside"):
-        whole = chunks.Model(tmp_path / f"{name}.onnx", 1)
-        held.clear()
-        pieces = list(chunks.stream(whole, ("a", "b", "c"), [(1, feed)], chunks.Chunker()))
-        assert held == [[["a", "b", "c"]], [["a"]], [["b"]], [["c"]], [["a", "b", "c"]]]
-        values = np.concatenate([piece.values["a"] for piece in pieces])
-        np.testing.assert_allclose(values, feed["x"] @ weights, rtol=1e-4, atol=1e-4)
-        whole.close()
-
-
-def test_outputs_that_do_not_fit_together_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each group of twice what a piece may hold has a pass over all batches, by a session that computes no more than it
-    needs; the inputs are shown in the first."""
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 200)
-    feed = {"x": np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)}
-    w = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32), "w")
-    nodes: list[int] = []
-    real = onnxruntime_session.open_session
-
-    def open_session(model: Any, **settings: Any) -> Any:
-        nodes.append(len(onnx.load_from_string(model).graph.node) if isinstance(model, bytes) else 3)
-        return real(model, **settings)
-
-    monkeypatch.setattr(onnxruntime_session, "open_session", open_session)
-    ports = "(float[n,32] x) => (float[n,64] a, float[n,64] b, float[n,64] c)"
-    body = "a = MatMul(x, w)\nb = Relu(a)\nc = Add(b, b)"
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {ports} {{{body}}}')
-    model.graph.initializer.append(w)
-    onnx.save(model, tmp_path / "m.onnx")
-    feeds = [(number, feed) for number in (1, 2)]
-    whole = chunks.Model(tmp_path / "m.onnx", 1)
-    pieces = list(chunks.stream(whole, ("a", "b", "c"), feeds, chunks.Chunker(), several=True))
-    assert nodes == [3, 1, 2, 3, 1, 2, 3]
-    assert [(piece.turn, piece.turns) for piece in pieces] == [(turn, 3) for turn in range(3) for _ in range(6)]
-    assert [list(piece.values) for piece in pieces[::6]] == [["a"], ["b"], ["c"]]
-    assert [list(piece.activations) for piece in pieces[::6]] == [["x", "a"], ["b"], ["c"]]
-    doubled = np.concatenate([piece.values["c"] for piece in pieces[12:15]])
-    np.testing.assert_allclose(doubled, 2 * np.maximum(feed["x"] @ onnx.numpy_helper.to_array(w), 0), rtol=1e-4)
-
-
-@given(sizes=st.lists(st.integers(1, 100), min_size=1, max_size=30))
-def test_there_are_three_turns_at_most(sizes: list[int]) -> None:
-    """Each computes what lies before it once more. None has more than half of all bytes, or than two pieces may hold,
-    unless it has a single output."""
-    model = Model(None)
-    model.outputs = tuple(Declared(name=str(i), shape=(size,), type="tensor(int8)") for i, size in enumerate(sizes))
-    names = [value.name for value in model.outputs]
-    with mock.patch.object(chunks, "CHUNK_BYTES", 10):
-        groups = chunks.Chunker().group(model, names, 1, {"x0": BATCH["x0"][:1]})  # type: ignore[arg-type]
-    assert [name for group in groups for name in group] == names
-    assert len(groups) <= 3
-    held = [sum(sizes[int(name)] for name in group) for group in groups if len(group) > 1]
-    assert max(held, default=0) <= max(20, sum(sizes) // 2)
 
 
 @pytest.mark.parametrize(
