@@ -7,7 +7,7 @@ the x, ``arrange`` the W, both by group, so that whoever works on the layer need
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from qbench.quant.onnx.sites import WeightSite
 Array = NDArray[Any]
 BYTES = 256 * 2**20  # of all rows of all layers together
 FEWEST, MOST = 128, 2048  # rows of a layer
-_VALUES = 2**17  # of channels that are averaged at once
 PER_EXAMPLE = 32  # positions of one example that may be chosen
 
 
@@ -108,18 +107,12 @@ def mean_row(node: Any, shape: tuple[int, ...], x: Array) -> Array:
         taps, exist = _taps(node, shape, x.shape[2:], axis, np.arange(count))
         shares.append(np.zeros((shape[2 + axis], x.shape[2 + axis])))
         np.add.at(shares[axis], (np.arange(shape[2 + axis])[None], taps), exist / count)
-    # Not all at once: in float64, with the copy that tensordot makes, they take four times the room of an example.
-    each = max(1, _VALUES * x.shape[1] // x.size)
-    means = [_mean_taps(x[:, start : start + each], shares) for start in range(0, x.shape[1], each)]
-    return np.concatenate(means).reshape(int(attribute(node, "group", 1)), -1)
-
-
-def _mean_taps(x: Array, shares: Sequence[Array]) -> Array:
-    """The mean input of each weight: channels by the sizes of the kernel."""
-    mean: Array = x.mean(axis=0, dtype=np.float64)
+    # Along the last axis first, of the array as it lies in memory: little is left for the others, and for float64.
+    last = shares.pop().T.astype(np.result_type(x, np.float32))
+    mean: Array = (x.reshape(-1, x.shape[-1]) @ last).reshape(*x.shape[:-1], -1).mean(axis=0, dtype=np.float64)
     for share in shares:
         mean = np.tensordot(mean, share, (1, 1))  # an axis of inputs goes, one of the kernel comes behind the others
-    return mean
+    return np.moveaxis(mean, 1, -1).reshape(int(attribute(node, "group", 1)), -1)
 
 
 def arrange(node: Any, weight: Array) -> Array:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from calibration_models import cnn, config, graph, images, values
+from onnx import helper
 
 from qbench.quant.affine import fake_quantize
 from qbench.quant.onnx.graph.graph import Graph
@@ -123,14 +125,23 @@ def test_the_means_do_not_depend_on_how_examples_are_cut_into_batches(sizes: lis
     assert inputs.means()["only"].dtype == np.float32
 
 
-@pytest.mark.parametrize("kind", LAYERS)
-def test_how_many_channels_are_averaged_at_once_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, three and the one that is left, or each by itself."""
-    node, shape, x = layer(kind).nodes[0], LAYERS[kind][1], images(5, shape=(4, 7, 6))
-    at_once = mean_row(node, shape, x)
-    for at_most in (3 * x.size // x.shape[1], 1):
-        monkeypatch.setattr(input_samples, "_VALUES", at_most)
-        assert np.array_equal(mean_row(node, shape, x), at_once)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("node", "shape", "sizes"),
+    [
+        *((layer(kind).nodes[0], shape, (7, 6)) for kind, (_, shape) in LAYERS.items()),
+        (helper.make_node("Conv", ["x", "w"], ["y"], pads=[2, 1], strides=[2]), (6, 4, 3), (9,)),
+        (helper.make_node("Conv", ["x", "w"], ["y"], pads=[0, 1, 0, 1, 0, 2], dilations=[1, 2, 1]), (6, 4, 3, 2, 1),
+         (5, 7, 6)),
+    ],
+)  # fmt: skip
+def test_the_mean_row_is_the_mean_of_all_rows(node: Any, shape: Any, sizes: Any, dtype: Any) -> None:
+    """To the precision of float32, of values far from zero, too."""
+    x = (1000 + images(5, shape=(4, *sizes))).astype(dtype)
+    count = math.prod(input_samples._outputs(node, shape, x.shape))
+    examples, places = np.divmod(np.arange(len(x) * count), count)
+    expected = input_samples.rows(node, shape, x, examples, places).astype(np.float64).mean(axis=0)
+    np.testing.assert_allclose(mean_row(node, shape, x).reshape(-1), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_what_becomes_of_the_graph_afterwards_changes_nothing() -> None:
