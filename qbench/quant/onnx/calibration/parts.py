@@ -54,8 +54,8 @@ class Model:
     @contextmanager
     def prepare(self, sizes: Mapping[str, int], most: int) -> Iterator[Run]:
         """Gives a function that computes the outputs named in ``sizes``, which take so many bytes: at once where these
-        are ``most`` at most, else, with the model's own session closed, in parts that have no more, or one output, or
-        a sixteenth of all."""
+        are ``most`` at most, else, with the model's own session closed, in parts that have a quarter of that, a
+        sixteenth of all, or a single output."""
         total = sum(sizes.values())
         if total <= most:
             yield lambda feed, number: iter([infer(self.session, tuple(sizes), feed, number)])
@@ -63,7 +63,7 @@ class Model:
         self.close()
         with tempfile.TemporaryDirectory() as folder:
             apart = onnx_outline.write_weights_apart(self.file, Path(folder))
-            parts = self._open(apart, sizes, max(most, 2 * total // MOST_PARTS))
+            parts = self._open(apart, sizes, max(most // 4, 2 * total // MOST_PARTS))
             yield functools.partial(_run, parts)
 
     def _open(self, file: Path, sizes: Mapping[str, int], most: int) -> list[tuple[Part, Any]]:
