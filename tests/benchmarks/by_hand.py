@@ -6,7 +6,7 @@
     python tests/benchmarks/by_hand.py --forms                    # other forms of the files, too
     python tests/benchmarks/by_hand.py --symmetric                # qbench with symmetric activations on OpenVINO, too
     python tests/benchmarks/by_hand.py unet --profile             # where the time goes, operator by operator
-    python tests/benchmarks/by_hand.py bert --builds              # time and memory of qbench's builds alone
+    python tests/benchmarks/by_hand.py bert --builds              # time and memory of the builds alone
 
 By hand: on ONNX Runtime ``quant_pre_process`` and ``quantize_static`` (QDQ, U8S8, per channel, min/max), on OpenVINO
 ``nncf.quantize`` with its default preset. qbench: the default static recipe of each backend. Same 16 calibration
@@ -20,8 +20,9 @@ the median over the generations of the ratio to by hand with its 95 % interval (
 SQNR of the outputs of 16 other examples against fp32 in dB; before that the seconds of each build, and by how much the
 process grew meanwhile. ``--profile`` prints below each runtime what its operators take in either file, by the runtime's
 own counters, the largest differences first. ``--builds``: as a run with that runtime alone builds, fp32 first and then
-static from the same exported file. Random weights, BatchNorm's statistics from the data. Networks as people
-have them, in the size that they have: ``python tests/ecosystem/run.py FOLDER --times``.
+static from the same exported file, beside what the tool by hand takes for that file, and the runtime to open it and
+call it twice. Random weights, BatchNorm's statistics from the data. Networks as people have them, in
+the size that they have: ``python tests/ecosystem/run.py FOLDER --times``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -66,6 +67,8 @@ GENERATIONS = 5
 PROFILED_CALLS = 40
 DEFAULT = Recipe()
 Run = Callable[[np.ndarray], np.ndarray]
+T = TypeVar("T")
+HAND_FILES = {"onnxruntime": "theirs.onnx", "openvino": "theirs.xml"}
 ANY = ", any batch"  # how an arm's name ends that OpenVINO compiles for any number of examples, and not for one
 
 
@@ -102,40 +105,90 @@ def make_subject(name: str) -> Subject:
 
 
 def by_qbench(backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe = DEFAULT) -> Path:
-    """The file that a backend builds with its default recipe, or with what another one chooses, in a process of its
-    own, as in a run: memory that others have left in pieces would be taken anew. Prints its time and memory."""
+    """The file that a backend builds with its default recipe, or with what another one chooses. Builds beside each
+    other share what a run shares. Prints its time and memory."""
+    prepare = functools.partial(load_libraries, backend, mode)
+    work = functools.partial(build_sharing, backend, mode, folder, recipe)
+    return measure_costs(f"built: {mode} on {backend}", make, prepare, work)
+
+
+def by_their_tool(runtime: str, make: Callable[[], Subject], fp32: Path, file: Path) -> None:
+    """The file that the runtime's own tool makes of an fp32 file; prints as ``by_qbench``."""
+    prepare = functools.partial(load_their_tool, runtime)
+    measure_costs(f"built: by hand on {runtime}", make, prepare, functools.partial(build_by_hand, runtime, fp32, file))
+
+
+def call_file(runtime: str, make: Callable[[], Subject], fp32: Path) -> None:
+    """Opens an fp32 file as it is deployed and calls it twice on one example; prints as ``by_qbench``."""
+    prepare = functools.partial(load_libraries, runtime, "fp32")
+    measure_costs(f"called: fp32 on {runtime}", make, prepare, functools.partial(open_and_call, runtime, fp32))
+
+
+def measure_costs(title: str, make: Callable[[], Subject], prepare: Callable[[], None], work: Callable[..., T]) -> T:
+    """What ``work`` returns of a network and calibration data, in a process of its own, as in a run: memory that others
+    have left in pieces would be taken anew. Prints its time and memory."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        file, costs = pool.submit(measure_build, backend, mode, make, folder, recipe).result()
-    print(costs, flush=True)
-    return file
+        value, costs = pool.submit(run_work, make, prepare, work).result()
+    print(f"{title} in {costs}", flush=True)
+    return value
 
 
-def measure_build(
-    backend: str, mode: str, make: Callable[[], Subject], folder: Path, recipe: Recipe
-) -> tuple[Path, str]:
-    """The file, and in words its time and memory, without what libraries take that are imported once. Builds beside
-    each other share what a run shares."""
+def run_work(make: Callable[[], Subject], prepare: Callable[[], None], work: Callable[..., T]) -> tuple[T, str]:
+    """What ``work`` returns, and in words its time and memory, without what libraries take that are imported once:
+    ``prepare`` has them do the same for a small network."""
     warnings.simplefilter("ignore")
-    load_libraries(backend, mode)
+    prepare()
     subject = make()
     calibration = subject.draw(EXAMPLES, CALIBRATION)
     before, started = start_peak(), time.monotonic()
-    shared = functools.partial(fetch_shared, folder.parent)
-    file = build(backend, mode, subject.module, calibration, folder, recipe, shared)
+    value = work(subject.module, calibration)
     seconds, grown = time.monotonic() - started, read_peak() - before
     weights = subject.module.state_dict().values()
     held = calibration.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in weights)
-    sizes = f"{grown >> 20} MB more held, model and data have {held >> 20}"
-    return file, f"built: {mode} on {backend} in {seconds:.1f} s, {sizes}"
+    return value, f"{seconds:.1f} s, {grown >> 20} MB more held, model and data have {held >> 20}"
 
 
-def load_libraries(backend: str, mode: str) -> None:
-    """Builds a network of a few hundred weights."""
+def build_sharing(backend: str, mode: str, folder: Path, recipe: Recipe, module: Any, calibration: np.ndarray) -> Path:
+    """Builds, sharing what a run shares with the builds beside it."""
+    return build(backend, mode, module, calibration, folder, recipe, functools.partial(fetch_shared, folder.parent))
+
+
+def build_by_hand(runtime: str, fp32: Path, file: Path, module: Any, calibration: np.ndarray) -> None:
+    """As the runtime's own tool builds; of the network there is the file alone."""
+    if runtime == "openvino":
+        openvino_int8(fp32, file, calibration)
+        return
+    named = file.with_suffix(".named.onnx")
+    renamed(fp32, named)
+    onnxruntime_int8(named, file, calibration)
+
+
+def open_and_call(runtime: str, fp32: Path, module: Any, calibration: np.ndarray) -> None:
+    """One example, twice."""
+    run = opened(runtime, fp32, calibration[:1])
+    for _ in range(2):
+        run(calibration[:1])
+
+
+def make_small() -> tuple[Any, np.ndarray]:
+    """A network of a few hundred weights, in eval mode, and examples for it."""
     from torch import nn
 
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    return module.eval(), examples((3, 32, 32), EXAMPLES, 1)
+
+
+def load_libraries(backend: str, mode: str) -> None:
+    """Builds a small network."""
     with tempfile.TemporaryDirectory() as folder:
-        build(backend, mode, module.eval(), examples((3, 32, 32), EXAMPLES, 1), Path(folder) / "build", DEFAULT)
+        build(backend, mode, *make_small(), Path(folder) / "build", DEFAULT)
+
+
+def load_their_tool(runtime: str) -> None:
+    """Builds a small network by hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        fp32 = build("onnxruntime", "fp32", *make_small(), Path(folder) / "fp32", DEFAULT)
+        build_by_hand(runtime, fp32, Path(folder) / HAND_FILES[runtime], None, make_small()[1])
 
 
 def build(
@@ -376,7 +429,7 @@ def main(
     )
     parser.add_argument("--symmetric", action="store_true", help="on OpenVINO symmetric activations, too")
     parser.add_argument("--profile", action="store_true", help="what each operator takes in both files")
-    parser.add_argument("--builds", action="store_true", help="only qbench's builds, fp32 and static")
+    parser.add_argument("--builds", action="store_true", help="only time and memory of builds")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore")
     for name in options.networks:
@@ -385,8 +438,10 @@ def main(
             if options.builds:
                 for backend in ("onnxruntime", "openvino"):
                     (Path(folder) / backend).mkdir()
-                    for mode in ("fp32", "static"):
-                        by_qbench(backend, mode, remake, Path(folder) / backend / mode)
+                    beside = Path(folder) / backend
+                    fp32, _ = (by_qbench(backend, mode, remake, beside / mode) for mode in ("fp32", "static"))
+                    by_their_tool(backend, remake, fp32, beside / HAND_FILES[backend])
+                    call_file(backend, remake, fp32)
                 continue
             subject = remake()
             runtimes = files(remake, Path(folder), forms=options.forms, symmetric=options.symmetric)
