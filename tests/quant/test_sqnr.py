@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr
+from qbench.quant.sqnr import MOST_DECIBELS, measure_sqnr, measure_sqnr_of
 
 
 @pytest.mark.parametrize(("share", "decibels"), [(0.1, 20.0), (0.01, 40.0), (1.0, 0.0)])
@@ -28,3 +28,15 @@ def test_equal_outputs_have_the_most(value):
 def test_what_cannot_be_compared_has_the_least(expected, outputs):
     """Noise without a signal, a value that one side alone has not, another shape."""
     assert measure_sqnr(np.array(expected), np.array(outputs)) == -MOST_DECIBELS
+
+
+def test_batches_have_the_decibels_of_all_their_values_together():
+    """Not the mean of theirs; one of another shape has the least, and no further one is asked for."""
+    rng = np.random.default_rng(0)
+    expected, outputs = rng.normal(size=(2, 6, 5))
+    sizes = np.array([1, 100, 1, 1, 10, 1])[:, None]
+    pairs = list(zip(expected, expected + sizes * outputs, strict=True))
+    assert measure_sqnr_of(iter(pairs)) == pytest.approx(measure_sqnr(expected, expected + sizes * outputs), abs=1e-9)
+    rest = iter([pairs[0], (expected[0], outputs[:2]), pairs[1]])
+    assert measure_sqnr_of(rest) == -MOST_DECIBELS
+    assert len(list(rest)) == 1

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.artifacts import onnx_file, openvino_model
@@ -22,7 +21,7 @@ from qbench.quant.onnx.export import left_out_ranges
 from qbench.quant.onnx.export.fake_quant import fake_quant
 from qbench.quant.onnx.graph.graph import Graph
 from qbench.quant.onnx.sites import Record, Sites
-from qbench.quant.sqnr import measure_sqnr
+from qbench.quant.sqnr import measure_sqnr_of
 
 Array = NDArray[Any]
 EXAMPLES = 8  # of the calibration data, one by one: a batch of them can take more memory than the model
@@ -43,11 +42,14 @@ def note(
         return None
     batches = [tuple(batch.values()) for batch in onnx_file.Batches(file, tuple(x[:EXAMPLES] for x in calibration))]
     float_sites = replace(sites, activations=())
-    expected = _run(lambda: left_out_ranges.clip(graph, sites, float_sites, record) if learned else graph, batches)
-    if expected.dtype.kind != "f":
+    expected = list(
+        _run(lambda: left_out_ranges.clip(graph, sites, float_sites, record) if learned else graph, batches)
+    )
+    if expected[0].dtype.kind != "f":
         return None
-    simulated = measure_sqnr(expected, _run(lambda: fake_quant(graph, sites, record), batches))
-    executed = measure_sqnr(expected, _execute(file, batches, runtime))
+    simulation = _run(lambda: fake_quant(graph, sites, record), batches)
+    simulated = measure_sqnr_of(zip(expected, simulation, strict=True))
+    executed = measure_sqnr_of(zip(expected, _execute(file, batches, runtime), strict=True))
     if executed >= min(simulated - GAP, LEAST):
         return None
     return (
@@ -57,23 +59,18 @@ def note(
     )
 
 
-def _run(make: Callable[[], Graph], batches: Sequence[tuple[Array, ...]]) -> Array:
-    """The first outputs, in floats, of a graph that is made for it and gone before it runs."""
+def _run(make: Callable[[], Graph], batches: Sequence[tuple[Array, ...]]) -> Iterator[Array]:
+    """The first output of each batch, in floats, of a graph that is made for it and gone before it runs."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         make().save(file)
         graph_process.release_memory(file)
-        outputs = _call_each(onnxruntime_session.bind_run(onnxruntime_session.open_lean(file)), batches)
-        graph_process.release_memory(file)
-        return outputs
+        yield from map(onnxruntime_session.bind_run(onnxruntime_session.open_lean(file)), batches)
+    graph_process.release_memory(file)
 
 
-def _execute(file: Path, batches: Sequence[tuple[Array, ...]], runtime: str) -> Array:
-    """The first outputs of the file as it will be measured."""
+def _execute(file: Path, batches: Sequence[tuple[Array, ...]], runtime: str) -> Iterator[Array]:
+    """The first output of each batch, of the file as it will be measured."""
     if runtime == "openvino":
-        return _call_each(functools.partial(openvino_model.run, openvino_model.compile_file(file)), batches)
-    return _call_each(onnxruntime_session.bind_run(onnxruntime_session.open_session(file)), batches)
-
-
-def _call_each(run: Callable[[tuple[Array, ...]], Array], batches: Sequence[tuple[Array, ...]]) -> Array:
-    return np.concatenate([np.atleast_1d(run(inputs)) for inputs in batches])
+        return map(functools.partial(openvino_model.run, openvino_model.compile_file(file)), batches)
+    return map(onnxruntime_session.bind_run(onnxruntime_session.open_session(file)), batches)
