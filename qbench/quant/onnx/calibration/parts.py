@@ -73,10 +73,11 @@ class Model:
         graph = Graph(onnx.load(str(file), load_external_data=False))
         keep_asked(graph, tuple(sizes))
         parts = []
-        for part in cut(graph, sizes, most):
+        constants = list_constants(graph)
+        for part in cut(graph, sizes, most, constants):
             options = self._options()
             options.add_session_config_entry(_WEIGHTS_FOLDER, str(file.parent))
-            content = extract(graph, part).model.SerializeToString()
+            content = extract(graph, part, constants).model.SerializeToString()
             parts.append((part, onnxruntime_session.open_session(content, options=options)))
         return parts
 
@@ -86,8 +87,8 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The nodes of a graph from ``start`` up to ``end``: what they read that they do not make, what is ``asked`` of
-    them, and what of all that is there behind them is read ``later``."""
+    """The nodes of a graph from ``start`` up to ``end`` that do not compute constants: what they read that they do not
+    make, what is ``asked`` of them, and what of all that is there behind them is read ``later``."""
 
     start: int
     end: int
@@ -111,45 +112,57 @@ def keep_asked(graph: Graph, names: Sequence[str]) -> None:
     graph.drop_unused()
 
 
-def cut(graph: Graph, sizes: Mapping[str, int], most: int) -> list[Part]:
+def list_constants(graph: Graph) -> set[str]:
+    """The initializers, and what nodes compute of nothing else: weights that are stored in fewer bits. Each part has
+    its own, which its session computes as it is opened."""
+    constants = set(graph.constants)
+    for node in graph.nodes:
+        reads = {*node.input, *captured(node)} - {""}
+        if node.op_type == "Constant" or (reads and reads <= constants):
+            constants.update(node.output)
+    return constants
+
+
+def cut(graph: Graph, sizes: Mapping[str, int], most: int, constants: set[str]) -> list[Part]:
     """A graph with the outputs ``sizes`` in parts, in order: whose outputs have ``most`` bytes together, or that have a
-    single one, or more where values lie across that numpy does not hold."""
+    single one, or more where values lie across that numpy does not hold. Outputs that are constants or inputs come with
+    the first."""
     parts: list[Part] = []
     later: set[str] = set()
-    constants = set(graph.constants)
-    starts = _find_starts(graph, sizes, most)
+    starts = _find_starts(graph, sizes, most, constants)
     for start, end in reversed(list(zip(starts, [*starts[1:], len(graph.nodes)], strict=True))):
         nodes = graph.nodes[start:end]
-        makes = frozenset(name for node in nodes for name in node.output if name)
-        asked = tuple(name for name in sizes if name in makes or (not start and graph.maker(name) is None))
+        makes = frozenset(name for node in nodes for name in node.output if name and name not in constants)
+        first = () if start else (name for name in sizes if name in constants or graph.maker(name) is None)
+        asked = (*first, *(name for name in sizes if name in makes))
         reads = dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(captured(node))) if name)
-        reads |= dict.fromkeys(name for name in asked if name not in makes)
-        own = tuple(name for name in reads if name not in makes and name not in constants)
+        own = tuple(name for name in reads | dict.fromkeys(asked) if name not in makes and name not in constants)
         parts.append(Part(start=start, end=end, reads=own, asked=asked, makes=makes, later=frozenset(later)))
         later = later.difference(makes).union(own)
     return parts[::-1]
 
 
-def _find_starts(graph: Graph, sizes: Mapping[str, int], most: int) -> list[int]:
+def _find_starts(graph: Graph, sizes: Mapping[str, int], most: int, constants: set[str]) -> list[int]:
     """The first node of each part."""
     last_reads: dict[str, int] = {}
     for position, node in enumerate(graph.nodes):
         last_reads.update(dict.fromkeys((*node.input, *captured(node)), position))
     starts, total, bound = [0], 0, -1  # no part begins up to there
     for position, node in enumerate(graph.nodes):
-        size = sum(sizes.get(name, 0) for name in node.output)
+        computed = [name for name in node.output if name not in constants]
+        size = sum(sizes.get(name, 0) for name in computed)
         if total and total + size > most and position > bound:
             starts.append(position)
             total = 0
         total += size
-        for name in node.output:
+        for name in computed:
             kind = graph.element_type(name)
             if kind is None or kind.kind not in _NUMBERS:
                 bound = max(bound, last_reads.get(name, -1))
     return starts
 
 
-def extract(graph: Graph, part: Part) -> Graph:
+def extract(graph: Graph, part: Part, constants: set[str]) -> Graph:
     """A part as a graph of its own: inputs and outputs of known types, and of any shape."""
     import onnx
 
@@ -165,7 +178,8 @@ def extract(graph: Graph, part: Part) -> Graph:
     inputs = [*fed.values(), *(describe(name) for name in part.reads if name not in fed)]
     outputs = [given.get(name) or describe(name) for name in part.gives]
     inside = [value for value in own.value_info if value.name in part.makes]
-    nodes = own.node[part.start : part.end]
+    ours = range(part.start, part.end)
+    nodes = [node for i, node in enumerate(own.node) if i in ours or constants.issuperset(node.output)]
     for field, values in ((own.input, inputs), (own.output, outputs), (own.value_info, inside), (own.node, nodes)):
         copies = [type(value).FromString(value.SerializeToString()) for value in values]
         del field[:]

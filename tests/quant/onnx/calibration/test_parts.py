@@ -102,6 +102,32 @@ def test_no_part_begins_where_values_lie_across_that_numpy_does_not_hold(tmp_pat
                 np.testing.assert_array_equal(array, expected[name])
 
 
+def test_constants_that_are_computed_are_computed_in_each_part(tmp_path: Path) -> None:
+    """Weights in half precision that are cast, and nodes that hold a value: no part is given them. Random numbers are
+    no constants."""
+    text = f"""{HEAD} g (float[n,32] x) => (float[n,64] a, float[n,64] b, float[n,64] c, float[32,64] w, float[2] r)
+    <float[n,64] more> {{
+        w = Cast <to: int = 1> (half)
+        r = RandomNormal <shape: ints = [2]> ()
+        two = Constant <value: tensor = float {{2}}> ()
+        a = MatMul(x, w)
+        b = Mul(a, two)
+        more = MatMul(x, w)
+        c = Sub(more, two)
+    }}"""
+    file = save(tmp_path / "m.onnx", text, half=WEIGHTS.astype(np.float16))
+    graph = Graph(onnx.load(file))
+    constants = parts.list_constants(graph)
+    assert constants == {"half", "w", "two"}
+    cut = parts.cut(graph, dict.fromkeys("abcwr", 1), 1, constants)
+    assert [part.reads for part in cut] == [(), ("x",), ("a", "x"), ("more",)]
+    assert [part.asked for part in cut] == [("w", "r"), ("a",), ("b",), ("c",)]
+    first, *others = run_parts(file, ["c", "w", "a", "b"], {"x": X})
+    assert [list(values) for values in (first, *others)] == [["w", "a"], ["b"], ["c"]]
+    np.testing.assert_array_equal(first["w"], WEIGHTS.astype(np.float16).astype(np.float32))
+    np.testing.assert_allclose(others[1]["c"], X @ first["w"] - 2, rtol=1e-4, atol=1e-4)
+
+
 def test_outputs_that_no_node_makes_come_with_the_first_part(tmp_path: Path) -> None:
     """A weight and an input; a weight that older files name as an input is none that is fed."""
     model = onnx.parser.parse_model(f"{HEAD} g (float[n,32] x, float[32,64] w) => (float[n,64] a, float[n,64] b) {{"
@@ -154,7 +180,7 @@ def test_parts_have_the_bytes_that_they_may_have_or_a_single_output(sizes: list[
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", *names)]
     graph = Graph(helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:])))
     of_outputs = dict(zip(names, sizes, strict=True))
-    cut = parts.cut(graph, of_outputs, most)
+    cut = parts.cut(graph, of_outputs, most, set())
     assert [part.start for part in cut] == [0, *[part.end for part in cut[:-1]]]
     assert cut[-1].end == len(nodes)
     assert [name for part in cut for name in part.asked] == names
@@ -167,5 +193,5 @@ def test_parts_have_the_bytes_that_they_may_have_or_a_single_output(sizes: list[
     assert not there
     for before, after in itertools.pairwise(cut):
         assert sum(of_outputs[name] for name in (*before.asked, after.asked[0])) > most
-    spared = parts.cut(graph, of_outputs, max(most, 2 * sum(sizes) // parts.MOST_PARTS))
+    spared = parts.cut(graph, of_outputs, max(most, 2 * sum(sizes) // parts.MOST_PARTS), set())
     assert len(spared) <= parts.MOST_PARTS + 1
