@@ -115,7 +115,7 @@ def keep_asked(graph: Graph, names: Sequence[str]) -> None:
 def list_constants(graph: Graph) -> set[str]:
     """The initializers, and what nodes compute of nothing else: weights that are stored in fewer bits. Each part has
     its own, which its session computes as it is opened."""
-    constants = set(graph.constants)
+    constants = {*graph.constants, *(sparse.values.name for sparse in graph.model.graph.sparse_initializer)}
     for node in graph.nodes:
         reads = {*node.input, *captured(node)} - {""}
         if node.op_type == "Constant" or (reads and reads <= constants):

@@ -128,6 +128,17 @@ def test_constants_that_are_computed_are_computed_in_each_part(tmp_path: Path) -
     np.testing.assert_allclose(others[1]["c"], X @ first["w"] - 2, rtol=1e-4, atol=1e-4)
 
 
+def test_a_sparse_weight_is_a_constant(tmp_path: Path) -> None:
+    """Every part may read it."""
+    model = onnx.parser.parse_model(f"{HEAD} g (float[n,8] x) => (float[n,8] a, float[n,8] b) {{"
+                                    "a = Relu(x)\n b = Add(a, w) }")  # fmt: skip
+    values, places = numpy_helper.from_array(np.float32([1, 2]), "w"), numpy_helper.from_array(np.array([1, 5]), "at")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [8]))
+    onnx.save(model, tmp_path / "m.onnx")
+    _, second = run_parts(tmp_path / "m.onnx", ["a", "b"], {"x": np.ones((1, 8), np.float32)})
+    np.testing.assert_array_equal(second["b"], [[1, 2, 1, 1, 1, 3, 1, 1]])
+
+
 def test_outputs_that_no_node_makes_come_with_the_first_part(tmp_path: Path) -> None:
     """A weight and an input; a weight that older files name as an input is none that is fed."""
     model = onnx.parser.parse_model(f"{HEAD} g (float[n,32] x, float[32,64] w) => (float[n,64] a, float[n,64] b) {{"
