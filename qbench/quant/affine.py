@@ -157,13 +157,18 @@ def find_dtype(dtype: Dtype | str) -> Dtype:
 def quantize_linear(x: Array, scale: Array | float, zero_point: Array | int = 0) -> Array:
     """clip(round(x / scale) + zero_point, -128, 127) as int8, in the shape of ``x``; ``scale`` and ``zero_point``
     broadcast. Rounds half to even, in float32."""
-    steps = np.rint(np.asarray(x, np.float32) / np.asarray(scale, np.float32))
-    return np.asarray(np.clip(steps + np.asarray(zero_point, np.float32), LOW, HIGH).astype(np.int8))
+    steps = np.asarray(np.asarray(x, np.float32) / np.asarray(scale, np.float32))
+    np.rint(steps, out=steps)
+    steps += np.asarray(zero_point, np.float32)
+    return np.clip(steps, LOW, HIGH, out=steps).astype(np.int8)
 
 
 def dequantize_linear(q: Array, scale: Array | float, zero_point: Array | int = 0) -> Array:
     """(q - zero_point) * scale as float32, in the shape of ``q``."""
-    return np.asarray((q.astype(np.float32) - np.asarray(zero_point, np.float32)) * np.asarray(scale, np.float32))
+    values = q.astype(np.float32)
+    values -= np.asarray(zero_point, np.float32)
+    values *= np.asarray(scale, np.float32)
+    return values
 
 
 def fake_quantize(x: Array, scale: Array | float, zero_point: Array | int = 0) -> Array:

@@ -97,7 +97,7 @@ def holding(graph: Graph, sites: Sites, record: Record) -> Record:
         # A ConvTranspose of several groups has one scale for a channel of each.
         largest = np.abs(value.astype(np.float64)).reshape(-1, len(own.scale_w)).max(axis=0)
         weights = np.moveaxis(_known(graph, site.tensor), site.axis, 0).reshape(len(own.scale_w), -1)
-        products = _BYTE * np.abs(weights.astype(np.float64)).sum(axis=1)  # in steps of a weight; half a step for each
+        products = _BYTE * np.abs(weights).sum(axis=1, dtype=np.float64)  # in steps of a weight; half a step for each
         least = (largest / activation.scale + products) / (_HIGHEST - _BYTE / 2 * weights.shape[1])
         if (least > np.asarray(own.scale_w)).any():
             enlarged[site.layer] = replace(own, scale_w=tuple(np.maximum(own.scale_w, least).tolist()))
