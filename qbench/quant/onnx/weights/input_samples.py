@@ -107,9 +107,10 @@ def mean_row(node: Any, shape: tuple[int, ...], x: Array) -> Array:
         taps, exist = _taps(node, shape, x.shape[2:], axis, np.arange(count))
         shares.append(np.zeros((shape[2 + axis], x.shape[2 + axis])))
         np.add.at(shares[axis], (np.arange(shape[2 + axis])[None], taps), exist / count)
-    # Along the last axis first, of the array as it lies in memory: little is left for the others, and for float64.
-    last = shares.pop().T.astype(np.result_type(x, np.float32))
-    mean: Array = (x.reshape(-1, x.shape[-1]) @ last).reshape(*x.shape[:-1], -1).mean(axis=0, dtype=np.float64)
+    # Along the last axis first, of the array as it lies in memory: little is left for the others, and for float64. A
+    # product of matrices would start BLAS's threads, each with its own memory, for a sum.
+    last = shares.pop().astype(np.result_type(x, np.float32))
+    mean: Array = np.einsum("...i,ki->...k", x, last).mean(axis=0, dtype=np.float64)
     for share in shares:
         mean = np.tensordot(mean, share, (1, 1))  # an axis of inputs goes, one of the kernel comes behind the others
     return np.moveaxis(mean, 1, -1).reshape(int(attribute(node, "group", 1)), -1)
