@@ -97,8 +97,9 @@ def fits_weights(recipe: Recipe) -> bool:
 def choose_scales(
     fp32: Path, recipe: Recipe, calibration: tuple[Any, ...], progress: Progress, *, narrow: bool = False
 ) -> Scaled:
-    """Prepares an fp32 file and finds the scales of a recipe. ``calibration``: one array for each input, all of whose
-    examples are seen; ``narrow``: weights leave room for sums of 16 bits.
+    """Prepares an fp32 file, a network whose examples do not depend on each other, and finds the scales of a recipe.
+    ``calibration``: one array for each input, all of whose examples are seen; ``narrow``: weights leave room for sums
+    of 16 bits.
 
     Raises ``ModelError`` for a file that cannot be prepared, ``UsageError`` for layers to skip that are not there,
     ``DataError`` and ``BuildError`` where calibration meets no numbers.
@@ -113,6 +114,7 @@ def choose_scales(
             batches,
             narrow=narrow,
             mean_inputs=recipe.gives_back_means,
+            separate=True,
             threads=1,
             progress=lambda step, count, of: progress(step, 0.3 + 0.5 * (steps.index(step) + count / of) / len(steps)),
         )

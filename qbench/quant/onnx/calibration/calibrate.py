@@ -49,6 +49,7 @@ def calibrate(
     scales_so_far: Record | None = None,
     narrow: bool = False,
     mean_inputs: bool = False,
+    separate: bool = False,
     threads: int = 0,
     progress: StepProgress = lambda *_: None,
 ) -> tuple[CalibrationModel, Calibrated]:
@@ -56,9 +57,9 @@ def calibrate(
     for have left it, and every scale. ``scales_so_far``: of its weights, where there are any. ``narrow``: weights leave
     room for sums of 16 bits, before AdaRound and bias correction, which are made for the steps that there are: a step
     that grows afterwards rounds the chosen weights anew. ``mean_inputs``: what layers are given on average is kept,
-    too. The rest is as in ``calibration_file.run``."""
-    data = CalibrationData(batches=batches, threads=threads, progress=progress)
-    record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker()
+    too. ``separate`` as of ``CalibrationData``. The rest is as in ``calibration_file.run``."""
+    data = CalibrationData(batches=batches, separate=separate, threads=threads, progress=progress)
+    record, todo, chunker = scales_so_far or {}, weight_steps.waiting(model), Chunker(separate=separate)
     if {BALANCE, BIAS} & set(todo):
         require_several_passes(batches, todo)
     notes: list[str] = []

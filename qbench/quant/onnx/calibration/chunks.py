@@ -60,10 +60,12 @@ class Chunker:
     """Cuts batches so that the activations of one chunk take at most ``CHUNK_BYTES``, or it holds one example.
 
     A batch stays whole where the model demands its size, or where two examples in one batch give other values than
-    each by itself (an axis that is time, attention over the batch): found out once, on the first two examples.
+    each by itself (an axis that is time, attention over the batch): found out once, on the first two examples, unless
+    they are known to be ``separate``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, separate: bool = False) -> None:
+        self._separate = separate
         self._size: int | None = None  # examples in a chunk; 0: batches stay whole
 
     def cut(self, model: Model, names: Sequence[str], feed: Feed, number: int) -> Iterator[Feed]:
@@ -74,10 +76,19 @@ class Chunker:
             yield feed
             return
         if self._size is None:
-            self._size = _examples_in_a_chunk(model, names, feed, number)
+            self._size = self._count_examples(model, names, feed, number)
         size = self._size or count
         for start in range(0, count, size):
             yield _examples(feed, start, start + size)
+
+    def _count_examples(self, model: Model, names: Sequence[str], feed: Feed, number: int) -> int:
+        """As many as fit in a chunk; 0 where examples depend on each other."""
+        sizes = _find_sizes(model, names, _examples(feed, 0, 1), number)
+        if not self._separate:
+            with model.prepare(sizes, CHUNK_BYTES) as run:
+                if _depend(run, feed, number):
+                    return 0
+        return max(1, CHUNK_BYTES // max(1, sum(sizes.values())))
 
 
 def _examples(feed: Feed, start: int, end: int) -> Feed:
@@ -97,15 +108,6 @@ def _find_sizes(model: Model, names: Sequence[str], feed: Feed, number: int) -> 
     if len(known) == len(names):
         return known
     return {name: values.nbytes for name, values in infer(model.session, names, feed, number).items()}
-
-
-def _examples_in_a_chunk(model: Model, names: Sequence[str], feed: Feed, number: int) -> int:
-    """As many as fit; 0 where examples depend on each other."""
-    sizes = _find_sizes(model, names, _examples(feed, 0, 1), number)
-    with model.prepare(sizes, CHUNK_BYTES) as run:
-        if _depend(run, feed, number):
-            return 0
-    return max(1, CHUNK_BYTES // max(1, sum(sizes.values())))
 
 
 def _depend(run: Run, feed: Feed, number: int) -> bool:

@@ -37,9 +37,11 @@ EQUAL = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationData:
-    """The calibration data and how it is run through a model."""
+    """The calibration data and how it is run through a model. ``separate``: no example of a batch depends on others,
+    which is otherwise found out."""
 
     batches: Batches
+    separate: bool
     threads: int
     progress: StepProgress
 
@@ -115,8 +117,8 @@ def _observe_halves(
     rows = InputSamples(graph, tuple(site for site in model.sites.weights if site.layer in layers))
     example: Feed = {}
     names = dict.fromkeys(group.tensor for group in candidates if group.tensor not in model.inputs)
-    count = model.config.batch_num
-    for chunk in data.over(model.file, names or model.outputs[:1], batch_num=count, step=BALANCE, chunker=Chunker()):
+    count, chunker = model.config.batch_num, Chunker(separate=data.separate)
+    for chunk in data.over(model.file, names or model.outputs[:1], batch_num=count, step=BALANCE, chunker=chunker):
         example = example or chunk.feed
         values = chunk.activations
         for group in (group for group in candidates if group.tensor in values):

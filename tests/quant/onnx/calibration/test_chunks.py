@@ -36,7 +36,14 @@ class Answering:
         yield lambda feed, number: ({f"y{i}": run(feed["x0"])} for i, run in enumerate(self.runs))
 
 
-def cut(monkeypatch: pytest.MonkeyPatch, runs: Sequence[Any], feed: Any, *shapes: Any, most: int = 16) -> list[int]:
+def cut(
+    monkeypatch: pytest.MonkeyPatch,
+    runs: Sequence[Any],
+    feed: Any,
+    *shapes: Any,
+    most: int = 16,
+    separate: bool = False,
+) -> list[int]:
     """The lengths of the chunks of a batch whose activations of one example may take so many bytes."""
 
     def infer(model: Any, names: Sequence[str], piece: Any, number: int) -> Any:
@@ -45,7 +52,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, runs: Sequence[Any], feed: Any, *shapes
     monkeypatch.setattr(chunks, "CHUNK_BYTES", most)
     monkeypatch.setattr(chunks, "infer", infer)
     model: Any = Answering(runs, *shapes)
-    return [len(piece["x0"]) for piece in chunks.Chunker().cut(model, ["y0"], feed, 1)]
+    return [len(piece["x0"]) for piece in chunks.Chunker(separate=separate).cut(model, ["y0"], feed, 1)]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +99,14 @@ def test_many_values_are_compared_by_a_sample(run: Any, lengths: list[int], monk
     assert len(sample.values) == chunks.SAMPLE
     assert (sample.shape, sample.values[0], sample.values[-1]) == ((3, 100_000), 0, 299_999)
     assert np.diff(sample.values).max() <= 300_000 // chunks.SAMPLE + 1
+
+
+def test_nothing_is_run_to_know_that_separate_examples_are_separate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is known, one call tells how large an example is, and none where the model declares that."""
+    calls: list[int] = []
+    run = lambda x: calls.append(len(x)) or x - x.mean(0)  # noqa: E731
+    assert cut(monkeypatch, [run], BATCH, separate=True) == [2, 2, 1]
+    assert calls == [1]
 
 
 @pytest.mark.parametrize(("last", "lengths"), [(lambda x: x + 1, [1] * 5), (lambda x: x - x.mean(0), [5])])
