@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbench.quant.artifacts import onnx_file
-from qbench.quant.onnx import onnxruntime_session
+from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.export import concat_ranges
 from qbench.quant.onnx.graph.graph import Graph, attribute
 from qbench.quant.onnx.graph.layers import MOVES, STANDARD
@@ -224,6 +224,17 @@ def _sites_of(split: _Split, sites: Sites) -> Sites:
 
 def _measure(graph: Graph, tensors: Sequence[str], calibration: Sequence[Array]) -> list[float]:
     """How far from zero each tensor reaches, over all examples."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        _give_furthest(graph, tensors).save(file)
+        graph_process.release_memory(file)
+        session = onnxruntime_session.open_lean(file)
+        calls = [session.run(None, feed) for feed in onnx_file.Batches(file, tuple(calibration))]
+    return [float(reached) for reached in np.max(calls, axis=0)]
+
+
+def _give_furthest(graph: Graph, tensors: Sequence[str]) -> Graph:
+    """A copy that gives, and computes, the largest absolute value of each tensor alone."""
     import onnx
 
     model = graph.copy()
@@ -238,9 +249,4 @@ def _measure(graph: Graph, tensors: Sequence[str], calibration: Sequence[Array])
     model.model.graph.output.extend(values)
     model.reindex()
     model.drop_unused()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        model.save(file)
-        session = onnxruntime_session.open_session(file)
-        calls = [session.run(None, feed) for feed in onnx_file.Batches(file, tuple(calibration))]
-    return [float(reached) for reached in np.max(calls, axis=0)]
+    return model
