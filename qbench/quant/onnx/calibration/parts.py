@@ -133,8 +133,8 @@ def cut(graph: Graph, sizes: Mapping[str, int], most: int, constants: set[str]) 
     for start, end in reversed(list(zip(starts, [*starts[1:], len(graph.nodes)], strict=True))):
         nodes = graph.nodes[start:end]
         makes = frozenset(name for node in nodes for name in node.output if name and name not in constants)
-        first = () if start else (name for name in sizes if name in constants or graph.maker(name) is None)
-        asked = (*first, *(name for name in sizes if name in makes))
+        unmade = () if start else (name for name in sizes if name in constants or graph.maker(name) is None)
+        asked = (*unmade, *(name for name in sizes if name in makes))
         reads = dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(captured(node))) if name)
         own = tuple(name for name in reads | dict.fromkeys(asked) if name not in makes and name not in constants)
         parts.append(Part(start=start, end=end, reads=own, asked=asked, makes=makes, later=frozenset(later)))
@@ -168,7 +168,8 @@ def extract(graph: Graph, part: Part, constants: set[str]) -> Graph:
 
     cut_out = graph.copy()
     own = cut_out.model.graph
-    fed = {value.name: value for value in own.input if value.name in {*part.reads, *graph.constants}}
+    kept = {*part.reads, *graph.constants}
+    fed = {value.name: value for value in own.input if value.name in kept}
     given = {value.name: value for value in own.output if value.name in part.asked}
 
     def describe(name: str) -> Any:
