@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,15 +92,12 @@ def _parsed(file: Path) -> Any:
 
 
 def _read_by_parts(file: Path) -> Any:
-    """A file that can be mapped; None of one that cannot be, and where anything is wrong with it."""
+    """A file that can be read from any place; None of one that cannot be, and where anything is wrong with it."""
     from google.protobuf.message import DecodeError
 
     try:
-        with (
-            regular_file.open_file(file, MOST_BYTES) as stream,
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            return onnx_outline.read_whole(content)
+        with regular_file.open_file(file, MOST_BYTES) as stream:
+            return onnx_outline.read_whole(onnx_outline.Content(stream))
     except (DecodeError, OSError, ValueError, IndexError):
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,13 +18,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_networks import NETWORKS, save
 
 from qbench.quant.artifacts import onnx_outline
-from qbench.quant.artifacts.onnx_outline import SMALL, read_outline, read_whole, write_weights_apart
+from qbench.quant.artifacts.onnx_outline import SMALL, Content, read_outline, read_whole, write_weights_apart
 
 
-def read_mapped(file: Path) -> Any:
-    """A file read whole from its mapping."""
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return read_whole(content)
+def read_in_parts(file: Path) -> Any:
+    """A file read whole, part by part."""
+    with file.open("rb") as stream:
+        return read_whole(Content(stream))
 
 
 @pytest.mark.parametrize("part", [1, 200, 2**20])
@@ -36,7 +37,35 @@ def test_what_is_read_by_parts_is_the_whole(
     model.metadata_props.add(key="author", value="somebody")
     file = save(model, tmp_path)
     monkeypatch.setattr(onnx_outline, "_PART", part)
-    assert read_mapped(file).SerializeToString() == model.SerializeToString()
+    assert read_in_parts(file).SerializeToString() == model.SerializeToString()
+
+
+@pytest.mark.parametrize("window", [1, 7, 4096])
+def test_bytes_are_read_from_any_place(window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, forth and back, or many at once; behind the end there are none."""
+    monkeypatch.setattr(onnx_outline, "_WINDOW", window)
+    (tmp_path / "m").write_bytes(bytes(range(20)))
+    with (tmp_path / "m").open("rb") as stream:
+        content = Content(stream)
+        assert [content.byte(place) for place in (3, 4, 19, 0, 10, 9)] == [3, 4, 19, 0, 10, 9]
+        assert (len(content), content.read(5, 9), content.read(20, 20)) == (20, bytes(range(5, 9)), b"")
+        for place in (20, 25):
+            with pytest.raises(IndexError):
+                content.byte(place)
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    """It would end a process that maps it."""
+    file = tmp_path / "m"
+    file.write_bytes(bytes(100_000))
+    with file.open("rb") as stream:
+        content = Content(stream)
+        assert content.byte(10) == 0
+        os.truncate(file, 5_000)
+        with pytest.raises(ValueError, match="cut short while it was read"):
+            content.read(4_000, 90_000)
+        with pytest.raises(ValueError, match="cut short while it was read"):
+            content.byte(50_000)
 
 
 def test_a_graph_without_anything_is_read_as_one(tmp_path: Path) -> None:
@@ -44,7 +73,7 @@ def test_a_graph_without_anything_is_read_as_one(tmp_path: Path) -> None:
     model = onnx.ModelProto(ir_version=8)
     model.graph.SetInParent()
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    assert read_mapped(tmp_path / "m.onnx").HasField("graph")
+    assert read_in_parts(tmp_path / "m.onnx").HasField("graph")
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
@@ -151,7 +180,7 @@ def test_what_is_broken_is_refused_or_read_as_onnx_does(
     file.write_bytes(content[: len(content) - cut % len(content)])
     with mock.patch.object(onnx_outline, "_PART", cut % 50):
         try:
-            by_parts = read_mapped(file)
+            by_parts = read_in_parts(file)
         except (DecodeError, ValueError, IndexError):
             by_parts = None
     try:
