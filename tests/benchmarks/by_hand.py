@@ -21,8 +21,8 @@ SQNR of the outputs of 16 other examples against fp32 in dB; before that the sec
 process grew meanwhile. ``--profile`` prints below each runtime what its operators take in either file, by the runtime's
 own counters, the largest differences first. ``--builds``: as a run with that runtime alone builds, fp32 first and then
 static from the same exported file, beside what the tool by hand takes for that file, and the runtime to open it and
-call it twice. Random weights, BatchNorm's statistics from the data. Networks as people have them, in
-the size that they have: ``python tests/ecosystem/run.py FOLDER --times``.
+call it twice. Random weights, BatchNorm's statistics from the data. Networks as people have them, in the size that they
+have: ``python tests/ecosystem/run.py FOLDER --times``.
 """
 
 from __future__ import annotations
@@ -157,10 +157,8 @@ def build_by_hand(runtime: str, fp32: Path, file: Path, module: Any, calibration
     """As the runtime's own tool builds; of the network there is the file alone."""
     if runtime == "openvino":
         openvino_int8(fp32, file, calibration)
-        return
-    named = file.with_suffix(".named.onnx")
-    renamed(fp32, named)
-    onnxruntime_int8(named, file, calibration)
+    else:
+        onnxruntime_int8(name_input(fp32), file, calibration)
 
 
 def open_and_call(runtime: str, fp32: Path, module: Any, calibration: np.ndarray) -> None:
@@ -286,28 +284,27 @@ def files(
     subject = make()
     module, calibration = subject.module, subject.draw(EXAMPLES, CALIBRATION)
     fp32 = by_qbench("onnxruntime", "fp32", make, folder / "fp32")
-    named = fp32.with_name("named.onnx")
-    renamed(fp32, named)
-    onnxruntime_int8(named, folder / "theirs.onnx", calibration)
-    openvino_int8(fp32, folder / "theirs.xml", calibration)
+    by_hand = {runtime: folder / name for runtime, name in HAND_FILES.items()}
+    for runtime, file in by_hand.items():
+        build_by_hand(runtime, fp32, file, module, calibration)
     chosen = Recipe(symmetric=True)
     others = {"symmetric": by_qbench("openvino", "static", make, folder / "s", chosen)} if symmetric else {}
     others |= dict([for_other_cpu(module, calibration, folder / "o")]) if forms else {}
     own = by_qbench("openvino", "static", make, folder / "ov")
     if forms:
-        others |= {"by hand" + ANY: folder / "theirs.xml", "qbench" + ANY: own}
+        others |= {"by hand" + ANY: by_hand["openvino"], "qbench" + ANY: own}
     on_onnxruntime = by_qbench("onnxruntime", "static", make, folder / "ort")
-    more = other_forms(named, calibration, folder) if forms else {}
+    more = other_forms(name_input(fp32), calibration, folder) if forms else {}
     more |= {"qbench, fixed": fix_batch(on_onnxruntime, folder / "fixed.onnx")} if forms else {}
     return {
         "onnxruntime": {
-            "by hand": folder / "theirs.onnx",
+            "by hand": by_hand["onnxruntime"],
             "qbench": on_onnxruntime,
             "fp32": fp32,
             **more,
         },
         "openvino": {
-            "by hand": folder / "theirs.xml",
+            "by hand": by_hand["openvino"],
             "qbench": own,
             **others,
             "fp32": fp32,
@@ -315,16 +312,18 @@ def files(
     }
 
 
-def renamed(fp32: Path, file: Path) -> None:
-    """The file with the input name that ``hand_built`` feeds."""
+def name_input(fp32: Path) -> Path:
+    """The same beside it with the input name that ``hand_built`` feeds."""
     import onnx
 
+    file = fp32.with_suffix(".named.onnx")
     model = onnx.load(str(fp32))
     old = model.graph.input[0].name
     model.graph.input[0].name = "input"
     for node in model.graph.node:
         node.input[:] = ["input" if tensor == old else tensor for tensor in node.input]
     onnx.save(model, str(file))
+    return file
 
 
 def opened(runtime: str, file: Path, x: np.ndarray, *, any_batch: bool = False) -> Run:
@@ -436,6 +435,7 @@ def main(
         with tempfile.TemporaryDirectory() as folder:
             remake = functools.partial(make, name)
             if options.builds:
+                print(f"{name}:", flush=True)
                 for backend in ("onnxruntime", "openvino"):
                     (Path(folder) / backend).mkdir()
                     beside = Path(folder) / backend
