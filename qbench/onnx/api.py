@@ -149,9 +149,7 @@ def calibrate(
     """Feeds the first ``batch_num`` batches to the calibration model and writes every scale to ``record``.
 
     ``data``: an iterable of batches, or a function that makes one. A batch is an array, a sequence of arrays in the
-    order of the inputs, or arrays by input name; float32 where the model takes it, first axis the examples. Where the
-    activations of one example take more than 24 MB, data that can be had again is, in two or three passes; a generator
-    is seen once, all activations of an example at a time.
+    order of the inputs, or arrays by input name; float32 where the model takes it, first axis the examples.
     """
     from qbench.quant.onnx.formats import calibration_file
 
