@@ -18,7 +18,7 @@ from qbench.quant.onnx.graph.graph import Graph, captured
 
 # A feed and the number of its batch -> the outputs asked for, of one part after the other.
 Run: TypeAlias = Callable[[Feed, int], Iterator[Feed]]
-MOST_PARTS = 32  # each session has some memory, and threads, of its own
+MOST_PARTS = 32  # or one more: each session has some memory, and threads, of its own
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"  # of a model that is no file
 _NUMBERS = "fiub"  # kinds of what numpy holds itself, and a session takes
 
