@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from qbench.quant.artifacts import onnx_outline
 from qbench.quant.onnx import graph_process, onnxruntime_session
 from qbench.quant.onnx.calibration.batches import Declared, Feed, infer
-from qbench.quant.onnx.graph.graph import Graph, captured
+from qbench.quant.onnx.graph.graph import Graph, captured, copy_message
 
 # A feed and the number of its batch -> the outputs asked for, of one part after the other.
 Run: TypeAlias = Callable[[Feed, int], Iterator[Feed]]
@@ -182,7 +182,7 @@ def extract(graph: Graph, part: Part, constants: set[str]) -> Graph:
     ours = range(part.start, part.end)
     nodes = [node for i, node in enumerate(own.node) if i in ours or constants.issuperset(node.output)]
     for field, values in ((own.input, inputs), (own.output, outputs), (own.value_info, inside), (own.node, nodes)):
-        copies = [type(value).FromString(value.SerializeToString()) for value in values]
+        copies = [copy_message(value) for value in values]
         del field[:]
         field.extend(copies)
     cut_out.reindex()
